@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kadence.producer.accumulator import Accumulator, Batch, Header, estimated_size
+from kadence.producer.accumulator import Accumulator, Batch, Header
 from kadence.producer.gate import Gate
+from kadence.producer.intake import estimated_size
 from kadence.records import encode_batch
 from kadence.types import TopicPartition
 

@@ -23,6 +23,7 @@ from kadence.producer.entrance import Entrance
 from kadence.producer.gate import Gate
 from kadence.producer.intake import COMPILED, Place
 from kadence.producer.partitioner import StickyPartitioner, murmur2
+from kadence.producer.producer import _look_at_all
 from kadence.producer.shell import Shell
 from kadence.producer.topics import Topics
 from kadence.records import MOST_HEADERS, FetchedRecords
@@ -43,7 +44,7 @@ class Stub:
         pass
 
 
-def make(**settings: int) -> Producer:
+def make(**settings: Any) -> Producer:
     """A producer that knows its topics, and whose batches stay where they are."""
     config = ProducerConfig.parse(None, bootstrap_servers="b:1", linger_ms=60_000, **settings)
     producer = object.__new__(Producer)
@@ -70,7 +71,6 @@ def make(**settings: int) -> Producer:
         "_clock": clock,
         "_gate": gate,
         "_accumulator": accumulator,
-        "_put": accumulator.put,
         "_thread": stub,
         "_entrance": entrance,
         "_topics": topics,
@@ -78,6 +78,8 @@ def make(**settings: int) -> Producer:
         "_shell": Shell(gate, clock),
     }.items():
         object.__setattr__(producer, name, value)
+    calls: Calls = producer._calls
+    producer._put = accumulator.put if calls.takes_all_as_they_are else _look_at_all
     return producer
 
 
@@ -180,17 +182,62 @@ def test_the_plain_shelf_takes_the_same(rows: list[dict[str, Any]], batch_size: 
     """`put` of both halves, on the same accumulator: what one takes the other takes, at the same place."""
     one, other = make(batch_size=batch_size), make(batch_size=batch_size)
     for row in rows:
-        fields = (row["topic"], row["value"], row["key"], row["partition"], row["timestamp"])
+        fields = (
+            row["topic"],
+            row["value"],
+            row["key"],
+            row["partition"],
+            row["timestamp"],
+            row["headers"] or (),
+        )
         taken = one._accumulator.put(*fields)
         same = _intake_py.Shelf.put(_Plain(other._accumulator), *fields)
         assert (taken is None) == (same is None)
         if taken is None or same is None:
-            one.send(*fields[:3], partition=fields[3], timestamp=fields[4])
-            other.send(*fields[:3], partition=fields[3], timestamp=fields[4])
+            one.send(*fields[:3], partition=fields[3], timestamp=fields[4], headers=fields[5])
+            other.send(*fields[:3], partition=fields[3], timestamp=fields[4], headers=fields[5])
         else:
             assert (taken.index, taken.timestamp) == (same.index, same.timestamp)
             assert taken.delivery.partition == same.delivery.partition
     assert batches_of(one) == batches_of(other)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"a": b"1"},
+        iter([("a", b"1")]),
+        [["a", b"1"]],
+        [("a", b"1", b"2")],
+        [("a", bytearray(b"1"))],
+        [("a", "1")],
+        [(b"a", b"1")],
+        [("\ud800", b"1")],
+        [("a", None)] * (MOST_HEADERS + 1),
+    ],
+)
+def test_headers_that_must_be_looked_at_go_the_long_way(headers: Any) -> None:
+    producer = make()
+    topic = next(iter(COUNTS))
+    producer.send(topic, b"begins the batch", partition=0)
+    assert producer._accumulator.put(topic, b"v", None, 0, 1, [("a", b"1")]) is not None
+    assert producer._accumulator.put(topic, b"v", None, 0, 1, headers) is None
+    assert _intake_py.Shelf.put(_Plain(producer._accumulator), topic, b"v", None, 0, 1, headers) is None
+
+
+@pytest.mark.parametrize("settings", [{}, {"value_serializer": bytes.upper, "key_serializer": bytes.lower}])
+def test_records_with_headers_and_serialisers_are_added_by_put(settings: dict[str, Any]) -> None:
+    producer = make(**settings)
+    topic = next(iter(COUNTS))
+    producer.send(topic, b"begins the batch", partition=0)
+
+    def append(*arguments: Any) -> None:
+        raise AssertionError("the batch is there")
+
+    object.__setattr__(producer._accumulator, "append", append)
+    ways: list[Any] = [{"a": b"1"}, [("a", b"1"), ("b", None)], [("a", bytearray(b"1"))], ()]
+    for headers in ways:
+        assert producer.send(topic, b"value", b"key", partition=0, headers=headers).index > 0
 
 
 class _Plain(_intake_py.Shelf):

@@ -138,7 +138,7 @@ def signalled(monkeypatch: pytest.MonkeyPatch, producer: Any, act: Callable[[], 
         signal.signal(signal.SIGUSR1, before)
 
 
-HEADERS = {"these": b"take the long way"}
+HEADERS = {"thesé": b"take the long way, since the name is not ASCII"}
 
 
 @pytest.mark.parametrize(

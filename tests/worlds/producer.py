@@ -10,9 +10,10 @@ from tests.worlds.hand import Hand, Managers
 
 from kadence.config import ProducerConfig
 from kadence.connection.request import Request
-from kadence.producer.accumulator import Accumulator, estimated_size
+from kadence.producer.accumulator import Accumulator
 from kadence.producer.futures import RecordFuture
 from kadence.producer.gate import Gate
+from kadence.producer.intake import estimated_size
 from kadence.producer.sender import Sender
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions

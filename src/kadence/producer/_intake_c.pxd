@@ -54,5 +54,8 @@ cdef class Shelf:
     cdef readonly object receipt
     cdef object add(
         self, Place place, long long number, long long when, object timestamp, unsigned char* key, Py_ssize_t key_size,
-        unsigned char* value, Py_ssize_t value_size, long long size
+        unsigned char* value, Py_ssize_t value_size, long long size, object key_object, object value_object,
+        object headers
     )
+
+cdef long long size_of_plain(object headers) except -2

@@ -10,14 +10,30 @@ from cython.cimports.kadence.producer._intake_c import kd_murmur2, kd_new
 from cython.cimports.kadence.records._builder_c import RecordEncoder, kd_add_plain
 
 from kadence.clock import wall_ms
+from kadence.records import MOST_HEADERS
 
 if not cython.compiled:
     raise ImportError("kadence.producer._intake_c is not compiled")
+
+RECORD_OVERHEAD = cython.declare(cython.longlong, 21)
+HEADER_OVERHEAD = cython.declare(cython.longlong, 10)
 
 
 def murmur2(data: bytes) -> int:
     """See `_intake_py.murmur2`."""
     return kd_murmur2(cython.cast(cython.p_uchar, PyBytes_AS_STRING(data)), PyBytes_GET_SIZE(data))
+
+
+def estimated_size(key: bytes | None, value: bytes | None, headers) -> int:
+    """See `_intake_py.estimated_size`."""
+    size: cython.longlong = RECORD_OVERHEAD
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    for name, data in headers:
+        size += HEADER_OVERHEAD + 4 * len(name) + (0 if data is None else len(data))
+    return size
 
 
 @cython.cclass
@@ -91,7 +107,7 @@ class Shelf:
         self.largest = largest
         self.is_usable = True
 
-    def put(self, topic, value, key, partition, timestamp) -> object:
+    def put(self, topic, value, key, partition, timestamp, headers=()) -> object:
         """See `_intake_py.Shelf.put`."""
         place: Place
         number: cython.longlong
@@ -100,7 +116,8 @@ class Shelf:
         value_at: cython.p_uchar = cython.NULL
         key_size: cython.Py_ssize_t = -1
         value_size: cython.Py_ssize_t = -1
-        size: cython.longlong = 21
+        more: cython.longlong
+        size: cython.longlong = RECORD_OVERHEAD
         if type(value) is bytes:
             value_at = cython.cast(cython.p_uchar, PyBytes_AS_STRING(value))
             value_size = PyBytes_GET_SIZE(value)
@@ -115,6 +132,11 @@ class Shelf:
             return None
         if type(topic) is not str:
             return None
+        if headers:
+            more = size_of_plain(headers)
+            if more < 0:
+                return None
+            size += more
         found = self.places.get(topic)
         if found is None or size > self.largest:
             return None
@@ -136,7 +158,20 @@ class Shelf:
             self.check_entry()
         self.acquire()
         try:
-            return self.add(place, number, when, timestamp, key_at, key_size, value_at, value_size, size)
+            return self.add(
+                place,
+                number,
+                when,
+                timestamp,
+                key_at,
+                key_size,
+                value_at,
+                value_size,
+                size,
+                key,
+                value,
+                headers,
+            )
         finally:
             self.release()
 
@@ -153,6 +188,9 @@ class Shelf:
         value: cython.p_uchar,
         value_size: cython.Py_ssize_t,
         size: cython.longlong,
+        key_object: object,
+        value_object: object,
+        headers: object,
     ) -> object:
         """Into the batch that the partition is filling, if it stays below its size; under the gate."""
         sticky: Sticky = place.sticky
@@ -176,7 +214,9 @@ class Shelf:
         ):
             return None
         index: cython.Py_ssize_t = batch.builder.frame.count
-        if kd_add_plain(cython.address(batch.builder.frame), when, key, key_size, value, value_size) <= 0:
+        if headers:
+            batch.builder._append(when, key_object, value_object, headers)
+        elif kd_add_plain(cython.address(batch.builder.frame), when, key, key_size, value, value_size) <= 0:
             return None
         batch.size += size
         self.used_bytes += size
@@ -187,3 +227,26 @@ class Shelf:
         receipt.index = index
         receipt.timestamp = timestamp
         return receipt
+
+
+@cython.cfunc
+@cython.exceptval(-2, check=False)
+def size_of_plain(headers: object) -> cython.longlong:
+    """Most bytes that the headers of a record take; -1 where they are looked at the long way."""
+    size: cython.longlong = 0
+    if type(headers) is not list and type(headers) is not tuple:
+        return -1
+    if len(headers) > MOST_HEADERS:
+        return -1
+    for pair in headers:
+        if type(pair) is not tuple or len(pair) != 2:
+            return -1
+        name, data = pair
+        if type(name) is not str or not name.isascii():
+            return -1
+        size += HEADER_OVERHEAD + 4 * len(name)
+        if type(data) is bytes:
+            size += len(data)
+        elif data is not None:
+            return -1
+    return size

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kadence.clock import wall_ms
-from kadence.records import BatchBuilder
+from kadence.records import MOST_HEADERS, BatchBuilder
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from kadence.producer.futures import Delivery
     from kadence.producer.gate import Gate
 
-__all__ = ["Filling", "Place", "Receipt", "Shelf", "Sticky", "murmur2"]
+__all__ = ["Filling", "Place", "Receipt", "Shelf", "Sticky", "estimated_size", "murmur2"]
 
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 _INT64 = 2**63
 _RECORD_OVERHEAD = 21
+_HEADER_OVERHEAD = 10
 
 
 def murmur2(data: bytes) -> int:
@@ -36,6 +37,21 @@ def murmur2(data: bytes) -> int:
     h ^= h >> 13
     h = h * _M & _MASK
     return h ^ h >> 15
+
+
+def estimated_size(
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
+) -> int:
+    """Most bytes that a record can take in an uncompressed batch: Kafka's bound on its varints, and the data."""
+    size = _RECORD_OVERHEAD
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    for name, data in headers:
+        # A character of a header name takes at most four bytes of UTF-8.
+        size += _HEADER_OVERHEAD + len(name) * 4 + (0 if data is None else len(data))
+    return size
 
 
 class Receipt:
@@ -146,19 +162,24 @@ class Shelf:
         self.is_usable = True
 
     def put(
-        self, topic: Any, value: Any, key: Any, partition: int | None, timestamp: int | None
+        self,
+        topic: Any,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Any = (),
     ) -> Any | None:
         """Add a record to the batch that its partition is filling, and give its future.
 
         None, and nothing is done, when anything is out of the common: a topic or a batch that must be begun, a batch
         that this record fills, no memory, arguments that must be looked at. The long way (`Producer.send`) begins anew.
         """
-        size = _RECORD_OVERHEAD
-        for part in (value, key):
-            if type(part) is bytes:
-                size += len(part)
-            elif part is not None:
-                return None
+        if (value is not None and type(value) is not bytes) or (key is not None and type(key) is not bytes):
+            return None
+        if headers and not _are_plain(headers):
+            return None
+        size = estimated_size(key, value, headers)
         place = self.places.get(topic) if type(topic) is str else None
         if place is None or size > self.largest:
             return None
@@ -173,7 +194,7 @@ class Shelf:
             return None
         self.gate.check_entry()
         with self.gate:
-            return self._add(place, partition, timestamp, key, value, size)
+            return self._add(place, partition, timestamp, key, value, headers, size)
 
     def _add(
         self,
@@ -182,6 +203,7 @@ class Shelf:
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
         size: int,
     ) -> Any | None:
         sticky = place.sticky
@@ -201,9 +223,22 @@ class Shelf:
         ):
             return None
         index = batch.builder.count
-        batch.builder.append(timestamp, key, value)
+        batch.builder.append(timestamp, key, value, headers)
         batch.size += size
         self.used_bytes += size
         if partition is None:
             sticky.used += size
         return self.receipt(batch.delivery, index, timestamp)
+
+
+def _are_plain(headers: Any) -> bool:
+    """Whether the headers of a record are pairs of text and bytes; others are looked at the long way."""
+    if type(headers) not in (list, tuple) or len(headers) > MOST_HEADERS:
+        return False
+    for pair in headers:
+        if type(pair) is not tuple or len(pair) != 2:
+            return False
+        name, data = pair
+        if type(name) is not str or not name.isascii() or not (data is None or type(data) is bytes):
+            return False
+    return True

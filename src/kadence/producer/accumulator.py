@@ -13,30 +13,15 @@ from kadence.clock import FOREVER, add_ms
 from kadence.errors import KafkaError
 from kadence.producer.futures import Delivery, RecordFuture
 from kadence.producer.gate import Gate
-from kadence.producer.intake import Filling, Shelf
+from kadence.producer.intake import Filling, Shelf, estimated_size
 from kadence.records import BatchBuilder
 from kadence.types import TopicPartition
 
-__all__ = ["Accumulator", "Batch", "Header", "estimated_size"]
+__all__ = ["Accumulator", "Batch", "Header"]
 
 Header = tuple[str, bytes | None]
 
 _BATCH_OVERHEAD = 61
-_RECORD_OVERHEAD = 21
-_HEADER_OVERHEAD = 10
-
-
-def estimated_size(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-    """Most bytes that a record can take in an uncompressed batch: Kafka's bound on its varints, and the data."""
-    size = _RECORD_OVERHEAD
-    if key is not None:
-        size += len(key)
-    if value is not None:
-        size += len(value)
-    for name, data in headers:
-        # A character of a header name takes at most four bytes of UTF-8.
-        size += _HEADER_OVERHEAD + len(name) * 4 + (0 if data is None else len(data))
-    return size
 
 
 class Batch(Filling):

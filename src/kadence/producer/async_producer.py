@@ -144,10 +144,9 @@ class AsyncProducer:
         In a transaction each of these but SerializationError and IllegalStateError makes it fail, also if it is caught:
         the transaction would lack the record. It can only be aborted then.
         """
-        if not headers:
-            future: RecordFuture | None = self._put(topic, value, key, partition, timestamp)
-            if future is not None:
-                return future
+        future: RecordFuture | None = self._put(topic, value, key, partition, timestamp, headers)
+        if future is not None:
+            return future
         return await self._send_looking(topic, value, key, partition, timestamp, headers)
 
     async def _send_looking(
@@ -164,13 +163,10 @@ class AsyncProducer:
         calls = self._calls
         try:
             record = calls.looked_at(topic, value, key, partition, timestamp, headers)
-            future = calls.send_now(record)
-            if future is None:
-                future = await self._shell.run(calls.send(record))
+            return await self._shell.run(calls.send(record))
         except KafkaError as error:
             calls.not_taken(error)
             raise
-        return future
 
     async def send_and_wait(
         self,

@@ -62,9 +62,11 @@ class AsyncShell:
             ConcurrentAccessError: on another event loop than the producer's own.
         """
         self.check_loop()
-        gate, changed = self._gate, asyncio.Event()
+        gate = self._gate
+        changed: asyncio.Event | None = None
         try:
             deadline = next(call)
+            changed = asyncio.Event()
             while True:
                 changed.clear()
                 gate.watch(changed)
@@ -77,17 +79,20 @@ class AsyncShell:
         except StopIteration as stop:
             return cast("T", stop.value)
         finally:
-            gate.forget(changed)
+            if changed is not None:
+                gate.forget(changed)
             call.close()
 
     def guarded(self, put: Callable[..., T]) -> Callable[..., T]:
         """The short way of a record. It never waits, so nothing else would tell another loop from the producer's."""
         running, own = asyncio.get_running_loop, self._gate.loop
 
-        def checked(topic: object, value: object, key: object, partition: object, timestamp: object) -> T:
+        def checked(
+            topic: object, value: object, key: object, partition: object, timestamp: object, headers: object
+        ) -> T:
             if running() is not own:
                 self.check_loop()
-            return put(topic, value, key, partition, timestamp)
+            return put(topic, value, key, partition, timestamp, headers)
 
         return checked
 

@@ -12,7 +12,7 @@ from typing import Any
 from kadence.clock import Clock, Seconds, to_ms, wall_ms
 from kadence.config import ProducerConfig
 from kadence.errors import IllegalStateError, KafkaError, SerializationError
-from kadence.producer.accumulator import Accumulator, Header, estimated_size
+from kadence.producer.accumulator import Accumulator, Header
 from kadence.producer.arguments import (
     Headers,
     checked_headers,
@@ -25,7 +25,7 @@ from kadence.producer.arrow_delivery import ArrowDelivery
 from kadence.producer.arrow_sending import ArrowSending
 from kadence.producer.entrance import Entrance
 from kadence.producer.futures import RecordFuture, runs_callbacks
-from kadence.producer.intake import Place
+from kadence.producer.intake import Place, estimated_size
 from kadence.producer.partitioner import partition_for_key
 from kadence.producer.partitioning import chooser
 from kadence.producer.topics import Topics
@@ -35,9 +35,8 @@ from kadence.types import PartitionInfo
 __all__ = ["Calls", "Outgoing"]
 
 
-Outgoing = tuple[str, int | None, int, bytes | None, bytes | None, Sequence[Header], int]
-"""A record that was looked at and can be sent: topic, partition (None leaves the choice to the key), timestamp, key,
-value, headers, estimated size. A plain tuple, since one is made for each record."""
+Outgoing = tuple[str, bytes | None, bytes | None, int | None, int, Sequence[Header]]
+"""A record that was looked at and can be sent, in the order of `Producer.send`. A plain tuple: there may be many."""
 
 
 class Calls:
@@ -82,7 +81,9 @@ class Calls:
         timestamp: int | None,
         headers: Headers,
     ) -> Outgoing:
-        """What ``send()`` is given, as bytes and numbers; raises what is wrong with it."""
+        """What ``send()`` is given, as bytes and numbers; raises what is wrong with the producer or with it."""
+        # First: in a forked child the lock may be held for ever.
+        self._entrance.check_usable()
         topic = checked_topic(topic)
         checked = checked_headers(headers) if headers else ()
         if partition is not None:
@@ -92,56 +93,43 @@ class Calls:
         if type(key) is not bytes or self._key_serializer is not None:
             key = serialized("key", self._key_serializer, topic, checked, key)
         timestamp = wall_ms() if timestamp is None else checked_timestamp(timestamp)
-        size = estimated_size(key, value, checked)
-        if size > self._accumulator.largest:
-            raise self._entrance.too_large(topic, size)
-        return topic, partition, timestamp, key, value, checked, size
-
-    def send_now(self, record: Outgoing) -> RecordFuture | None:
-        """Hand over a record; None, and nothing is done, when that would have to wait."""
-        if self._entrance.is_in_doubt:
-            return None
-        self._entrance.check()
-        self._gate.check_entry()
-        topic, partition, timestamp, key, value, headers, size = record
-        place = self._accumulator.places.get(topic)
-        if place is None:
-            return None
-        if partition is None:
-            if not self._accumulator.has_room(size):
-                return None
-            partition = self._partition(topic, key, place)
-        elif not 0 <= partition < place.count:
-            return None
-        if not (headers or self.takes_all_as_they_are):
-            future: RecordFuture | None = self._accumulator.put(topic, value, key, partition, timestamp)
-            if future is not None:
-                return future
-        with self._gate:
-            if not self._accumulator.has_room(size):
-                return None
-            future, is_news = self._append(record, place, partition)
-        if is_news:
-            self._wakeup()
-        return future
+        return topic, value, key, partition, timestamp, checked
 
     def send(self, record: Outgoing) -> Waits[RecordFuture]:
-        """Hand over a record, as soon as its topic is known and there is room."""
-        entrance = self._entrance
+        """Hand over a record, as soon as its topic is known and there is room.
+
+        It waits nowhere, and begins no other generator, where all is at hand: most records of a producer with
+        serialisers come by here.
+        """
+        entrance, accumulator = self._entrance, self._accumulator
+        topic, value, key, partition, timestamp, headers = record
         deadline = entrance.block_until()
         if entrance.is_in_doubt:
             yield from entrance.know_why(deadline)
         entrance.check()
-        topic, partition, _, key, _, _, size = record
-        place = yield from entrance.place_of(topic, deadline)
+        if self._chooser is None or partition is not None:
+            taken: RecordFuture | None = accumulator.put(topic, value, key, partition, timestamp, headers)
+            if taken is not None:
+                return taken
+        size = estimated_size(key, value, headers)
+        if size > accumulator.largest:
+            raise entrance.too_large(topic, size)
+        place = accumulator.places.get(topic) or (yield from entrance.look_up(topic, deadline))
         if partition is not None:
             place = yield from entrance.with_partition(topic, place, partition, deadline)
         else:
             partition = self._partition(topic, key, place)
         with self._gate:
-            if not self._accumulator.has_room(size):
+            if not accumulator.has_room(size):
                 yield from entrance.wait_for_room(size, deadline)
-            future, is_news = self._append(record, place, partition)
+            if not accumulator.is_usable:
+                # Somebody closed it, or the transaction failed, while this call waited.
+                entrance.check()
+            if partition is None:
+                partition = self._topics.sticky(topic).choose(size, place.count, place.available)
+            future, is_news = accumulator.append(
+                place.partitions[partition], timestamp, key, value, headers, size, self._clock.now_ms()
+            )
         if is_news:
             self._wakeup()
         return future
@@ -163,19 +151,6 @@ class Calls:
         if self._chooser is not None:
             return self._chooser(topic, key, place)
         return None if key is None else partition_for_key(key, place.count)
-
-    def _append(self, record: Outgoing, place: Place, partition: int | None) -> tuple[RecordFuture, bool]:
-        """Add a record; under the gate, when there is room."""
-        accumulator = self._accumulator
-        if not accumulator.is_usable:
-            # Somebody closed it, or the transaction failed, while this call waited.
-            self._entrance.check()
-        topic, _, timestamp, key, value, headers, size = record
-        if partition is None:
-            partition = self._topics.sticky(topic).choose(size, place.count, place.available)
-        return accumulator.append(
-            place.partitions[partition], timestamp, key, value, headers, size, self._clock.now_ms()
-        )
 
     def send_arrow(self, data: Any, topic: str | None) -> Waits[ArrowDelivery]:
         if self._chooser is not None and not _names_partitions(data):

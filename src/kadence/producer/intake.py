@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kadence.compiled import compiled
 from kadence.records import IMPLEMENTATION
 
-__all__ = ["COMPILED", "Filling", "Place", "Receipt", "Shelf", "Sticky", "murmur2"]
+__all__ = ["COMPILED", "Filling", "Place", "Receipt", "Shelf", "Sticky", "estimated_size", "murmur2"]
 
 
 _PARTS: Final = ("_intake_c", "_rows_c")
@@ -18,6 +18,6 @@ COMPILED: Final = IMPLEMENTATION == "compiled" and all(
 """Whether records are added outside Python."""
 
 if TYPE_CHECKING or not COMPILED:
-    from kadence.producer._intake_py import Filling, Place, Receipt, Shelf, Sticky, murmur2
+    from kadence.producer._intake_py import Filling, Place, Receipt, Shelf, Sticky, estimated_size, murmur2
 else:
-    from kadence.producer._intake_c import Filling, Place, Receipt, Shelf, Sticky, murmur2
+    from kadence.producer._intake_c import Filling, Place, Receipt, Shelf, Sticky, estimated_size, murmur2

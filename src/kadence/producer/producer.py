@@ -140,10 +140,9 @@ class Producer:
         In a transaction each of these but SerializationError and IllegalStateError makes it fail, also if it is caught:
         the transaction would lack the record. It can only be aborted then.
         """
-        if not headers:
-            future: RecordFuture | None = self._put(topic, value, key, partition, timestamp)
-            if future is not None:
-                return future
+        future: RecordFuture | None = self._put(topic, value, key, partition, timestamp, headers)
+        if future is not None:
+            return future
         return self._send_looking(topic, value, key, partition, timestamp, headers)
 
     def _send_looking(
@@ -160,13 +159,10 @@ class Producer:
         calls = self._calls
         try:
             record = calls.looked_at(topic, value, key, partition, timestamp, headers)
-            future = calls.send_now(record)
-            if future is None:
-                future = self._shell.run(calls.send(record))
+            return self._shell.run(calls.send(record))
         except KafkaError as error:
             calls.not_taken(error)
             raise
-        return future
 
     def send_and_wait(
         self,

@@ -11,10 +11,11 @@ from typing import Any
 from kadence.config import ProducerConfig
 from kadence.errors import IllegalStateError, KafkaTimeoutError
 from kadence.net import ConnectionConfig, NetworkClient
-from kadence.producer.accumulator import Accumulator, estimated_size
+from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import checked_group, checked_offsets
 from kadence.producer.futures import RecordFuture
 from kadence.producer.gate import Gate
+from kadence.producer.intake import estimated_size
 from kadence.producer.partitioner import partition_for_key
 from kadence.producer.thread import Turn
 from kadence.producer.topics import Topics
