@@ -1,18 +1,20 @@
 """Writing: one record at a time with a key, and tables, counted until the flush returns; acks=all.
 
-With defaults each client says when its batches are full: 128 KiB here, 1 MB in librdkafka, 16 KiB in the others.
+Then the same with what a program may add: headers, a serialiser, an event loop, compression. With defaults each client
+says when its batches are full: 128 KiB here, 1 MB in librdkafka, 16 KiB in the others.
 
 Every client hands over records for as long as it is measured, then waits until the brokers have acknowledged all of
 them; what is counted is all of them in all of that time. Values and keys are made before the clock starts. Each client
 says how its application hears of a record's fate: by a future that ``send`` gives (Kadence, kafka-python, aiokafka), by
-a callback, or not at all.
+a callback, or not at all. A client without serialisers calls the function itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +36,20 @@ PAUSE = 1.0
 TABLE_ROWS = 10_000
 """Rows of one table: what Spark hands to its writers by default."""
 
+HEADERS = [("source", b"web"), ("trace", b"0123456789abcdef")]
+
 KEYS = [b"%016d" % number for number in range(10_000)]
 
 
 def value_of(plan: Plan) -> bytes:
     """The value that all records have."""
     return (b"abcdefghijklmnopqrstuvwxyz" * (plan.size // 26 + 1))[: plan.size]
+
+
+def values_of(plan: Plan) -> list[bytes]:
+    """Values that differ, of letters that a codec makes about half as long."""
+    letters = random.Random(1)
+    return [bytes(letters.choices(b"etaoinshrdlu .,0", k=plan.size)) for _ in range(100)]
 
 
 def write(plan: Plan, hand_over: Callable[[list[bytes]], int], flush: Callable[[], object]) -> Figures:
@@ -55,22 +65,90 @@ def write(plan: Plan, hand_over: Callable[[list[bytes]], int], flush: Callable[[
 
 
 def kadence(plan: Plan) -> Figures:
+    return _kadence(plan)
+
+
+def kadence_headers(plan: Plan) -> Figures:
+    return _kadence(plan, further={"headers": HEADERS})
+
+
+def kadence_serializer(plan: Plan) -> Figures:
+    return _kadence(plan, [value_of(plan).decode()], value_serializer=str.encode)
+
+
+def kadence_lz4(plan: Plan) -> Figures:
+    return _kadence(plan, values_of(plan), compression_type="lz4")
+
+
+def kadence_zstd(plan: Plan) -> Figures:
+    return _kadence(plan, values_of(plan), compression_type="zstd")
+
+
+def _kadence(
+    plan: Plan, given: list[Any] | None = None, further: Mapping[str, Any] | None = None, **settings: Any
+) -> Figures:
+    from kadence import Producer
+
+    topic, values, more = plan.topic, cycle(given or [value_of(plan)]), further or {}
+    futures: list[Any] = [None]
+    with Producer(bootstrap_servers=plan.bootstrap, **settings) as producer:
+        send = producer.send
+
+        def hand_over(keys: list[bytes]) -> int:
+            for key in keys:
+                last = send(topic, next(values), key, **more)
+            futures[0] = last
+            return len(keys)
+
+        figures = write(plan, hand_over, producer.flush)
+        futures[0].result(0)
+        return figures
+
+
+def kadence_callback(plan: Plan) -> Figures:
     from kadence import Producer
 
     value, topic = value_of(plan), plan.topic
+
+    def delivered(future: Any) -> None:
+        if future.exception() is not None:
+            raise SystemExit(str(future.exception()))
+
     with Producer(bootstrap_servers=plan.bootstrap) as producer:
         send = producer.send
 
         def hand_over(keys: list[bytes]) -> int:
             for key in keys:
-                last = send(topic, value, key)
-            futures[0] = last
+                send(topic, value, key).add_done_callback(delivered)
             return len(keys)
 
-        futures: list[Any] = [None]
-        figures = write(plan, hand_over, producer.flush)
-        futures[0].result(0)
-        return figures
+        return write(plan, hand_over, producer.flush)
+
+
+def kadence_async(plan: Plan) -> Figures:
+    return asyncio.run(_kadence_async(plan))
+
+
+async def _kadence_async(plan: Plan) -> Figures:
+    from kadence import AsyncProducer
+
+    async with AsyncProducer(bootstrap_servers=plan.bootstrap) as producer:
+        return await write_async(plan, producer)
+
+
+async def write_async(plan: Plan, producer: Any) -> Figures:
+    """As `write`, with a client whose ``send`` and ``flush`` are awaited."""
+    value, topic = value_of(plan), plan.topic
+    for key in KEYS[:SLICE]:
+        await producer.send(topic, value, key)
+    await producer.flush()
+    keys, timer = cycle(KEYS), Timer(plan)
+    while timer.running():
+        for key in islice(keys, SLICE):
+            await producer.send(topic, value, key)
+        timer.records += SLICE
+    await producer.flush()
+    return timer.figures()
 
 
 def kadence_arrow(plan: Plan) -> Figures:
@@ -104,19 +182,43 @@ def confluent_idempotent(plan: Plan) -> Figures:
     return _confluent(plan, **{"enable.idempotence": True})
 
 
-def _confluent(plan: Plan, **tuning: Any) -> Figures:
+def confluent_headers(plan: Plan) -> Figures:
+    return _confluent(plan, further={"headers": HEADERS})
+
+
+def confluent_serializer(plan: Plan) -> Figures:
+    return _confluent(plan, [value_of(plan).decode()], str.encode)
+
+
+def confluent_lz4(plan: Plan) -> Figures:
+    return _confluent(plan, values_of(plan), **{"compression.type": "lz4"})
+
+
+def confluent_zstd(plan: Plan) -> Figures:
+    return _confluent(plan, values_of(plan), **{"compression.type": "zstd"})
+
+
+def _confluent(
+    plan: Plan,
+    given: list[Any] | None = None,
+    serialize: Callable[[Any], bytes] | None = None,
+    further: Mapping[str, Any] | None = None,
+    **tuning: Any,
+) -> Figures:
     """Nobody hears of a record. The queue of 100,000 records fills; a full one is waited for in ``poll``."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": plan.bootstrap, **tuning})
     produce, poll, topic = producer.produce, producer.poll, plan.topic
-    value = value_of(plan)
+    values, more = cycle(given or [value_of(plan)]), further or {}
 
     def hand_over(keys: list[bytes]) -> int:
         for key in keys:
+            each = next(values)
+            data = each if serialize is None else serialize(each)
             while True:
                 try:
-                    produce(topic, value, key)
+                    produce(topic, data, key, **more)
                     break
                 except BufferError:
                     poll(0.01)
@@ -175,26 +277,17 @@ def aiokafka(plan: Plan) -> Figures:
 async def _aiokafka(plan: Plan) -> Figures:
     from aiokafka import AIOKafkaProducer
 
-    value, topic = value_of(plan), plan.topic
     producer = AIOKafkaProducer(bootstrap_servers=plan.bootstrap, acks="all")
     await producer.start()
     try:
-        for key in KEYS[:SLICE]:
-            await producer.send(topic, value, key)
-        await producer.flush()
-        keys, timer = cycle(KEYS), Timer(plan)
-        while timer.running():
-            for key in islice(keys, SLICE):
-                await producer.send(topic, value, key)
-            timer.records += SLICE
-        await producer.flush()
-        return timer.figures()
+        return await write_async(plan, producer)
     finally:
         await producer.stop()
 
 
-LINES = {
+MAIN = {
     "kadence": Line("Kadence, `send`, idempotent", kadence),
+    "kadence-callback": Line("Kadence, `send` with a callback of each future", kadence_callback),
     "kadence-arrow": Line(f"Kadence, `send_arrow` of {TABLE_ROWS:,} rows, idempotent", kadence_arrow),
     "confluent-default": Line("confluent-kafka, `produce`, defaults", confluent_default),
     "confluent-idempotent": Line("confluent-kafka, `produce`, idempotent", confluent_idempotent),
@@ -202,28 +295,85 @@ LINES = {
         "confluent-kafka, `produce` with a callback, `poll(0)` after each", confluent_callback
     ),
     "kafka-python": Line("kafka-python, `send`", kafka_python),
-    "aiokafka": Line("aiokafka, `send`", aiokafka),
+    "aiokafka": Line("aiokafka, `await send`", aiokafka),
 }
+
+WAYS: dict[str, tuple[str, int, dict[str, Line]]] = {
+    "headers": (
+        "two headers",
+        100,
+        {
+            "kadence-headers": Line("Kadence, `send`", kadence_headers),
+            "confluent-headers": Line("confluent-kafka, `produce`", confluent_headers),
+        },
+    ),
+    "serializer": (
+        "values of text, encoded by a serialiser",
+        100,
+        {
+            "kadence-serializer": Line("Kadence, `value_serializer=str.encode`", kadence_serializer),
+            "confluent-serializer": Line(
+                "confluent-kafka, `str.encode` before `produce`", confluent_serializer
+            ),
+        },
+    ),
+    "async": (
+        "on an event loop",
+        100,
+        {
+            "kadence-async": Line("Kadence, `await send`", kadence_async),
+            "aiokafka-async": Line("aiokafka, `await send`", aiokafka),
+        },
+    ),
+    "lz4": (
+        "lz4",
+        1024,
+        {
+            "kadence-lz4": Line("Kadence, `send`", kadence_lz4),
+            "confluent-lz4": Line("confluent-kafka, `produce`", confluent_lz4),
+        },
+    ),
+    "zstd": (
+        "zstd",
+        1024,
+        {
+            "kadence-zstd": Line("Kadence, `send`", kadence_zstd),
+            "confluent-zstd": Line("confluent-kafka, `produce`", confluent_zstd),
+        },
+    ),
+}
+"""Ways to write beside the usual one: what is added, bytes of the values, the clients."""
+
+LINES = MAIN | {name: line for _, _, lines in WAYS.values() for name, line in lines.items()}
 
 ONLY_ONCE = ("aiokafka", "kafka-python")
 
 
 def measure(ground: Ground, options: Options) -> tuple[list[Table], list[Goal]]:
-    small = _case(ground, options, "100B", "Records of 100 B with a key", 100)
-    large = _case(ground, options, "1KiB", "Records of 1 KiB with a key", 1024)
-    return [small.table(), large.table()], [
-        small.ratio_goal(
-            "`Producer.send`, 100 B with a key", "kadence", "confluent-default", 1, "confluent's `produce`"
-        )
+    small = _case(ground, options, "100B", "Records of 100 B with a key", 100, MAIN)
+    large = _case(ground, options, "1KiB", "Records of 1 KiB with a key", 1024, MAIN)
+    ways = [
+        _case(ground, options, name, f"Records of {size} B with a key: {title}", size, lines)
+        for name, (title, size, lines) in WAYS.items()
+        if any(options.wants(line) for line in lines)
     ]
+    goals = [
+        case.ratio_goal(
+            f"`Producer.send`, {size} with a key", "kadence", "confluent-default", 1, "confluent's `produce`"
+        )
+        for case, size in ((small, "100 B"), (large, "1 KiB"))
+    ]
+    return [case.table() for case in (small, large, *ways)], goals
 
 
-def _case(ground: Ground, options: Options, name: str, title: str, size: int) -> Rates:
+def _case(
+    ground: Ground, options: Options, name: str, title: str, size: int, lines: Mapping[str, Line]
+) -> Rates:
     topic = ground.empty(f"produced-{size}", PARTITIONS)
-    runs: dict[str, list[Outcome]] = {line: [] for line in LINES if options.wants(line)}
+    runs: dict[str, list[Outcome]] = {line: [] for line in lines if options.wants(line)}
     for turn in range(options.rounds):
         for line, made in runs.items():
-            if turn and line in ONLY_ONCE:
+            if turn and line.startswith(ONLY_ONCE):
                 continue
             plan = Plan(
                 bootstrap=ground.bootstrap,
@@ -236,7 +386,7 @@ def _case(ground: Ground, options: Options, name: str, title: str, size: int) ->
             made.append(children.run("produce", line, LINES[line], plan))
             print(f"  produce {name} {line}: {_said(made[-1])}", flush=True)
             time.sleep(PAUSE)  # The broker writes what it holds; the next client should not pay for it.
-    return Rates(title, LINES, runs)
+    return Rates(title, lines, runs)
 
 
 def _said(outcome: Outcome) -> str:
