@@ -113,10 +113,20 @@ def steps(size: int) -> None:
         for _ in range(many):
             fresh.append(0, key, value)
 
+    def seal() -> None:
+        builder.build_in_place(
+            compression="none",
+            level=None,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            transactional=False,
+        )
+
     for name, step, records in (
         ("the key's hash", lambda: murmur2(key), 1),
         ("a record encoded, called from Python", fill, many),
-        ("a batch sealed (copied, checksum), for a record", builder.build, many),
+        ("a batch sealed (its checksum), for a record", seal, many),
     ):
         count = max(1, 200_000 // records)
         best = float("inf")
