@@ -179,7 +179,7 @@ def confluent_default(plan: Plan) -> Figures:
 
 
 def confluent_idempotent(plan: Plan) -> Figures:
-    return _confluent(plan, **{"enable.idempotence": True})
+    return _confluent(plan, tuning={"enable.idempotence": True})
 
 
 def confluent_headers(plan: Plan) -> Figures:
@@ -191,11 +191,11 @@ def confluent_serializer(plan: Plan) -> Figures:
 
 
 def confluent_lz4(plan: Plan) -> Figures:
-    return _confluent(plan, values_of(plan), **{"compression.type": "lz4"})
+    return _confluent(plan, values_of(plan), tuning={"compression.type": "lz4"})
 
 
 def confluent_zstd(plan: Plan) -> Figures:
-    return _confluent(plan, values_of(plan), **{"compression.type": "zstd"})
+    return _confluent(plan, values_of(plan), tuning={"compression.type": "zstd"})
 
 
 def _confluent(
@@ -203,12 +203,12 @@ def _confluent(
     given: list[Any] | None = None,
     serialize: Callable[[Any], bytes] | None = None,
     further: Mapping[str, Any] | None = None,
-    **tuning: Any,
+    tuning: Mapping[str, Any] | None = None,
 ) -> Figures:
     """Nobody hears of a record. The queue of 100,000 records fills; a full one is waited for in ``poll``."""
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": plan.bootstrap, **tuning})
+    producer = Producer({"bootstrap.servers": plan.bootstrap, **(tuning or {})})
     produce, poll, topic = producer.produce, producer.poll, plan.topic
     values, more = cycle(given or [value_of(plan)]), further or {}
 

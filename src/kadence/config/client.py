@@ -114,7 +114,7 @@ class ClientConfig:
         since="KIP-1102",
     )
     send_buffer_bytes: int = key(
-        "int", 131_072, "Size of the socket's send buffer; -1: the system decides.", low=-1
+        "int", -1, "Size of the socket's send buffer; -1: the system decides and adapts it.", low=-1
     )
     receive_buffer_bytes: int = key(
         "int",

@@ -51,7 +51,7 @@ class ClientSettings(TypedDict, total=False):
     client asks bootstrap.servers again. Default: 300000.
     """
     send_buffer_bytes: int | str
-    """Size of the socket's send buffer; -1: the system decides. Default: 131072."""
+    """Size of the socket's send buffer; -1: the system decides and adapts it. Default: -1."""
     receive_buffer_bytes: int | str
     """Size of the socket's receive buffer; -1: the system decides and adapts it, which measured faster than
     any fixed size. Default: -1.

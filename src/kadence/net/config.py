@@ -47,7 +47,7 @@ class ConnectionConfig:
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     connections_max_idle_ms: int = 540_000
-    send_buffer_bytes: int = 131_072
+    send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     max_frame_bytes: int = _FRAME_BYTES
     spare_arena_bytes: int = _SPARE_BYTES

@@ -119,7 +119,8 @@ class _CompiledStream:
         return self._read_by_python(into) if count == drain.drain.ASK else None
 
     def write_now(self, pieces: Sequence[memoryview]) -> int | None:
-        if len(pieces) > 1 and (taken := self.session.take(pieces)):
+        taken: int = self.session.take(pieces) if len(pieces) > 1 else 0
+        if taken:
             return taken
         result: int = self.session.write_now(pieces[0])
         if result >= 0:
@@ -133,7 +134,7 @@ class _CompiledStream:
 
     @property
     def has_unwritten(self) -> bool:
-        return self.session.has_unwritten()
+        return bool(self.session.has_unwritten())
 
     def _read_by_python(self, into: memoryview) -> int | None:
         count = self._python.read_now(into)
