@@ -27,6 +27,7 @@ from typing import Any, Final
 from kadence.clock import FOREVER, add_ms
 from kadence.connection import versions
 from kadence.connection.authentication import Authentication, SaslMessage
+from kadence.connection.repeating import Again, again
 from kadence.connection.request import Completed, Loan, Request
 from kadence.connection.sasl.exchange import Login
 from kadence.connection.sent import Sent
@@ -49,6 +50,8 @@ from kadence.wire import VersionError, WireError
 __all__ = ["BrokerConnection", "Phase"]
 
 _MAX_CORRELATION_ID: Final = 2**31 - 1
+_LAST_TO_REPEAT: Final = _MAX_CORRELATION_ID - 10_000
+"""Where the ids begin anew is no place for a request that counts them by itself."""
 _FIRST_OF_PULSE: Final = -2
 _LAST_OF_PULSE: Final = -(2**31)
 """Correlation ids of the pulse: downwards, so that they never meet the others."""
@@ -168,6 +171,30 @@ class BrokerConnection:
             sent = Sent(request, request.message, version, self._pulse_id, deadline, now)
             self._in_flight.insert(place + number, sent)
             self._pulse_id = self._pulse_id - 1 if self._pulse_id > _LAST_OF_PULSE else _FIRST_OF_PULSE
+
+    def repeating(self, now: int) -> Request | None:
+        """The fetch that was just sent, if it may go out again by itself; nothing else is under way then."""
+        if len(self._in_flight) != 1 or self._out or not self.can_send(now):
+            return None
+        sent = self._in_flight[0]
+        return sent.request if sent.frame is not None else None
+
+    def again(self) -> Again:
+        """The bytes of `repeating`."""
+        sent = self._in_flight[0]
+        assert sent.frame is not None
+        return again(sent.frame, sent.message, sent.version, sent.correlation_id, self._client_id)
+
+    def repeated(self, count: int, sent_at: int) -> int:
+        """`repeating` went out ``count`` times more, the last time at ``sent_at`` (ms). Returns the bytes of each."""
+        sent = self._in_flight[0]
+        assert sent.frame is not None
+        self._correlation_id += count
+        sent.correlation_id = self._correlation_id
+        sent.sent_at = sent_at
+        sent.deadline = add_ms(sent_at, self._request_timeout_ms)
+        self.encoded_bytes += count * len(sent.frame)
+        return len(sent.frame)
 
     def outgoing(self) -> list[memoryview]:
         """The next bytes to write, in pieces: what is left of one frame. Empty when there are none.
@@ -351,7 +378,10 @@ class BrokerConnection:
         if request is not None and deadline < request.deadline < FOREVER:
             deadline = request.deadline
         self._out.append((unwritten, None, version))
-        self._in_flight.append(Sent(request, message, version, next_id, deadline, now))
+        sent = Sent(request, message, version, next_id, deadline, now)
+        if request is not None and request.repeat is not None and next_id < _LAST_TO_REPEAT:
+            (sent.frame,) = unwritten
+        self._in_flight.append(sent)
 
     def _ask_versions(self, version: int, now: int) -> None:
         name, number = self._software

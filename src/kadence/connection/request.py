@@ -6,6 +6,7 @@ behind it. Requests therefore name a *lane*: each (node, lane) has a connection 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from kadence.errors import KafkaError
     from kadence.wire import Writer
 
-__all__ = ["ANY_NODE", "Completed", "Lane", "Loan", "Message", "Request", "StandIn"]
+__all__ = ["ANY_NODE", "Completed", "Lane", "Loan", "Message", "Repeat", "Request", "StandIn"]
 
 ANY_NODE: Final = -1
 """Whichever broker is nearest at hand: connected and least loaded, else reachable, else a bootstrap address."""
@@ -71,6 +72,28 @@ class Loan(Protocol):
         ...
 
 
+class Repeat:
+    """Leave to send a fetch again while the broker answers that there is nothing, without telling its sender at once.
+
+    The compiled poller does so without the interpreter, each time with the next correlation id and session epoch.
+
+    Args:
+        may: whether it may; asked before each wait of the network thread, which may be long.
+        told: takes how often that was done since it was told last, and when (ms) the last time.
+    """
+
+    __slots__ = ("_may", "told")
+
+    def __init__(self, may: Callable[[], bool], told: Callable[[int, int], None]) -> None:
+        self._may = may
+        self.told = told
+
+    @property
+    def allowed(self) -> bool:
+        """What ``may`` says."""
+        return self._may()
+
+
 class Request:
     """One request on its way. Compared by identity: two equal heartbeats are still two requests.
 
@@ -85,6 +108,7 @@ class Request:
         min_version, max_version: narrow the versions to use, e.g. Fetch without topic ids is max_version=12.
         queued_at: when (ms) the network client took it.
         lent_bytes: of the arena in which its answer lies, from when that begins to arrive.
+        repeat: see there; None: it is sent once.
     """
 
     __slots__ = (
@@ -96,6 +120,7 @@ class Request:
         "min_version",
         "node_id",
         "queued_at",
+        "repeat",
         "tag",
     )
 
@@ -116,6 +141,7 @@ class Request:
         self.lane = lane
         self.tag = tag
         self.queued_at = self.lent_bytes = 0
+        self.repeat: Repeat | None = None
         self.min_version = min_version
         self.max_version = max_version
 

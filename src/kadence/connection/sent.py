@@ -24,9 +24,13 @@ _MOST_OWN_ELEMENTS: Final = 10_000
 
 
 class Sent:
-    """A request in flight. ``request`` is None for the connection's own ApiVersions and SASL."""
+    """A request in flight. ``request`` is None for the connection's own ApiVersions and SASL.
 
-    __slots__ = ("correlation_id", "deadline", "message", "request", "sent_at", "version")
+    Attributes:
+        frame: what was sent, with its length, where that may go out again (`Request.repeat`); else None.
+    """
+
+    __slots__ = ("correlation_id", "deadline", "frame", "message", "request", "sent_at", "version")
 
     def __init__(
         self,
@@ -43,6 +47,7 @@ class Sent:
         self.correlation_id = correlation_id
         self.deadline = deadline
         self.sent_at = sent_at
+        self.frame: memoryview | None = None
 
     @property
     def name(self) -> str:

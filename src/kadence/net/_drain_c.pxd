@@ -55,6 +55,18 @@ cdef extern from "intake.h" nogil:
         KD_OPEN
         KD_ENDED
         KD_INTERRUPTED
+        KD_EMPTY_MOST
+    ctypedef struct kd_again:
+        unsigned char *frame
+        size_t length
+        size_t epoch_at
+        unsigned char *answer
+        size_t answer_length
+        int64_t sent_ms
+        int64_t least_ms
+        int64_t until_ms
+        int is_allowed
+        int count
     ctypedef struct kd_intake:
         kd_session *session
         unsigned char *room
@@ -66,6 +78,7 @@ cdef extern from "intake.h" nogil:
         int64_t heard_ms
         int more
         short wanted
+        kd_again again
     int32_t kd_length(const kd_intake *intake)
     int kd_has_frame(const kd_intake *intake)
     int kd_is_due(const kd_intake *intake)
@@ -84,6 +97,7 @@ cdef class Intake:
     cdef kd_intake _intake
     cdef Session _of
     cdef object _repeat
+    cdef object _leave
     cdef Py_buffer _target
     cdef bint _has_target
     cdef object let_go(self)
@@ -108,4 +122,5 @@ cdef class Poller:
     cdef object _append(self, int fd)
     cdef object _set(self, int place, int wanted, object owner, object intake)
     cdef object _is_plain_pending(self)
+    cdef object _ask_leave(self)
     cdef object _grow(self, int size)

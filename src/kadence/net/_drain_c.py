@@ -29,9 +29,10 @@ ASK = KD_ASK
 ROOM = KD_ROOM
 """Bytes that are read ahead for each connection."""
 
-# selectors.EVENT_READ and EVENT_WRITE
+# selectors.EVENT_READ and EVENT_WRITE, and kadence.net.poller.REPEATED
 _READ = 1
 _WRITE = 2
+_REPEATED = 4
 _LONGEST_WAIT_MS = 1 << 40
 
 
@@ -138,6 +139,7 @@ class Intake:
     def __cinit__(self, session: Session, repeat: object) -> None:
         self._of = session
         self._repeat = repeat
+        self._leave = None
         self._has_target = False
         self._intake.heard_ms = -1
         self._intake.session = cython.address(session._session)
@@ -148,6 +150,7 @@ class Intake:
     def __dealloc__(self) -> None:
         self.let_go()
         PyMem_Free(self._intake.room)
+        PyMem_Free(self._intake.again.frame)
 
     def advance(self) -> None:
         """Read what is there, with the interpreter."""
@@ -210,6 +213,43 @@ class Intake:
         if self._intake.state < KD_ERRNO:
             _checked(self._intake.state)
         return False
+
+    def send_again(
+        self,
+        leave: object,
+        frame: bytes,
+        epoch_at: cython.size_t,
+        answer: bytes,
+        sent_at: int64_t,
+        least_ms: int64_t,
+        until: int64_t,
+    ) -> None:
+        """Answer ``answer`` with ``frame`` and its next numbers, while ``leave.allowed`` is true before a wait.
+
+        Args:
+            frame: as it was just sent, with its length. epoch_at: where its session epoch stands. answer: likewise.
+            sent_at, least_ms, until: no sooner after the one before than that, and no more from ``until`` on (ms).
+        """
+        again: cython.pointer(kd_again) = cython.address(self._intake.again)
+        length: cython.size_t = len(frame)
+        if epoch_at + 4 > length or len(answer) > KD_EMPTY_MOST:
+            raise ValueError("no frame that could be sent again")
+        room = cython.cast(cython.p_uchar, PyMem_Realloc(again.frame, length))
+        if room is cython.NULL:
+            raise MemoryError
+        again.frame = room
+        again.length, again.epoch_at, again.answer_length = length, epoch_at, len(answer)
+        memcpy(room, cython.cast(cython.p_char, frame), length)
+        memcpy(again.answer, cython.cast(cython.p_char, answer), again.answer_length)
+        again.sent_ms, again.least_ms, again.until_ms = sent_at, least_ms, until
+        again.is_allowed = again.count = 0
+        self._leave = leave
+
+    def sent_again(self) -> tuple:
+        """How often that happened since this was asked last, when (ms) the last time, and the bytes of each answer."""
+        count = self._intake.again.count
+        self._intake.again.count = 0
+        return count, self._intake.again.sent_ms, self._intake.again.answer_length
 
     @property
     def heard_at(self) -> int:
@@ -333,6 +373,7 @@ class Poller:
         timeout: int64_t = -1 if wait_ms is None else min(max(wait_ms, 0), _LONGEST_WAIT_MS)
         found: cython.int = 0
         is_long: cython.bint = kd_is_long(self._intakes, self._count)
+        is_left: cython.bint = self._ask_leave()
         if self._plain and self._is_plain_pending():
             timeout = 0
         # What came meanwhile costs no hand-over.
@@ -345,11 +386,16 @@ class Poller:
         if found < KD_ERRNO:
             number = KD_ERRNO - found
             raise OSError(number, os.strerror(number))
-        ready: list = []
-        if (found == 0 and not self._plain) or found == KD_INTERRUPTED:
-            return ready
         place: cython.int
         seen: cython.int
+        ready: list = []
+        if is_left:
+            # First: what comes now answers the last of them.
+            for place in range(self._count):
+                if self._intakes[place] is not cython.NULL and self._intakes[place].again.count > 0:
+                    ready.append((self._owners[place], _REPEATED))  # noqa: PERF401 - no list of ours knows the places
+        if (found == 0 and not self._plain) or found == KD_INTERRUPTED:
+            return ready
         for place in range(self._count):
             seen = self._fds[place].revents
             kept = self._kept[place]
@@ -397,6 +443,21 @@ class Poller:
         else:
             self._intakes[place] = cython.NULL
         return None
+
+    @cython.cfunc
+    def _ask_leave(self) -> object:
+        """Whether a connection may send a request again by itself during this wait."""
+        place: cython.int
+        is_left: cython.bint = False
+        for place in range(self._count):
+            if (
+                self._intakes[place] is not cython.NULL
+                and self._intakes[place].again.frame is not cython.NULL
+            ):
+                leave = cython.cast(Intake, self._kept[place])._leave
+                self._intakes[place].again.is_allowed = leave.allowed
+                is_left = is_left or self._intakes[place].again.is_allowed != 0
+        return is_left
 
     @cython.cfunc
     def _is_plain_pending(self) -> object:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import selectors
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import FOREVER
 from kadence.connection.connection import BrokerConnection, Phase
@@ -28,6 +28,7 @@ from kadence.errors import (
 from kadence.logs import logger
 from kadence.net.dial import Dial, Step, tell
 from kadence.net.inbox import Frame, Inbox
+from kadence.net.poller import REPEATED
 from kadence.net.pulse import Deputy, StoodIn, deputy_of
 from kadence.net.stream import Stream
 
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "IdleError"]
 
 _log = logger("kadence.net")
+
+_REPEATING_MS: Final = 5_000
+"""How long a fetch is sent again without Python: metrics are no further behind than that."""
 
 
 class IdleError(DisconnectedError):
@@ -75,6 +79,7 @@ class Channel:
         "_outages",
         "_poller",
         "_pool",
+        "_repeating",
         "_sockets",
         "_stand_in",
         "_stood_in",
@@ -128,6 +133,8 @@ class Channel:
         self._watched: tuple[int, int] | None = None
         self._used_at = 0
         self._has_answered = False
+        # The fetch that the poller may send again.
+        self._repeating: Request | None = None
         self.belong(known)
 
     def belong(self, known: KnownNode) -> None:
@@ -230,6 +237,8 @@ class Channel:
         if self._connection is None:
             self._go_on_dialling(now)
             return
+        if events & REPEATED:
+            self._repeated(now)
         if events & selectors.EVENT_READ:
             self._read(now)
         if events & selectors.EVENT_WRITE:
@@ -466,8 +475,44 @@ class Channel:
         events = selectors.EVENT_READ | selectors.EVENT_WRITE if pieces else selectors.EVENT_READ
         if self._watched[1] != events:
             self._watch(self._watched[0], events)
+        if self.lane is Lane.FETCH:
+            self._leave_repeating(now)
         if deputy is not None:
             deputy.arm(now)
+
+    def _leave_repeating(self, now: int) -> None:
+        """Let the compiled poller send the fetch again that was just written, if its sender gave leave."""
+        connection, stream = self._connection, self._stream
+        assert connection is not None
+        assert stream is not None
+        request = connection.repeating(now)
+        if request is None or request is self._repeating or stream.session is None:
+            return
+        assert request.repeat is not None
+        self._repeating = request
+        # A broker that answers much sooner than asked does not wait, and is asked again at Python's pace.
+        least_ms = request.message.max_wait_ms // 2
+        intake: Any = stream.intake
+        intake.send_again(request.repeat, *connection.again(), now, least_ms, now + _REPEATING_MS)
+
+    def _repeated(self, now: int) -> None:
+        """Count what the poller has sent and read by itself."""
+        connection, stream, request = self._connection, self._stream, self._repeating
+        assert connection is not None
+        assert stream is not None
+        assert request is not None
+        assert request.repeat is not None
+        intake: Any = stream.intake
+        count, sent_at, answer_bytes = intake.sent_again()
+        size = connection.repeated(count, sent_at)
+        meters = self._node_meters
+        for _ in range(count):
+            meters.requests.record(now, size)
+            meters.outgoing.record(now, size)
+            meters.incoming.record(now, answer_bytes)
+            meters.latency.record(now, request.message.max_wait_ms)
+        self._used_at = sent_at
+        request.repeat.told(count, sent_at)
 
     def _broken(self, error: OSError | TransportError, now: int) -> None:
         """Reading or writing failed: the end of the channel, or while opening only of the attempt."""

@@ -6,6 +6,9 @@
  *
  * Short frames are read ahead into the connection's own room, many with one system call. A frame that does not fit
  * there is read into memory that Python gives (`into`), beginning with what the room holds of it.
+ *
+ * An idle consumer's fetch is answered with nothing, again and again. Such an answer is known byte for byte, and so is
+ * the request that follows it: both are dealt with here (kd_repeat), and Python hears of it when it comes by.
  */
 #ifndef KADENCE_INTAKE_H
 #define KADENCE_INTAKE_H
@@ -29,6 +32,19 @@
 
 #define KD_INTERRUPTED (-1)
 
+#define KD_CORRELATION_AT 8 /* in a request's frame: length, API key and version come first */
+#define KD_EMPTY_MOST 32 /* bytes of an answer that says that there is nothing */
+
+/* A request that goes out again, with the next numbers, when its answer says that there is nothing (kd_repeat). */
+typedef struct {
+    unsigned char *frame; /* as it was sent last; NULL: there is none */
+    size_t length, epoch_at; /* where its session epoch stands */
+    unsigned char answer[KD_EMPTY_MOST]; /* the frame that says so */
+    size_t answer_length;
+    int64_t sent_ms, least_ms, until_ms; /* not sooner than least_ms after the last one, and not from until_ms on */
+    int is_allowed, count; /* how often it went out since Python was told */
+} kd_again;
+
 typedef struct {
     kd_session *session;
     unsigned char *room;
@@ -39,6 +55,7 @@ typedef struct {
     int64_t heard_ms; /* when something was read last, by the monotonic clock */
     int more; /* the last read did not empty the connection: there may be bytes that poll() cannot see */
     short wanted; /* the events that Python wants to hear of */
+    kd_again again;
 } kd_intake;
 
 /* The length of the first frame, as sent. Only when its four bytes are there. */
@@ -113,6 +130,47 @@ static void kd_advance(kd_intake *intake) {
     }
 }
 
+/* Add to a number of four bytes. */
+static void kd_count(unsigned char *at, int change) {
+    uint32_t number = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | (uint32_t)at[3];
+    number += (uint32_t)change;
+    at[0] = (unsigned char)(number >> 24);
+    at[1] = (unsigned char)(number >> 16);
+    at[2] = (unsigned char)(number >> 8);
+    at[3] = (unsigned char)number;
+}
+
+/* If exactly the empty answer was read, take it away and send the request again: Python need not know at once. */
+static void kd_repeat(kd_intake *intake) {
+    kd_again *again = &intake->again;
+    size_t held = intake->end - intake->begin;
+    int64_t now = intake->heard_ms;
+    ssize_t result;
+    if (!again->is_allowed || intake->state != KD_OPEN || intake->into != NULL || intake->more) return;
+    if (intake->session->outbox.unwritten) return;
+    if (held != again->answer_length || memcmp(intake->room + intake->begin, again->answer, held) != 0) return;
+    /* A broker that does not wait is asked again at Python's pace. */
+    if (now >= again->until_ms || now - again->sent_ms < again->least_ms) return;
+    kd_count(again->frame + KD_CORRELATION_AT, 1);
+    kd_count(again->frame + again->epoch_at, 1);
+    result = kd_session_write(intake->session, again->frame, again->length);
+    if (result != (ssize_t)again->length) {
+        again->is_allowed = 0;
+        if (result == KD_NOT_NOW) {
+            kd_count(again->frame + KD_CORRELATION_AT, -1);
+            kd_count(again->frame + again->epoch_at, -1);
+        } else {
+            /* A part of it is out. Nothing else was on its way, so this is as good as never. */
+            intake->state = KD_ERRNO - EPIPE;
+        }
+        return;
+    }
+    kd_count(again->answer + KD_LENGTH_BYTES, 1);
+    intake->begin = intake->end = 0;
+    again->sent_ms = now;
+    again->count++;
+}
+
 /* Before poll(): look for room to write where something waits in an outbox, too. */
 static void kd_want(struct pollfd *fds, kd_intake **intakes, int count) {
     for (int place = 0; place < count; place++) {
@@ -125,7 +183,10 @@ static void kd_want(struct pollfd *fds, kd_intake **intakes, int count) {
 static short kd_serve(kd_intake *intake, short seen) {
     kd_outbox *outbox = &intake->session->outbox;
     if (seen && outbox->unwritten) kd_outbox_write(outbox, intake->session->fd, MSG_NOSIGNAL);
-    if ((seen & ~POLLOUT) || intake->more) kd_advance(intake);
+    if ((seen & ~POLLOUT) || intake->more) {
+        kd_advance(intake);
+        kd_repeat(intake);
+    }
     /* A connection that cannot be written to has ended, once what came before is read. */
     if (outbox->failed && intake->state == KD_OPEN && !intake->more) intake->state = KD_ERRNO - outbox->failed;
     seen &= outbox->unwritten ? 0 : POLLOUT & intake->wanted;

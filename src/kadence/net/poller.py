@@ -7,7 +7,7 @@ whole, a connection ended, a socket can be written, another thread wakes this on
 from __future__ import annotations
 
 import selectors
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kadence.net import drain
 from kadence.net.wakeup import ClearedWakeup, PlainWakeup, Wakeup
@@ -15,7 +15,10 @@ from kadence.net.wakeup import ClearedWakeup, PlainWakeup, Wakeup
 if TYPE_CHECKING:
     from kadence.net.intake import Intake
 
-__all__ = ["PlainPoller", "Poller", "new_poller"]
+__all__ = ["REPEATED", "PlainPoller", "Poller", "new_poller"]
+
+REPEATED: Final = 4
+"""An event beside selectors' two: a fetch went out again because its answer brought nothing (`Repeat`)."""
 
 
 class Poller(Protocol):

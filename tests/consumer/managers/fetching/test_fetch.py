@@ -8,7 +8,7 @@ from tests.worlds.cluster import TOPIC_ID, answer, config, lost, told
 from tests.worlds.fetching import P0, P1, P2, World, asked, batch
 from tests.worlds.hand import Facts
 
-from kadence.connection.request import Completed, Lane
+from kadence.connection.request import Completed, Lane, Request
 from kadence.consumer.border.messages import Failed
 from kadence.consumer.managers.cluster.metadata import MetadataManager
 from kadence.consumer.state.subscription import Status
@@ -288,3 +288,45 @@ def test_c10_records_and_their_absence_matter_to_no_other_manager_but_all_else_d
     assert not is_private(diverging_epoch=EpochEndOffset(epoch=3, end_offset=0))
     assert not is_private(diverging_epoch=EpochEndOffset(epoch=3))
     assert not world.manager.is_private(lost(request, 0))
+
+
+def may_repeat(request: Request) -> bool:
+    return request.repeat is not None and request.repeat.allowed
+
+
+def test_a_fetch_after_nothing_may_be_repeated_until_something_changes() -> None:
+    world = World(P0, P1)
+    (request,) = world.poll(0)
+    assert request.repeat is None, "it opens the session"
+    world.reply(request, 500, {})
+    (request,) = world.poll(500)
+    assert (asked(request), request.message.session_epoch) == ({}, 1)
+    assert may_repeat(request)
+    world.pause(P1)
+    assert not may_repeat(request), "the application paused a partition"
+    world.poll(600)
+    assert not may_repeat(request), "the next fetch takes it out of the session"
+
+
+def test_repeated_fetches_are_counted_in_session_times_and_metrics() -> None:
+    world = World(P0)
+    (request,) = world.poll(0)
+    world.reply(request, 500, {})
+    (request,) = world.poll(500)
+    assert request.repeat is not None
+    sent_before = world.manager.requests
+    request.repeat.told(3, 2_000)
+    assert world.manager.requests == sent_before + 3
+    assert world.border.measures.fetch_ms.count == 3
+    assert request.tag.ends_at == 2_500
+    world.reply(request, 2_500, {P0: batch(2)})
+    (request,) = world.poll(2_500)
+    assert (asked(request), request.message.session_epoch) == ({0: 2}, 5)
+
+
+def test_a_fetch_that_the_broker_hardly_holds_is_not_repeated() -> None:
+    world = World(P0, fetch_max_wait_ms=50)
+    (request,) = world.poll(0)
+    world.reply(request, 50, {})
+    (request,) = world.poll(50)
+    assert request.repeat is None

@@ -20,7 +20,7 @@ from typing import Final
 
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
-from kadence.connection.request import Completed, Lane, Request
+from kadence.connection.request import Completed, Lane, Repeat, Request
 from kadence.consumer.border.buffer import Border
 from kadence.consumer.border.messages import Failed
 from kadence.consumer.border.reasons import NotFetchedReason
@@ -44,6 +44,8 @@ from kadence.wire import ZERO_UUID
 __all__ = ["FetchManager"]
 
 _LAST_VERSION_WITH_NAMES: Final = 12
+_LEAST_REPEATED_MS: Final = 100
+"""A fetch that the broker holds for less is not left to be repeated: there would be many of them at a time."""
 _SIDE_MIN_MS: Final = 10
 """A fetch behind a parked one is not worth a request when the parked one ends sooner than this."""
 
@@ -201,7 +203,36 @@ class FetchManager:
             if state.place is broker.wanted and not state.awaits_fetch:
                 broker.add_late(state, drained=True)
         self._note_sent(now, broker)
-        return self._request(now, broker, sent, plan, max_bytes, Lane.FETCH, session.has_ids)
+        request = self._request(now, broker, sent, plan, max_bytes, Lane.FETCH, session.has_ids)
+        if plan.is_repeatable and self._config.fetch_max_wait_ms >= _LEAST_REPEATED_MS:
+            request.repeat = Repeat(
+                lambda: self._may_repeat(broker, sent),
+                lambda count, sent_at: self._repeated(broker, request, count, sent_at),
+            )
+        return request
+
+    def _may_repeat(self, broker: Broker, sent: Sent) -> bool:
+        """Whether the next fetch would be the same one if this one brings nothing."""
+        return (
+            broker.parked is sent
+            and broker.side is None
+            and not (broker.changed or broker.late or self._subscription.changed or self._border.changed)
+        )
+
+    def _repeated(self, broker: Broker, request: Request, count: int, sent_at: int) -> None:
+        """A fetch went out again so often, the last time at ``sent_at``, since nothing came (`Request.repeat`)."""
+        sent: Sent = request.tag
+        assert sent.session is not None
+        sent.session.repeated(count)
+        measures = self._border.measures
+        took_ms = (sent_at - sent.sent_at) // count
+        for _ in range(count):
+            measures.fetch_ms.record(sent_at, took_ms)
+            measures.fetches.throttle_ms.record(sent_at, 0)
+        self.requests += count
+        self.session_requests += count
+        broker.served_at = sent.sent_at = sent_at
+        sent.ends_at = sent_at + self._config.fetch_max_wait_ms
 
     def _side_fetch(self, now: int, broker: Broker, verdict: Verdict) -> Request | None:
         hungry = verdict is Verdict.HUNGRY

@@ -20,6 +20,7 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 """Outside any session; with a session id: close it."""
 _MAX_EPOCH: Final = 2**31 - 1
+_LAST_TO_REPEAT: Final = _MAX_EPOCH - 10_000
 
 
 class Wanted(NamedTuple):
@@ -43,6 +44,11 @@ class SessionPlan(NamedTuple):
     epoch: int
     send: dict[TopicPartition, Wanted]
     forget: dict[TopicPartition, bytes]
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the same request with the next epoch says the same: it names nothing, and no epoch begins anew."""
+        return bool(self.session_id) and not (self.send or self.forget) and 0 < self.epoch < _LAST_TO_REPEAT
 
 
 class FetchSession:
@@ -123,6 +129,11 @@ class FetchSession:
             self._id, self._epoch = session_id, 1
         else:
             self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
+
+    def repeated(self, count: int) -> None:
+        """So many fetches of it were answered with nothing, and each was followed by the same one again."""
+        self._epoch += count
+        self.answers += count
 
     def failed(self) -> None:
         """No answer, or the broker's session differs from ours: close it (by its id) and open a new one."""
