@@ -20,12 +20,13 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-heavy test-spark soak hold coverage check-browser screens lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-groups parity-json parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse docs site first-record wheel clean
+.PHONY: help demo test test-heavy test-pythons test-spark soak hold coverage check-browser screens lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-groups parity-json parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
 	@echo "make test            the tests (ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
 	@echo "make test-heavy      those of a minute of Spark's time each, which make test leaves out"
+	@echo "make test-pythons    the tests of the core on other Pythons (PYTHONS='3.14 3.14t /path/to/python'; without it on all that are found)"
 	@echo "make test-spark      the tests of the Spark room with another PySpark (PYSPARK=4.2)"
 	@echo "make soak            property tests, simulations and fuzzing with other seeds (MINUTES=10; SEED=n repeats a round)"
 	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
@@ -60,6 +61,11 @@ test: $(VENV)/.has-test
 
 test-heavy: $(VENV)/.has-test
 	@$(RUN) -m pytest -m heavy $(ARGS)
+
+test-pythons: export PYTHONS ?=
+test-pythons: export WORKERS := $(WORKERS)
+test-pythons: $(RUN)
+	@$(RUN) tools/pythons.py $(ARGS)
 
 # Beside the newest PySpark the oldest one whose streams we take: its files alone, before the others on the path.
 test-spark: export PYTHONHASHSEED ?= 0

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
-
 _PRODUCER = 0
 # API key: newest version that the mock handles.
 _NEWEST = {11: 5, 12: 3, 13: 1, 14: 3}
@@ -40,6 +38,8 @@ class MockCluster:
 
 
 def _library() -> Any:
+    import confluent_kafka
+
     folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
     library = ctypes.CDLL(str(next(folder.glob("librdkafka*.so*"))))
     pointers = ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_mock_cluster_new")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 from tests.patience import PATIENCE
 
 from kadence.clock import Clock, SystemClock
@@ -116,6 +115,7 @@ class Certificates:
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     where = tmp_path_factory.mktemp("certificates")
+    trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
     made = Certificates(where / "ca.pem", where / "server.pem", where / "client.pem")
     authority.cert_pem.write_to_path(str(made.ca))

@@ -129,6 +129,7 @@ def test_a_bad_error_code_is_named_with_its_line(tmp_path: Path, line: str) -> N
 
 
 def test_the_tree_holds_what_the_schema_says() -> None:
+    pytest.importorskip("ruff", reason="it lays out what is generated")
     command = [sys.executable, str(ROOT / "tools" / "generate.py"), "--check"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")

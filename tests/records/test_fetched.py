@@ -470,7 +470,8 @@ def test_nobody_pulls_the_bytes_away_while_they_are_read(half: Half) -> None:
         gc.callbacks.remove(meddle)
         gc.set_threshold(*threshold)
     assert len(got) == 5000
-    assert refused
+    # From 3.12 on the collector waits until the take is over.
+    assert refused or sys.version_info >= (3, 12)
 
 
 def test_text_tells_the_state() -> None:

@@ -47,9 +47,10 @@ BY_LINE = (
     "consumer/application/reading/_steps_py.py",
 )
 
-NOWHERE = frozenset(("NOP", "PUSH_EXC_INFO", "POP_EXCEPT"))
-"""No signal is looked for here. An error that tracing raises at a NOP may pass by all handlers around it. At the others
-it stays the thread's current one for ever, and every later error of the process tells of it."""
+NOWHERE = frozenset(("NOP", "PUSH_EXC_INFO", "POP_EXCEPT", "RERAISE", "CALL_INTRINSIC_1"))
+"""No signal is looked for here. An error that tracing raises at a NOP may pass by all handlers around it. At
+PUSH_EXC_INFO and POP_EXCEPT it stays the thread's current one for ever, and every later error of the process tells of
+it. The last two end a generator that is let go, which loses any other error."""
 
 STEPS = ("poll", "poll_arrow", "_run", "run", "_next", "Iteration.__next__")
 
@@ -64,6 +65,8 @@ class Interruption:
         self.where = ""
 
     def __enter__(self) -> Self:
+        # Python 3.12 traces instructions only if a frame asked for it before the trace began.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._trace)
         return self
 
@@ -87,7 +90,8 @@ class Interruption:
         self._left -= 1
         if self._left == 0:
             code = frame.f_code
-            if dis.opname[code.co_code[frame.f_lasti]] in NOWHERE:
+            # What has no line the compiler added, to end handlers and generators. No signal is looked for there either.
+            if frame.f_lineno is None or dis.opname[code.co_code[frame.f_lasti]] in NOWHERE:
                 self._left = 1
                 return
             self.where = f"{code.co_qualname}, line {frame.f_lineno}, instruction {frame.f_lasti}"
@@ -335,6 +339,8 @@ class SecondCtrlC:
         raise KeyboardInterrupt("the first")
 
     def __enter__(self) -> Self:
+        # Python 3.12 traces instructions only if a frame asked for it before the trace began.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._trace)
         return self
 

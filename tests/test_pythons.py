@@ -1,0 +1,126 @@
+"""tools/pythons.py: which Pythons it finds, and what it says of them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import pythons
+from pythons import NOT_FOUND, Outcome
+
+
+def installed(folder: Path, *names: str) -> None:
+    """Empty programs of these names; `said` below tells what each would say."""
+    folder.mkdir(parents=True)
+    for name in names:
+        program = folder / name
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> dict[str, str]:
+    """What each interpreter of a machine says its version is; a shim without a version behind it says nothing."""
+    installed(tmp_path / "bin", "python3.12", "python3.13", "python3.14", "python3.14t")
+    installed(tmp_path / "pyenv" / "versions" / "3.13.9" / "bin", "python3.13")
+    installed(tmp_path / "pyenv" / "versions" / "3.13.10" / "bin", "python3.13")
+    installed(tmp_path / "pyenv" / "versions" / "3.13.2t" / "bin", "python3.13")
+    said = {
+        "bin/python3.12": "3.12",
+        "bin/python3.14": "3.14",
+        "bin/python3.14t": "3.14t",
+        "pyenv/versions/3.13.9/bin/python3.13": "3.13",
+        "pyenv/versions/3.13.10/bin/python3.13": "3.13",
+        "pyenv/versions/3.13.2t/bin/python3.13": "3.13t",
+    }
+    return {str(tmp_path / name): version for name, version in said.items()}
+
+
+def found(machine: dict[str, str], tmp_path: Path, *asked: str) -> dict[str, str | None]:
+    """What is found, told from this machine's folder on."""
+    environment = {"PATH": str(tmp_path / "bin")}
+    where = pythons.find(asked, environment, tmp_path / "pyenv", machine.get)
+    return {
+        version: None if place is None else Path(place).relative_to(tmp_path).as_posix()
+        for version, place in where.items()
+    }
+
+
+def test_each_version_is_found_on_the_path_or_among_those_of_pyenv(
+    machine: dict[str, str], tmp_path: Path
+) -> None:
+    assert found(machine, tmp_path) == {
+        "3.12": "bin/python3.12",
+        "3.13": "pyenv/versions/3.13.10/bin/python3.13",
+        "3.14": "bin/python3.14",
+        "3.14t": "bin/python3.14t",
+    }
+
+
+def test_a_free_threaded_one_may_have_the_name_of_the_other(machine: dict[str, str], tmp_path: Path) -> None:
+    assert found(machine, tmp_path, "3.13t", "3.15") == {
+        "3.13t": "pyenv/versions/3.13.2t/bin/python3.13",
+        "3.15": None,
+    }
+
+
+def test_an_interpreter_is_told_by_its_place(machine: dict[str, str], tmp_path: Path) -> None:
+    place = "pyenv/versions/3.13.9/bin/python3.13"
+    assert found(machine, tmp_path, str(tmp_path / place)) == {"3.13": place}
+    with pytest.raises(SystemExit, match="neither a version"):
+        found(machine, tmp_path, "/nowhere/python")
+
+
+def test_pyenv_is_where_its_variable_says() -> None:
+    assert pythons.pyenv_root({"PYENV_ROOT": "/somewhere"}) == Path("/somewhere")
+    assert pythons.pyenv_root({"PATH": ""}) is None
+
+
+REPORT: Final = """<testsuites>
+<testsuite tests="10" failures="1" errors="2" skipped="3"/><testsuite tests="2" failures="0" errors="0" skipped="0"/>
+</testsuites>"""
+
+
+def test_the_table_says_what_passed_failed_and_was_not_found(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(REPORT)
+    passed, failed, skipped = pythons.counted(report)
+    outcomes = [
+        Outcome("3.12", "", passed, failed, skipped, 61.4),
+        Outcome("3.14t", "without aiokafka", 12, 0, 0, 60),
+        Outcome("3.14", NOT_FOUND),
+    ]
+    assert pythons.table(outcomes).splitlines() == [
+        "Python    passed  failed  skipped  seconds",
+        "3.12           6       3        3       61",
+        "3.14t         12       0        0       60  without aiokafka",
+        "3.14           -       -        -        -  not found",
+    ]
+    assert [outcome.is_bad for outcome in outcomes] == [True, False, False]
+    assert Outcome("3.12", "pytest did not come to its end", seconds=1).is_bad
+
+
+def test_no_python_at_all_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    (tmp_path / "versions").mkdir()
+    monkeypatch.setenv("PYTHONS", "3.12 3.14t")
+    assert pythons.main([]) == 1
+    assert capsys.readouterr().out.count(NOT_FOUND) == 2
+
+
+def test_an_environment_that_cannot_be_made_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(executable: str, folder: Path) -> None:
+        raise subprocess.CalledProcessError(1, [executable, "-m", "venv"])
+
+    monkeypatch.setattr(pythons, "find", lambda *_: {"3.12": "/somewhere/python3.12"})
+    monkeypatch.setattr(pythons, "make", refuse)
+    assert pythons.main([]) == 1
+    assert "no environment: " in capsys.readouterr().out
