@@ -76,7 +76,7 @@ soak: $(VENV)/.has-fuzz
 	@$(RUN) tools/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) -- $(ARGS)
 
 hold: $(VENV)/.has-test
-	@for seconds in 15 30; do KADENCE_HOLD=$$seconds $(RUN) -m pytest tests/consumer/test_pulse.py -q -rP $(ARGS) || exit 1; done
+	@for seconds in 15 30; do KADENCE_HOLD=$$seconds $(RUN) -m pytest tests/consumer/test_native_heartbeat.py -q -rP $(ARGS) || exit 1; done
 
 kill-spark: $(VENV)/.has-test
 	@$(RUN) tools/kill_$(if $(filter topic,$(SINK)),transactions,spark).py --rounds $(ROUNDS) --broker $(BROKER) $(ARGS)

@@ -12,7 +12,7 @@ What runs where:
 
     Linux, macOS  all extensions.
     Windows       all but those of ``POSIX_ONLY``. Python's own sockets run there in place of ``_drain_c``. Nothing
-                  stands in for ``_pulse_c``: whoever holds the interpreter delays heartbeats.
+                  stands in for ``_native_heartbeat_c``: whoever holds the interpreter delays heartbeats.
     elsewhere     what the compiler takes (auto).
 
 How a wheel is tagged: with extensions it is for one version of CPython on one system (``cp313-cp313-linux_x86_64``,
@@ -42,7 +42,7 @@ TRANSLATED = "build/cython"
 PROCESSORS = os.cpu_count() or 1
 WINDOWS = sys.platform == "win32"
 # They call POSIX's sockets, poll() and threads.
-POSIX_ONLY = ("kadence.net._drain_c", "kadence.net._pulse_c")
+POSIX_ONLY = ("kadence.net._drain_c", "kadence.net._native_heartbeat_c")
 _CIMPORT = re.compile(r"^\s*from (?:cython\.cimports\.)?(kadence\.[\w.]+_c) c?import", re.MULTILINE)
 
 
@@ -109,7 +109,7 @@ def extensions() -> list[Extension]:
     sources = sorted((SOURCE / "kadence").rglob("_*_c.py"))
     if WINDOWS:
         say(
-            f"not built on Windows: {', '.join(POSIX_ONLY)}; these parts run as plain Python, without the pulse"
+            f"not built on Windows: {', '.join(POSIX_ONLY)}; these run as plain Python, without native heartbeats"
         )
         sources = [path for path in sources if name_of(path) not in POSIX_ONLY]
     found = [

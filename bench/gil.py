@@ -87,7 +87,7 @@ def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[f
     Last: the median ms from sending a request to having its answer.
     """
     from kadence.clock import SystemClock
-    from kadence.connection.request import Lane, Request
+    from kadence.connection.request import ConnectionPurpose, Request
     from kadence.net import ConnectionConfig, NetworkClient, drain, stream
     from kadence.protocol.fetch import FetchRequest
     from kadence.types import Node
@@ -115,7 +115,7 @@ def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[f
         nonlocal received, answers, burnt
         while not done.is_set():
             sent = time.perf_counter_ns()
-            client.send(Request(FetchRequest(), 0, clock.now_ms() + 30_000, Lane.FETCH))
+            client.send(Request(FetchRequest(), 0, clock.now_ms() + 30_000, ConnectionPurpose.FETCH))
             while not (ended := client.poll(1000)):
                 pass
             took.append(time.perf_counter_ns() - sent)

@@ -17,7 +17,7 @@ from itertools import cycle, islice
 
 from harness.ground import real_kafka
 from kadence import Producer
-from kadence.producer.intake import COMPILED, murmur2
+from kadence.producer.append import COMPILED, murmur2
 from kadence.producer.thread import NetworkThread
 from kadence.records import BatchBuilder
 

@@ -12,14 +12,14 @@ import pytest
 
 PARTS = {
     "kadence.records._records_c": "Record",
-    "kadence.records._piles_c": "Record",
+    "kadence.records._buffers_c": "Record",
     "kadence.records._columns_c": "Record",
-    "kadence.producer._intake_c": "Producer",
+    "kadence.producer._append_c": "Producer",
     "kadence.producer._rows_c": "Producer",
-    "kadence.consumer.border._hand_c": "Consumer",
-    "kadence.consumer.application.reading._steps_c": "Consumer",
+    "kadence.consumer._decoded_records_c": "Consumer",
+    "kadence.consumer.fetch._steps_c": "Consumer",
     "kadence.net._drain_c": "Consumer",
-    "kadence.net._pulse_c": "Consumer",
+    "kadence.net._native_heartbeat_c": "Consumer",
 }
 """Compiled modules, and what needs them."""
 

@@ -34,23 +34,23 @@ assert len(found) > 20, found
 
 COPY = """
 from kadence.spark.decode.json_rows import Column
-attention = found["consumer.border._hand_c.Attention"]()
-steps = found["consumer.application.reading._steps_c.Steps"](attention, time.monotonic, None)
+attention = found["consumer._decoded_records_c.Attention"]()
+steps = found["consumer.fetch._steps_c.Steps"](attention, time.monotonic, None)
 session = found["net._drain_c.Session"](-1, 0) if "net._drain_c.Session" in found else None
 arguments = {
-    "consumer.application.reading._steps_c.AsyncIteration": (steps, None),
-    "consumer.application.reading._steps_c.Iteration": (steps, None),
-    "consumer.application.reading._steps_c.Steps": (attention, time.monotonic, None),
-    "consumer.border._hand_c.Hand": (1, [], 0, None, 0, None),
+    "consumer.fetch._steps_c.AsyncIteration": (steps, None),
+    "consumer.fetch._steps_c.Iteration": (steps, None),
+    "consumer.fetch._steps_c.Steps": (attention, time.monotonic, None),
+    "consumer._decoded_records_c.Hand": (1, [], 0, None, 0, None),
     "net._drain_c.Intake": (session, None),
     "net._drain_c.Poller": (found["net._drain_c.Wake"](),) if session else (),
-    "net._pulse_c.Beat": (session,),
+    "net._native_heartbeat_c.Beat": (session,),
     "records._records_c.Cursor": ("t", 0),
     "spark.decode._json_c.Reader": (Column(b"", 9, children=(Column(b"a", 1, 8),)), bytes(8), b""),
 }
 objects = [kind.__new__(kind, *arguments.get(name, ())) for name, kind in found.items()]
 objects.append(found["records._records_c.Record"]("t", 1, 2, 3, 1, b"k", None, (("h", None),), 4))
-scratch = importlib.import_module("kadence.records._piles_c").scratch(100_000)
+scratch = importlib.import_module("kadence.records._buffers_c").scratch(100_000)
 memoryview(scratch)[:] = b"x" * 100_000
 objects.append(scratch)
 ways = [copy.copy, copy.deepcopy, *(lambda one, p=p: pickle.loads(pickle.dumps(one, p)) for p in range(6))]
@@ -88,7 +88,7 @@ for call in (rows.estimate, rows.partition, rows.topic):
             continue
         raise AssertionError((call, row))
 try:
-    found["consumer.application.reading._steps_c.Next"]().__next__()
+    found["consumer.fetch._steps_c.Next"]().__next__()
 except TypeError as error:
     print(error)
 """

@@ -20,8 +20,8 @@ from kadence import Consumer, admin, config
 from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
 from kadence.cli.main import make_parser as command_line_parser
-from kadence.consumer.managers.group.classic import states
-from kadence.consumer.managers.group.kip848 import states as kip848_states
+from kadence.consumer.group.classic import states
+from kadence.consumer.group.kip848 import states as kip848_states
 from kadence.coordinator.classic import group
 from kadence.producer import transaction_states
 from kadence.protocol.registry import api_name
@@ -105,13 +105,13 @@ def state_machines() -> str:
         NOTE,
         "## A member of a classic group, in the consumer",
         (
-            "The network thread's view, `kadence.consumer.managers.group.classic.states`. A member that is out of the "
+            "The network thread's view, `kadence.consumer.group.classic.states`. A member that is out of the "
             "group and polled joins; one that stops polling for `max.poll.interval.ms` becomes STALE."
         ),
         table(states.TRANSITIONS),
         "## A member of a KIP-848 group, in the consumer",
         (
-            "The network thread's view, `kadence.consumer.managers.group.kip848.states`, with Kafka's states. It is "
+            "The network thread's view, `kadence.consumer.group.kip848.states`, with Kafka's states. It is "
             "used with `group.protocol=consumer`, and with `auto` where the broker has it."
         ),
         table(kip848_states.TRANSITIONS),

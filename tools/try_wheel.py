@@ -33,13 +33,13 @@ def main() -> None:
     exec(compile(snippet(asked.readme.read_text(encoding="utf-8")), str(asked.readme), "exec"), {})  # noqa: S102
 
     import kadence
-    from kadence.net import pulse
+    from kadence.net import native_heartbeat
     from kadence.records import IMPLEMENTATION
     from kadence.version import VERSION
 
     print(
         f"Kadence {VERSION} in {Path(kadence.__file__).parent} on Python {sys.version.split()[0]}: "
-        f"records {IMPLEMENTATION}, {'with' if pulse.AVAILABLE else 'without'} the pulse"
+        f"records {IMPLEMENTATION}, {'with' if native_heartbeat.AVAILABLE else 'without'} the native heartbeat"
     )
     if asked.expect not in {None, IMPLEMENTATION}:
         raise SystemExit(f"records were to be {asked.expect}")

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from kadence.consumer.application.stall import Stall
     from kadence.consumer.assignors import Assignor, LastAssignment, MemberSubscription, RebalanceProtocol
     from kadence.consumer.async_consumer import AsyncConsumer
-    from kadence.consumer.border.lateness import NetworkLateness
-    from kadence.consumer.border.messages import Rebalance
-    from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
     from kadence.consumer.consumer import Consumer
+    from kadence.consumer.events import Rebalance
+    from kadence.consumer.lateness import NetworkLateness
+    from kadence.consumer.not_fetched import NotFetched, NotFetchedReason
     from kadence.consumer.settings import ConsumerSettings
     from kadence.deserializers import Deserializer, DeserializerLike
     from kadence.errors import (
@@ -139,7 +139,7 @@ if TYPE_CHECKING:
     # Not public, so not in the lists below, which tools/generate.py makes of the imports above.
     from kadence.config import ConsumerConfig
     from kadence.consumer.application.core import Engine
-    from kadence.consumer.border.buffer import Border
+    from kadence.consumer.shared_state import SharedState
 
 __version__ = VERSION
 
@@ -326,12 +326,12 @@ _HOMES = {
     "MemberSubscription": "kadence.consumer.assignors",
     "MetricName": "kadence.metrics",
     "MissingDependencyError": "kadence.errors",
-    "NetworkLateness": "kadence.consumer.border.lateness",
+    "NetworkLateness": "kadence.consumer.lateness",
     "NewTopic": "kadence.admin",
     "NoOffsetForPartitionError": "kadence.errors",
     "Node": "kadence.types",
-    "NotFetched": "kadence.consumer.border.reasons",
-    "NotFetchedReason": "kadence.consumer.border.reasons",
+    "NotFetched": "kadence.consumer.not_fetched",
+    "NotFetchedReason": "kadence.consumer.not_fetched",
     "NotLeaderError": "kadence.errors",
     "OffsetAndMetadata": "kadence.types",
     "OffsetAndTimestamp": "kadence.types",
@@ -344,7 +344,7 @@ _HOMES = {
     "ProducerFencedError": "kadence.errors",
     "ProducerSettings": "kadence.producer.settings",
     "ProducerState": "kadence.admin",
-    "Rebalance": "kadence.consumer.border.messages",
+    "Rebalance": "kadence.consumer.events",
     "RebalanceInProgressError": "kadence.errors",
     "RebalanceListener": "kadence.consumer.application.callbacks",
     "RebalanceProtocol": "kadence.consumer.assignors",
@@ -419,7 +419,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-def _network_side(config: ConsumerConfig) -> tuple[Border, Engine]:
+def _network_side(config: ConsumerConfig) -> tuple[SharedState, Engine]:
     from kadence.consumer import assembly
 
     return assembly.make(config)

@@ -142,7 +142,7 @@ class Stage:
         return int(found.committed_offset)
 
     def partition(self, group: str = "g") -> Partition:
-        return self.coordination.topic.keeper_of(group)
+        return self.coordination.topic.coordinator_of(group)
 
     def snapshot(self, coordination: Coordination | None = None) -> list[Record]:
         return list((coordination or self.coordination).coordinator.snapshot(lambda _: True))

@@ -13,7 +13,7 @@ from tests.cli.conftest import Ran, Run
 from kadence import Admin, Consumer, Producer, TopicPartition, records
 from kadence.broker import Broker
 from kadence.cli.main import main
-from kadence.consumer.border import cells
+from kadence.consumer import shared_partition
 from kadence.testing.pytest_plugin import Brokers
 
 
@@ -220,7 +220,7 @@ def test_consume_shows_where_it_is_on_stderr(kadence: Run) -> None:
 def test_an_open_transaction_is_told_by_consume_and_by_groups_lag(
     kadence: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cells, "_OPEN_MS", 0)
+    monkeypatch.setattr(shared_partition, "_OPEN_MS", 0)
     broker.create_topic("a", 1)
     fill(broker, "a", 1)
     with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="hung") as producer:

@@ -19,7 +19,7 @@ from kadence import records
 from kadence.broker import Broker
 from kadence.cli import doctor
 from kadence.errors import MissingDependencyError
-from kadence.net import openssl, pulse
+from kadence.net import native_heartbeat, openssl
 from kadence.testing.pytest_plugin import Brokers
 
 
@@ -53,7 +53,9 @@ def test_what_is_here_and_a_broker(kadence: Run, broker: Broker, monkeypatch: py
     assert seen["extension"][0] == ("ok" if records.IMPLEMENTATION == "compiled" else "none")
     assert seen["checksum"][0] == ("none" if records.KERNEL == "python" else "ok")
     assert seen["checksum"][1].startswith(records.KERNEL)
-    assert seen["pulse"][0] == ("ok" if pulse.AVAILABLE and openssl.functions() else "none")
+    assert seen["native_heartbeat"][0] == (
+        "ok" if native_heartbeat.AVAILABLE and openssl.functions() else "none"
+    )
     assert seen["textual"] == ("none", "for kadence top: pip install 'kadence[cli]'")
     assert seen["Java"][0] == "none"
     status, about = seen["broker 1"]
@@ -109,9 +111,9 @@ def test_spark_without_pyarrow(kadence: Run, monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_what_keeps_the_pulse_from_tls(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not pulse.AVAILABLE:
-        pytest.skip("without a pulse there is none over TLS")
+def test_what_keeps_the_native_heartbeat_from_tls(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not native_heartbeat.AVAILABLE:
+        pytest.skip("without a native heartbeat there is none over TLS")
     hide(monkeypatch, "pyspark")
     monkeypatch.delenv("SSLKEYLOGFILE", raising=False)
     checks = [
@@ -121,10 +123,10 @@ def test_what_keeps_the_pulse_from_tls(kadence: Run, monkeypatch: pytest.MonkeyP
     for keys, expected in checks if openssl.functions() else ():
         if keys is not None:
             monkeypatch.setenv("SSLKEYLOGFILE", keys)
-        assert found(kadence("doctor", "--json").rows)["pulse"] == expected
+        assert found(kadence("doctor", "--json").rows)["native_heartbeat"] == expected
     monkeypatch.setattr(openssl, "_LIBRARY", None)
     monkeypatch.setattr(openssl, "_LACK", "this Python has OpenSSL built in")
-    assert found(kadence("doctor", "--json").rows)["pulse"] == (
+    assert found(kadence("doctor", "--json").rows)["native_heartbeat"] == (
         "none",
         "not over TLS: this Python has OpenSSL built in",
     )

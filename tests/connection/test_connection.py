@@ -295,7 +295,9 @@ def test_losing_the_connection_before_it_opened_ends_nothing() -> None:
     assert connection.lose(DisconnectedError("gone"), NOW) == []
 
 
-def test_g3_what_the_pulse_has_sent_is_answered_between_what_was_written_and_what_was_not() -> None:
+def test_g3_what_the_native_heartbeat_has_sent_is_answered_between_what_was_written_and_what_was_not() -> (
+    None
+):
     connection = ready()
     first, second = Request(HeartbeatRequest(), 1, FOREVER), Request(HeartbeatRequest(), 1, FOREVER)
     connection.send(first, NOW)
@@ -306,7 +308,7 @@ def test_g3_what_the_pulse_has_sent_is_answered_between_what_was_written_and_wha
     assert int.from_bytes(frame[:4]) == len(frame) - 4
     header, _ = registry.decode_request(frame[4:])
     assert header.correlation_id == -2
-    connection.stood_in(beats, version, NOW)
+    connection.native_heartbeats_sent(beats, version, NOW)
     ((after, _),) = written(connection)
     ended = [
         answer(connection, HeartbeatResponse(), version, correlation_id)
@@ -316,16 +318,16 @@ def test_g3_what_the_pulse_has_sent_is_answered_between_what_was_written_and_wha
     assert connection.idle
 
 
-def test_g3_what_the_pulse_has_sent_ends_with_the_connection() -> None:
+def test_g3_what_the_native_heartbeat_has_sent_ends_with_the_connection() -> None:
     connection = ready()
     beat = Request(HeartbeatRequest(), 1, FOREVER)
-    connection.stood_in([beat], connection.frame(beat)[1], NOW)
+    connection.native_heartbeats_sent([beat], connection.frame(beat)[1], NOW)
     assert connection.in_flight == 1
     (ended,) = connection.lose(DisconnectedError("gone"), NOW)
     assert (ended.request, type(ended.error)) == (beat, DisconnectedError)
 
 
-def test_g3_a_frame_for_the_pulse_needs_a_broker_that_takes_it() -> None:
+def test_g3_a_frame_for_the_native_heartbeat_needs_a_broker_that_takes_it() -> None:
     connection = ready([ApiVersion(api_key=ApiVersionsRequest.API_KEY, min_version=0, max_version=4)])
     with pytest.raises(UnsupportedVersionError):
         connection.frame(Request(HeartbeatRequest(), 1, FOREVER))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kadence.connection.request import ANY_NODE, Lane, Request
+from kadence.connection.request import ANY_NODE, ConnectionPurpose, Request
 from kadence.protocol.heartbeat import HeartbeatRequest
 
 
@@ -16,4 +16,6 @@ def test_equal_requests_are_still_two() -> None:
 def test_repr_is_one_line() -> None:
     message = HeartbeatRequest(group_id="g", member_id="m")
     assert repr(Request(message, 1, 10)) == "<Request Heartbeat to node 1 MAIN>"
-    assert repr(Request(message, ANY_NODE, 10, Lane.JOIN)) == "<Request Heartbeat to any node JOIN>"
+    assert (
+        repr(Request(message, ANY_NODE, 10, ConnectionPurpose.JOIN)) == "<Request Heartbeat to any node JOIN>"
+    )

@@ -21,9 +21,9 @@ __all__ = [
     "CAPABILITIES",
     "Capability",
     "by_name",
-    "cells",
     "declared",
     "mark",
+    "shared_partitions",
     "summary",
     "table",
     "unmet",
@@ -207,7 +207,7 @@ def declared(item: Any) -> list[str]:
     return names
 
 
-def cells(capability: Capability) -> list[str]:
+def shared_partitions(capability: Capability) -> list[str]:
     """For each broker "yes", or why not."""
     return [
         "yes" if broker not in capability.lacks else f"no: {capability.lacks[broker]}" for broker in BROKERS
@@ -231,6 +231,7 @@ def table() -> str:
         "|---|---|" + "---|" * len(BROKERS),
     ]
     lines += [
-        "| " + " | ".join([f"`{each.name}`", each.meaning, *cells(each)]) + " |" for each in CAPABILITIES
+        "| " + " | ".join([f"`{each.name}`", each.meaning, *shared_partitions(each)]) + " |"
+        for each in CAPABILITIES
     ]
     return "\n".join(lines)

@@ -118,7 +118,7 @@ def main(topic: str, hold: float, settings: dict[str, Any], grows_to: int | None
             "generations": [before.generation_id, after.generation_id],
             "rebalances": len(consumer.rebalances()),
             "lost": sum(rebalance.cause.startswith("session lost") for rebalance in consumer.rebalances()),
-            "stood in": lateness.stood_in,
+            "stood in": lateness.fallback_heartbeats,
             "late": lateness.longest,
         }
         sys.stdout.write(json.dumps(said) + "\n")

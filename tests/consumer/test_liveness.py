@@ -108,7 +108,7 @@ def test_b4_what_a_commit_proved_is_not_in_hand_any_more(cluster: Cluster) -> No
     consumer.subscribe(topic)
     first = TopicPartition(topic, 0)
 
-    def proved() -> bool:
+    def processed() -> bool:
         """On a busy machine the stall may be told before the commit is done."""
         if consumer.assignment():
             consumer.seek(first, 0)
@@ -119,7 +119,7 @@ def test_b4_what_a_commit_proved_is_not_in_hand_any_more(cluster: Cluster) -> No
         assert stall.records == len(records) == 10
         return stall.in_hand == {first: range(4, 10)}
 
-    until(proved, every=0)
+    until(processed, every=0)
 
 
 def test_b4_a_callback_that_hangs_inside_poll_is_a_stall(broker: Broker) -> None:

@@ -11,7 +11,7 @@ from tests.consumer.support import read
 from tests.patience import PATIENCE, until
 
 from kadence import Broker, Consumer, Producer, TopicPartition
-from kadence.consumer.border.buffer import Border
+from kadence.consumer.shared_state import SharedState
 from kadence.net.arena import Arena, ArenaPool
 from kadence.records import codecs, fetched
 
@@ -28,8 +28,8 @@ class Held:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.most = self.most_mapped = 0
         self.pool: ArenaPool | None = None
-        self.border: Border | None = None
-        lend, decompress, make = ArenaPool.lend, codecs.decompress, Border.__init__
+        self.shared_state: SharedState | None = None
+        lend, decompress, make = ArenaPool.lend, codecs.decompress, SharedState.__init__
 
         def lent(pool: ArenaPool, length: int) -> Arena:
             arena = lend(pool, length)
@@ -43,18 +43,18 @@ class Held:
             self.look(memoryview(result).nbytes)
             return result
 
-        def made(border: Border, *args: Any, **kwargs: Any) -> None:
-            make(border, *args, **kwargs)
-            self.border = border
+        def made(shared_state: SharedState, *args: Any, **kwargs: Any) -> None:
+            make(shared_state, *args, **kwargs)
+            self.shared_state = shared_state
 
         patch.setattr(ArenaPool, "lend", lent)
         patch.setattr(fetched, "decompress", decompressed)
-        patch.setattr(Border, "__init__", made)
+        patch.setattr(SharedState, "__init__", made)
 
     def look(self, more: int = 0) -> None:
-        if self.pool is not None and self.border is not None:
-            border = self.border
-            now = self.pool.held() + border.decompressed_bytes + border.copied_bytes + more
+        if self.pool is not None and self.shared_state is not None:
+            shared_state = self.shared_state
+            now = self.pool.held() + shared_state.decompressed_bytes + shared_state.copied_bytes + more
             self.most = max(self.most, now)
 
 

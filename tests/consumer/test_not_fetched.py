@@ -18,7 +18,7 @@ from kadence import (
     Producer,
     TopicPartition,
 )
-from kadence.consumer.border import cells
+from kadence.consumer import shared_partition
 from kadence.errors import RecordDeserializationError
 
 pytestmark = pytest.mark.needs("reading")
@@ -150,7 +150,7 @@ def test_the_event_loop_s_consumer_answers_the_same(broker: Broker) -> None:
 
 def test_a_hung_transaction_is_named(broker: Broker, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its readers are up to date by Kafka's lag, which ends at the last stable offset."""
-    monkeypatch.setattr(cells, "_OPEN_MS", 0)
+    monkeypatch.setattr(shared_partition, "_OPEN_MS", 0)
     broker.create_topic("t", 1)
     partition = TopicPartition("t", 0)
     settings = {"bootstrap_servers": broker.bootstrap_servers, "auto_offset_reset": "earliest"}

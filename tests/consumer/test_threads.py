@@ -20,7 +20,7 @@ from tests.patience import PATIENCE, once_inside, overdue, until
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, RebalanceListener, TopicPartition
 from kadence.broker.faults import Injected
-from kadence.consumer.border.buffer import Signal
+from kadence.consumer.shared_state import Signal
 from kadence.errors import (
     ClosedError,
     ConcurrentAccessError,
@@ -84,11 +84,11 @@ def test_c6_polls_from_the_buffer_make_no_hop_and_wake_nobody(
         consumer.assign([(topic, 0)])
         read(consumer, 1)
         # The first fetch brought all: nothing is left to fetch, and the long poll is parked again.
-        before = consumer._border.wakes
+        before = consumer._shared_state.wakes
         with monkeypatch.context() as patch:
             no_hops(consumer, patch)
             assert sum(poll(consumer) for _ in range(400)) == 400
-        assert consumer._border.wakes == before
+        assert consumer._shared_state.wakes == before
 
 
 @pytest.mark.needs("reading")
@@ -102,10 +102,10 @@ def test_c6_asyncio_polls_from_the_buffer_wake_nobody(cluster: Cluster) -> None:
         ) as consumer:
             await consumer.assign([(topic, 0)])
             assert await consumer.poll(PATIENCE)
-            before = consumer._core._border.wakes
+            before = consumer._core._shared_state.wakes
             for _ in range(400):
                 assert len(await consumer.poll(0)) == 1
-            assert consumer._core._border.wakes == before
+            assert consumer._core._shared_state.wakes == before
 
     asyncio.run(main())
 
@@ -123,16 +123,16 @@ def test_c6_what_is_drained_wakes_the_network_thread_only_across_a_watermark(
     with cluster.consumer(max_poll_records=1, max_partition_fetch_bytes=fetch_bytes) as consumer:
         consumer.assign([(topic, 0)])
         read(consumer, 1)
-        before, got, empty = consumer._border.wakes, 1, 0
+        before, got, empty = consumer._shared_state.wakes, 1, 0
         while got < count:
             taken = poll(consumer)
             got += taken
             empty += not taken
             if not taken:
-                consumer._border.signal.prepare()
-                consumer._border.signal.wait(0.01)
+                consumer._shared_state.signal.prepare()
+                consumer._shared_state.signal.wait(0.01)
         fetches = count * size / fetch_bytes
-        assert consumer._border.wakes - before <= 3 * fetches + 3, (
+        assert consumer._shared_state.wakes - before <= 3 * fetches + 3, (
             f"{fetches:.0f} fetches, {empty} empty polls"
         )
 
@@ -300,7 +300,7 @@ def test_c7_a_second_thread_is_told_at_once(broker: Broker, topic: str) -> None:
 
         inside = threading.Thread(target=wait)
         inside.start()
-        until(lambda: subject._border.progress.processing_since(0) is None)
+        until(lambda: subject._shared_state.progress.processing_since(0) is None)
         with pytest.raises(ConcurrentAccessError, match="another thread is using"):
             subject.position(PARTITION)
         subject.pause([PARTITION])
@@ -342,12 +342,12 @@ def test_c8_a_child_is_refused_and_hangs_nowhere(broker: Broker, topic: str) -> 
 def test_b6_a_bug_on_the_network_thread_reaches_every_call_and_close_works(
     broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kadence.consumer.network.processor import Processor
+    from kadence.consumer.event_processor import ApplicationEventProcessor
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(Processor, "_assign", broken)
+    monkeypatch.setattr(ApplicationEventProcessor, "_assign", broken)
     subject = consumer(broker)
     with pytest.raises(FatalNetworkError, match="a bug") as error:
         subject.assign([PARTITION])

@@ -12,7 +12,7 @@ import pytest
 from tests.patience import PATIENCE
 
 from kadence.clock import Clock, SystemClock
-from kadence.connection.request import Completed, Lane, Request
+from kadence.connection.request import Completed, ConnectionPurpose, Request
 from kadence.net import ConnectionConfig, NetworkClient, drain
 
 PATIENCE_MS = int(PATIENCE * 1_000)
@@ -26,9 +26,13 @@ class Driver:
         self.clock = clock
 
     def send(
-        self, message: Any, node_id: int = -1, lane: Lane = Lane.MAIN, within_ms: int = PATIENCE_MS
+        self,
+        message: Any,
+        node_id: int = -1,
+        purpose: ConnectionPurpose = ConnectionPurpose.MAIN,
+        within_ms: int = PATIENCE_MS,
     ) -> Request:
-        request = Request(message, node_id, self.clock.now_ms() + within_ms, lane)
+        request = Request(message, node_id, self.clock.now_ms() + within_ms, purpose)
         self.client.send(request)
         return request
 
@@ -52,8 +56,10 @@ class Driver:
             ended += self.client.poll(left)
         return ended
 
-    def ask(self, message: Any, node_id: int = -1, lane: Lane = Lane.MAIN) -> Completed:
-        request = self.send(message, node_id, lane)
+    def ask(
+        self, message: Any, node_id: int = -1, purpose: ConnectionPurpose = ConnectionPurpose.MAIN
+    ) -> Completed:
+        request = self.send(message, node_id, purpose)
         [ended] = self.complete()
         assert ended.request is request
         return ended

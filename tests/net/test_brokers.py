@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from tests.net.conftest import Connect
 from tests.patience import PATIENCE
 
-from kadence.connection.request import Lane
+from kadence.connection.request import ConnectionPurpose
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
@@ -48,7 +48,7 @@ def test_metadata_then_fetch_from_the_leader(connect: Connect, servers: str) -> 
             )
         ],
     )
-    done = driver.ask(fetch, node_id=leader, lane=Lane.FETCH)
+    done = driver.ask(fetch, node_id=leader, purpose=ConnectionPurpose.FETCH)
     assert done.error is None
     assert done.loan is not None
     [answered] = done.response.responses[0].partitions

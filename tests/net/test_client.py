@@ -12,7 +12,7 @@ from tests.net.conftest import Connect, Driver
 from tests.net.servers import Peer, accept, answering, frame, serve
 from tests.patience import PATIENCE
 
-from kadence.connection.request import ANY_NODE, Lane, Request
+from kadence.connection.request import ANY_NODE, ConnectionPurpose, Request
 from kadence.errors import (
     ClosedError,
     ConnectError,
@@ -107,8 +107,8 @@ def test_a_dead_address_is_logged_once_for_all_that_lead_there(
     port = dead_port()
     driver = connect(("127.0.0.1", port))
     driver.client.set_nodes([Node(5, "127.0.0.1", port)])
-    for lane in (Lane.MAIN, Lane.GROUP):
-        driver.client.send(Request(HEARTBEAT, 5, driver.clock.now_ms() + 10_000, lane))
+    for purpose in (ConnectionPurpose.MAIN, ConnectionPurpose.GROUP):
+        driver.client.send(Request(HEARTBEAT, 5, driver.clock.now_ms() + 10_000, purpose))
     driver.send(METADATA, within_ms=300)
     driver.complete(3)
     assert caplog.messages == [f"cannot connect to broker 5 (127.0.0.1:{port}): Connection refused"]
@@ -120,12 +120,12 @@ def test_a_request_to_a_dead_broker_ends_at_once_and_the_broker_is_left_alone(co
     node = Node(5, "127.0.0.1", dead_port())
     driver.client.set_nodes([node])
     now = driver.clock.now_ms()
-    assert driver.client.can_send(5, Lane.MAIN, now)
+    assert driver.client.can_send(5, ConnectionPurpose.MAIN, now)
     done = driver.ask(HEARTBEAT, node_id=5)
     assert isinstance(done.error, ConnectError)
     assert f"cannot connect to broker 5 (127.0.0.1:{node.port}): Connection refused" == str(done.error)
-    assert not driver.client.can_send(5, Lane.MAIN, done.received_at)
-    assert driver.client.can_send(5, Lane.MAIN, done.received_at + 100)
+    assert not driver.client.can_send(5, ConnectionPurpose.MAIN, done.received_at)
+    assert driver.client.can_send(5, ConnectionPurpose.MAIN, done.received_at + 100)
 
 
 def test_a_broker_that_metadata_does_not_know(connect: Connect) -> None:
@@ -133,11 +133,11 @@ def test_a_broker_that_metadata_does_not_know(connect: Connect) -> None:
     done = driver.ask(HEARTBEAT, node_id=7)
     assert isinstance(done.error, ConnectError)
     assert "broker 7 is not among the cluster's nodes" in str(done.error)
-    assert not driver.client.can_send(7, Lane.MAIN, done.received_at)
+    assert not driver.client.can_send(7, ConnectionPurpose.MAIN, done.received_at)
 
 
 def test_each_lane_has_a_connection_of_its_own(connect: Connect) -> None:
-    """A parked request delays nothing on another lane."""
+    """A parked request delays nothing on another purpose."""
     parked = threading.Event()
 
     def behaviour(listener: socket.socket) -> None:
@@ -156,12 +156,15 @@ def test_each_lane_has_a_connection_of_its_own(connect: Connect) -> None:
     with serve(behaviour) as (host, port):
         driver = connect((host, port))
         driver.client.set_nodes([Node(1, host, port)])
-        slow = driver.send(METADATA, node_id=1, lane=Lane.JOIN)
-        quick = driver.send(HEARTBEAT, node_id=1, lane=Lane.MAIN)
+        slow = driver.send(METADATA, node_id=1, purpose=ConnectionPurpose.JOIN)
+        quick = driver.send(HEARTBEAT, node_id=1, purpose=ConnectionPurpose.MAIN)
         assert driver.client.in_flight(1) == 2
         [ended] = driver.complete()
         assert ended.request is quick
-        assert (driver.client.in_flight(1, Lane.JOIN), driver.client.in_flight(1, Lane.MAIN)) == (1, 0)
+        assert (
+            driver.client.in_flight(1, ConnectionPurpose.JOIN),
+            driver.client.in_flight(1, ConnectionPurpose.MAIN),
+        ) == (1, 0)
         parked.set()
         [ended] = driver.complete()
         assert ended.request is slow
@@ -472,7 +475,7 @@ def test_an_unused_connection_is_closed_without_a_backoff(connect: Connect) -> N
         driver.client.set_nodes([Node(1, host, port)])
         assert driver.ask(HEARTBEAT, node_id=1).error is None
         driver.until(lambda: "connections=0/0" in repr(driver.client))
-        assert driver.client.can_send(1, Lane.MAIN, driver.clock.now_ms())
+        assert driver.client.can_send(1, ConnectionPurpose.MAIN, driver.clock.now_ms())
         assert driver.ask(HEARTBEAT, node_id=1).error is None
 
 
@@ -489,7 +492,7 @@ def test_a_broker_that_closes_an_unused_connection_is_not_left_alone_for_it(conn
         driver.client.set_nodes([Node(1, host, port)])
         assert driver.ask(HEARTBEAT, node_id=1).error is None
         driver.until(lambda: "connections=0/0" in repr(driver.client))
-        assert driver.client.can_send(1, Lane.MAIN, driver.clock.now_ms())
+        assert driver.client.can_send(1, ConnectionPurpose.MAIN, driver.clock.now_ms())
         assert driver.client.trouble() is None
         assert driver.ask(HEARTBEAT, node_id=1).error is None
 
@@ -499,8 +502,8 @@ def test_throttled_requests_wait(connect: Connect) -> None:
         driver = connect((host, port))
         driver.client.set_nodes([Node(1, host, port)])
         first = driver.ask(HEARTBEAT, node_id=1)
-        assert not driver.client.can_send(1, Lane.MAIN, first.received_at + 199)
-        assert driver.client.can_send(1, Lane.MAIN, first.received_at + 200)
+        assert not driver.client.can_send(1, ConnectionPurpose.MAIN, first.received_at + 199)
+        assert driver.client.can_send(1, ConnectionPurpose.MAIN, first.received_at + 200)
         second = driver.ask(HEARTBEAT, node_id=1)
         assert second.received_at - first.received_at >= 200
 
@@ -535,7 +538,7 @@ def test_fetch_responses_lie_in_a_lent_arena(connect: Connect, size: int) -> Non
         driver = connect((host, port))
         driver.client.set_nodes([Node(1, host, port)])
         for _ in range(2):
-            done = driver.ask(FetchRequest(), node_id=1, lane=Lane.FETCH)
+            done = driver.ask(FetchRequest(), node_id=1, purpose=ConnectionPurpose.FETCH)
             assert done.error is None
             assert done.loan is not None
             assert done.loan.size >= size

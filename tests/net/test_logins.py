@@ -15,7 +15,7 @@ from tests.net.conftest import Connect
 from tests.net.servers import accept, serve
 from tests.patience import PATIENCE
 
-from kadence.connection.request import Lane
+from kadence.connection.request import ConnectionPurpose
 from kadence.errors import AuthenticationError, ConnectError, KafkaError, RequestTimedOutError
 from kadence.net import ConnectionConfig
 from kadence.net.logins import Logins, TokenLogin
@@ -289,9 +289,9 @@ def test_a_renewal_is_no_use_of_an_idle_connection(connect: Connect) -> None:
         clock.advance(1_099)
         driver.until(renewed.is_set)
         driver.client.poll(0)
-        assert (1, Lane.MAIN) in driver.client._channels
+        assert (1, ConnectionPurpose.MAIN) in driver.client._channels
         clock.advance(1)
-        driver.until(lambda: (1, Lane.MAIN) not in driver.client._channels)
+        driver.until(lambda: (1, ConnectionPurpose.MAIN) not in driver.client._channels)
 
 
 def test_a_request_that_waits_for_a_renewal_is_waited_for_and_not_spun_for(connect: Connect) -> None:

@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 
 from kadence.clock import FOREVER
 from kadence.connection.backoff import Backoff
-from kadence.connection.request import ANY_NODE, Lane, Request
+from kadence.connection.request import ANY_NODE, ConnectionPurpose, Request
 from kadence.errors import ConnectError, RequestTimedOutError
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode
@@ -97,7 +97,7 @@ def test_a_look_up_that_takes_too_long_fails_the_attempt_and_later_ones_wait_lon
         assert isinstance(ended.error, ConnectError)
         assert "kafka.example:9092): name look-up: no answer in time" in str(ended.error)
         start = clock.now_ms()
-        while not client.can_send(1, Lane.MAIN, clock.now_ms()):
+        while not client.can_send(1, ConnectionPurpose.MAIN, clock.now_ms()):
             clock.advance(1)
         waits.append(clock.now_ms() - start)
     for expected, waited in zip([50, 100, 200, 400, 800, 1000, 1000, 1000], waits, strict=True):
@@ -113,11 +113,11 @@ def test_requests_to_a_node_in_its_backoff_wait_for_it(patient: Patient) -> None
     clock.advance(10_000)
     client.poll(0)
     now = clock.now_ms()
-    client.send(Request(HEARTBEAT, 1, FOREVER, Lane.FETCH))
+    client.send(Request(HEARTBEAT, 1, FOREVER, ConnectionPurpose.FETCH))
     assert client.poll(0) == []
     retry_at = client.next_deadline(now)
     assert now + 40 <= retry_at <= now + 60
-    assert client.in_flight(1, Lane.FETCH) == 1
+    assert client.in_flight(1, ConnectionPurpose.FETCH) == 1
 
 
 def test_all_lanes_of_a_dead_broker_fail_as_one() -> None:

@@ -9,7 +9,7 @@ from tests.net.conftest import Connect
 from tests.net.servers import answering, serve
 from tests.net.test_client import HEARTBEAT, METADATA, dead_port
 
-from kadence.connection.request import ANY_NODE, Lane
+from kadence.connection.request import ANY_NODE, ConnectionPurpose
 from kadence.errors import ConnectError, DisconnectedError, RequestTimedOutError
 from kadence.protocol.metadata import MetadataResponse
 from kadence.types import Node
@@ -73,7 +73,9 @@ def test_kip899_with_strategy_none_the_bootstrap_address_serves_until_brokers_ar
         (ended,) = driver.complete()
         assert isinstance(ended.error, RequestTimedOutError)
         driver.client.set_nodes(())
-        assert driver.client.can_send(ANY_NODE, Lane.MAIN, driver.clock.now_ms()), "now they are all there is"
+        assert driver.client.can_send(ANY_NODE, ConnectionPurpose.MAIN, driver.clock.now_ms()), (
+            "now they are all there is"
+        )
 
 
 def test_b7_nobody_is_there_once_every_address_has_failed(connect: Connect) -> None:

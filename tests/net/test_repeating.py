@@ -11,7 +11,7 @@ from tests.net.conftest import Certificates, Connect, Driver
 from tests.net.servers import Peer, accept, serve
 from tests.net.test_client import fetch_response
 
-from kadence.connection.request import Lane, Repeat, Request
+from kadence.connection.request import ConnectionPurpose, Repeat, Request
 from kadence.errors import DisconnectedError
 from kadence.net import drain
 from kadence.protocol.fetch import FetchRequest, FetchResponse
@@ -31,7 +31,7 @@ class Fetching:
         self.may = True
         self.told: list[int] = []
         message = FetchRequest(session_id=7, session_epoch=5, max_wait_ms=max_wait_ms)
-        self.request = Request(message, node.node_id, driver.clock.now_ms() + 20_000, Lane.FETCH)
+        self.request = Request(message, node.node_id, driver.clock.now_ms() + 20_000, ConnectionPurpose.FETCH)
         self.request.repeat = Repeat(lambda: self.may, lambda count, sent_at: self.told.append(count))
         driver.client.send(self.request)
 
@@ -83,7 +83,7 @@ def test_c10_empty_answers_are_answered_by_the_next_fetch_until_something_comes(
         first = broker.seen[0][0]
         assert broker.seen == [(first + number, 5 + number) for number in range(4)]
         # The connection goes on with the next number.
-        driver.ask(FetchRequest(), node_id=1, lane=Lane.FETCH)
+        driver.ask(FetchRequest(), node_id=1, purpose=ConnectionPurpose.FETCH)
         assert broker.seen[4][0] == first + 4
         node = driver.client._meters.node(1)
         assert node.latency.count == 5

@@ -13,7 +13,7 @@ from tests.net.conftest import Certificates, Connect
 from tests.net.servers import accept, answering, frame, serve
 
 from kadence.config import AdminConfig, ConsumerConfig
-from kadence.connection.request import Lane
+from kadence.connection.request import ConnectionPurpose
 from kadence.errors import AuthenticationError, ConfigError, ConnectError
 from kadence.net import ConnectionConfig, drain
 from kadence.net.dial import tell
@@ -64,11 +64,11 @@ def test_long_answers_lie_in_arenas(
         driver = connect((host, port), ssl_context=certificates.client_context())
         driver.client.set_nodes([Node(1, host, port)])
         for _ in range(2):
-            done = driver.ask(FetchRequest(), node_id=1, lane=Lane.FETCH)
+            done = driver.ask(FetchRequest(), node_id=1, purpose=ConnectionPurpose.FETCH)
             assert done.loan is not None
             assert bytes(done.response.responses[0].partitions[0].records) == data.records
             done.loan.release()
-        assert driver.ask(HEARTBEAT, node_id=1, lane=Lane.FETCH).error is None
+        assert driver.ask(HEARTBEAT, node_id=1, purpose=ConnectionPurpose.FETCH).error is None
 
 
 def test_many_answers_in_one_piece(connect: Connect, certificates: Certificates, streams: str) -> None:
@@ -165,8 +165,8 @@ def test_openssl_is_not_called_directly_where_it_calls_python(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A KeyUpdate that the pulse answers would wait for the interpreter, with the connection's lock held."""
-    # `Connection` has a session of the compiled half if, and only if, the pulse may write on it.
+    """A KeyUpdate that the native thread answers would wait for the interpreter, with the connection's lock held."""
+    # `Connection` has a session of the compiled half if, and only if, the native thread may write on it.
     assert _session(certificates, certificates.client_context()) is not None
     watching = certificates.client_context()
     watching._msg_callback = lambda *_: None  # type: ignore[attr-defined]

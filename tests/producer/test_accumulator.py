@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kadence.producer.accumulator import Accumulator, Batch, Header
+from kadence.producer.append import estimated_size
 from kadence.producer.gate import Gate
-from kadence.producer.intake import estimated_size
 from kadence.records import encode_batch
 from kadence.types import TopicPartition
 

@@ -239,7 +239,7 @@ def test_half_a_table_cannot_be_committed(before: int) -> None:
     """Rows that were taken are part of the transaction, which would make half a table visible; without any, none."""
     settings = {"buffer.memory": 2_000, "batch.size": 400, "max.block.ms": 0, "transactional.id": "x"}
     with Producer({"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": 200, **settings}) as producer:
-        transactions = producer._entrance.transactions
+        transactions = producer._send_checks.transactions
         assert transactions is not None
         with producer._gate:
             only = PartitionInfo("t", 0, 1, None, (), ())

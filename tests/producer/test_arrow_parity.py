@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from kadence.clock import FOREVER, wall_ms
 from kadence.config import ProducerConfig
 from kadence.errors import SerializationError
-from kadence.producer import Producer, _intake_py, _rows_py, arrow, arrow_sending
+from kadence.producer import Producer, _append_py, _rows_py, arrow, arrow_sending
 from kadence.producer.accumulator import Accumulator
+from kadence.producer.append import COMPILED, TopicInfo
 from kadence.producer.calls import Calls
 from kadence.producer.columns import Rows, Strings
-from kadence.producer.entrance import Entrance
 from kadence.producer.gate import Gate
-from kadence.producer.intake import COMPILED, Place
 from kadence.producer.partitioner import StickyPartitioner, murmur2
 from kadence.producer.producer import _look_at_all
+from kadence.producer.send_checks import SendChecks
 from kadence.producer.shell import Shell
 from kadence.producer.topics import Topics
 from kadence.records import MOST_HEADERS, FetchedRecords
@@ -60,21 +60,21 @@ def make(**settings: Any) -> Producer:
     topics = Topics(config, gate, accumulator.places)
     stub: Any = Stub()
     clock = FakeClock()
-    entrance = Entrance(config, clock, accumulator, topics, stub)
+    send_checks = SendChecks(config, clock, accumulator, topics, stub)
     for name, count in COUNTS.items():
         sticky = StickyPartitioner(config.batch_size, random.Random(7))
         topics.stickies[name] = sticky
         tps = tuple(TopicPartition(name, number) for number in range(count))
-        accumulator.places[name] = Place(topics.cluster, tps, tuple(range(count)), sticky)
+        accumulator.places[name] = TopicInfo(topics.cluster, tps, tuple(range(count)), sticky)
     for name, value in {
         "_config": config,
         "_clock": clock,
         "_gate": gate,
         "_accumulator": accumulator,
         "_thread": stub,
-        "_entrance": entrance,
+        "_send_checks": send_checks,
         "_topics": topics,
-        "_calls": Calls(config, clock, accumulator, topics, entrance, stub.wakeup),
+        "_calls": Calls(config, clock, accumulator, topics, send_checks, stub.wakeup),
         "_shell": Shell(gate, clock),
     }.items():
         object.__setattr__(producer, name, value)
@@ -191,7 +191,7 @@ def test_the_plain_shelf_takes_the_same(rows: list[dict[str, Any]], batch_size: 
             row["headers"] or (),
         )
         taken = one._accumulator.put(*fields)
-        same = _intake_py.Shelf.put(_Plain(other._accumulator), *fields)
+        same = _append_py.FastAppender.put(_Plain(other._accumulator), *fields)
         assert (taken is None) == (same is None)
         if taken is None or same is None:
             one.send(*fields[:3], partition=fields[3], timestamp=fields[4], headers=fields[5])
@@ -222,7 +222,9 @@ def test_headers_that_must_be_looked_at_go_the_long_way(headers: Any) -> None:
     producer.send(topic, b"begins the batch", partition=0)
     assert producer._accumulator.put(topic, b"v", None, 0, 1, [("a", b"1")]) is not None
     assert producer._accumulator.put(topic, b"v", None, 0, 1, headers) is None
-    assert _intake_py.Shelf.put(_Plain(producer._accumulator), topic, b"v", None, 0, 1, headers) is None
+    assert (
+        _append_py.FastAppender.put(_Plain(producer._accumulator), topic, b"v", None, 0, 1, headers) is None
+    )
 
 
 @pytest.mark.parametrize("settings", [{}, {"value_serializer": bytes.upper, "key_serializer": bytes.lower}])
@@ -240,7 +242,7 @@ def test_records_with_headers_and_serialisers_are_added_by_put(settings: dict[st
         assert producer.send(topic, b"value", b"key", partition=0, headers=headers).index > 0
 
 
-class _Plain(_intake_py.Shelf):
+class _Plain(_append_py.FastAppender):
     """The plain `put` over the state of an accumulator of either kind."""
 
     def __init__(self, of: Accumulator) -> None:
@@ -257,7 +259,7 @@ class _Plain(_intake_py.Shelf):
 def test_murmur2_is_kafka_pythons(key: bytes) -> None:
     theirs = pytest.importorskip("kafka.partitioner.default").murmur2
     assert murmur2(key) & 0x7FFFFFFF == theirs(key) & 0x7FFFFFFF
-    assert _intake_py.murmur2(key) == murmur2(key)
+    assert _append_py.murmur2(key) == murmur2(key)
 
 
 @pytest.mark.parametrize(
@@ -414,7 +416,7 @@ def test_a_partition_that_there_is_not_is_no_other_topics(
     monkeypatch.setattr(arrow, "Rows", rows_class)
     producer = make()
     places = producer._accumulator.places
-    places["u"] = Place(places["u"].cluster, places["u"].partitions, (0,), _Astray(1))
+    places["u"] = TopicInfo(places["u"].cluster, places["u"].partitions, (0,), _Astray(1))
     with pytest.raises(IndexError, match="partition 1 was chosen, and there are 1"):
         producer.send_arrow(pa.table({"value": [b"x"]}), "u")
     assert not batches_of(producer)

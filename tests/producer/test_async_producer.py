@@ -573,7 +573,7 @@ def test_a_cancelled_commit_goes_on_and_can_be_waited_for_again(broker: Broker, 
         async with AsyncProducer(
             bootstrap_servers=broker.bootstrap_servers, transactional_id="a"
         ) as producer:
-            transactions = producer._entrance.transactions
+            transactions = producer._send_checks.transactions
             assert transactions is not None
             await producer.init_transactions()
             await producer.begin_transaction()

@@ -492,8 +492,8 @@ def test_metadata_and_memory_share_the_time_of_one_call(
 ) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send("t", b"x").result(PATIENCE)
-        entrance, deadlines = producer._entrance, []
-        place = producer._shell.run(entrance.look_up("t", entrance.block_until()))
+        send_checks, deadlines = producer._send_checks, []
+        place = producer._shell.run(send_checks.look_up("t", send_checks.block_until()))
 
         def look_up(topic: str, deadline: int) -> Waits[Any]:
             yield from ()
@@ -504,10 +504,10 @@ def test_metadata_and_memory_share_the_time_of_one_call(
             yield from ()
             deadlines.append(deadline)
 
-        monkeypatch.setattr(entrance, "look_up", look_up)
-        monkeypatch.setattr(entrance, "wait_for_room", wait_for_room)
+        monkeypatch.setattr(send_checks, "look_up", look_up)
+        monkeypatch.setattr(send_checks, "wait_for_room", wait_for_room)
         monkeypatch.setattr(producer._accumulator, "has_room", lambda size: False)
-        monkeypatch.setattr(entrance, "block_until", iter((100, 200)).__next__)
+        monkeypatch.setattr(send_checks, "block_until", iter((100, 200)).__next__)
         producer._accumulator.places.clear()
         producer.send("t", b"x", headers={"long": b"way"})
     assert deadlines == [100, 100]
@@ -679,7 +679,7 @@ def test_a_child_after_fork_waits_for_no_record_of_its_parent(broker: Broker) ->
     with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
         future = producer.send("t", b"x")
         rows = producer.send_arrow(pa.table({"value": ["x"]}), "t")
-        producer._entrance.gate.acquire()
+        producer._send_checks.gate.acquire()
         child = os.fork()
         if child == 0:
             status = 1
@@ -692,7 +692,7 @@ def test_a_child_after_fork_waits_for_no_record_of_its_parent(broker: Broker) ->
                     status = 0
             finally:
                 os._exit(status)
-        producer._entrance.gate.release()
+        producer._send_checks.gate.release()
         assert os.waitpid(child, 0)[1] == 0
         producer.flush(PATIENCE)
         assert future.result(0).offset == 0
@@ -702,7 +702,7 @@ def test_a_child_after_fork_waits_for_no_record_of_its_parent(broker: Broker) ->
 def test_a_child_is_refused_even_if_a_thread_of_the_parent_held_the_lock(broker: Broker) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send("t", b"x").result(PATIENCE)
-        producer._entrance.gate.acquire()
+        producer._send_checks.gate.acquire()
         child = os.fork()
         if child == 0:
             status = 1
@@ -713,7 +713,7 @@ def test_a_child_is_refused_even_if_a_thread_of_the_parent_held_the_lock(broker:
                 status = 0
             finally:
                 os._exit(status)
-        producer._entrance.gate.release()
+        producer._send_checks.gate.release()
         assert os.waitpid(child, 0)[1] == 0
 
 

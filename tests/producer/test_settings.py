@@ -26,7 +26,7 @@ from kadence import (
 from kadence.config import ProducerConfig
 from kadence.connection.cluster import Cluster
 from kadence.errors import ConfigError, IllegalStateError
-from kadence.producer.intake import Place
+from kadence.producer.append import TopicInfo
 from kadence.producer.partitioner import StickyPartitioner
 from kadence.producer.partitioning import chooser
 from kadence.protocol import error_codes as ec
@@ -168,13 +168,13 @@ def test_keys_go_where_librdkafka_puts_them(broker: Broker, name: str) -> None:
         assert {key: future.result(PATIENCE).partition for key, future in futures.items()} == placed
 
 
-def place(count: int, available: tuple[int, ...] | None = None) -> Place:
+def place(count: int, available: tuple[int, ...] | None = None) -> TopicInfo:
     partitions = tuple(TopicPartition("t", each) for each in range(count))
     sticky = StickyPartitioner(1)
-    return Place(Cluster(), partitions, tuple(range(count)) if available is None else available, sticky)
+    return TopicInfo(Cluster(), partitions, tuple(range(count)) if available is None else available, sticky)
 
 
-def chosen(setting: Any, keys: Sequence[bytes | None], where: Place) -> list[int | None]:
+def chosen(setting: Any, keys: Sequence[bytes | None], where: TopicInfo) -> list[int | None]:
     choose = chooser(ProducerConfig.parse(BOOTSTRAP, partitioner=setting))
     assert choose is not None
     return [choose("t", key, where) for key in keys]

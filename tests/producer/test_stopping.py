@@ -21,18 +21,18 @@ from kadence.errors import ClosedError
 
 def test_after_stop_everything_works_and_close_is_bounded(broker: Broker) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        entrance, clock = producer._entrance, producer._clock
+        send_checks, clock = producer._send_checks, producer._clock
         before = producer.stopping
         assert not before
-        assert entrance.closed_by(None) == FOREVER - 1
+        assert send_checks.closed_by(None) == FOREVER - 1
         producer.stop(grace=10)
         assert producer.stopping
         assert producer.send("t", b"x").result(PATIENCE).offset == 0
-        assert 0 < entrance.closed_by(None) - clock.now_ms() <= 10_000
-        assert entrance.closed_by(20) - clock.now_ms() > 10_000
+        assert 0 < send_checks.closed_by(None) - clock.now_ms() <= 10_000
+        assert send_checks.closed_by(20) - clock.now_ms() > 10_000
         # A grace period that is over leaves the time to end.
         producer.stop(grace=0)
-        assert entrance.closed_by(None) - clock.now_ms() > 1_000
+        assert send_checks.closed_by(None) - clock.now_ms() > 1_000
         # Without one nothing is added to what was said before.
         producer.stop()
 

@@ -145,11 +145,11 @@ def test_a_record_that_comes_just_before_the_end_is_part_of_the_transaction(
 
 def test_a_producer_that_is_closed_meanwhile_begins_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer(bootstrap_servers="127.0.0.1:1", transactional_id="x")
-    transactions = producer._entrance.transactions
+    transactions = producer._send_checks.transactions
     assert transactions is not None
     transactions.state = State.READY
     gate = GateAfter(producer._gate, lambda: producer.close(0))
-    monkeypatch.setattr(producer._entrance, "gate", gate)
+    monkeypatch.setattr(producer._send_checks, "gate", gate)
     with pytest.raises(ClosedError):
         producer.begin_transaction()
     assert not producer._accumulator.is_usable

@@ -74,16 +74,16 @@ def test_the_guard_kills_what_a_killed_owner_leaves(tmp_path: Path) -> None:
     )
     directory = tmp_path / "data"
     directory.mkdir()
-    with subprocess.Popen(["sleep", "600"]) as stand_in:
+    with subprocess.Popen(["sleep", "600"]) as native_heartbeat:
         with subprocess.Popen(
-            [sys.executable, "-c", owner, str(stand_in.pid), str(directory)],
+            [sys.executable, "-c", owner, str(native_heartbeat.pid), str(directory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == b"guarding\n"
             process.send_signal(signal.SIGKILL)
-        assert stand_in.wait(timeout=PATIENCE) == -signal.SIGKILL
+        assert native_heartbeat.wait(timeout=PATIENCE) == -signal.SIGKILL
     # The guard removes the data after the kill, in a process that nobody waits for.
     for _ in range(200):
         if not directory.exists():

@@ -9,11 +9,11 @@ from tests.worlds.hand import START, Hand
 from tests.worlds.members import Member
 
 from kadence.connection.request import Completed, Request
+from kadence.consumer import events as m
 from kadence.consumer.assignors import MemberSubscription
 from kadence.consumer.assignors.embedded import encode_assignment, encode_subscription
-from kadence.consumer.border import messages as m
-from kadence.consumer.managers.group.classic.states import State
-from kadence.consumer.managers.group.membership import Verdict
+from kadence.consumer.group.classic.states import State
+from kadence.consumer.group.membership import HeartbeatOutcome
 from kadence.errors import (
     KafkaError,
 )
@@ -62,24 +62,24 @@ class Bench(Hand):
         self.synced(self.ask(SyncGroupRequest), *numbers)
         assert self.ship.state is State.STABLE
 
-    def heartbeat(self, code: int, group: GroupMetadata | None = None) -> Verdict:
+    def heartbeat(self, code: int, group: GroupMetadata | None = None) -> HeartbeatOutcome:
         sent = group or self.ship.group
         message = HeartbeatRequest("g", sent.generation_id, sent.member_id)
         completed = Completed(
             Request(message, NODE, 0), HeartbeatResponse(error_code=code), None, 4, self.now
         )
-        verdict: Verdict = self.ship.on_heartbeat(self.now, completed)
-        return verdict
+        outcome: HeartbeatOutcome = self.ship.on_heartbeat(self.now, completed)
+        return outcome
 
     @property
     def failed(self) -> KafkaError:
-        (fact,) = self.member.of(m.Failed)
-        assert isinstance(fact.error, KafkaError)
-        return fact.error
+        (event,) = self.member.of(m.Failed)
+        assert isinstance(event.error, KafkaError)
+        return event.error
 
     @property
     def callbacks(self) -> list[str]:
-        return [type(fact).__name__ for fact in self.member.of(m.CallbackNeeded)]
+        return [type(event).__name__ for event in self.member.of(m.CallbackNeeded)]
 
 
 def member_of(name: str, *topics: str) -> JoinGroupResponseMember:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.worlds.hand import Facts
+from tests.worlds.hand import BackgroundEvents
 
 from kadence.config import ConsumerConfig
 from kadence.connection.cluster import Cluster, Topic
 from kadence.connection.request import Completed, Request
-from kadence.consumer.managers.cluster.metadata import MetadataManager
+from kadence.consumer.positions.metadata import MetadataManager
 from kadence.errors import DisconnectedError
 from kadence.protocol.metadata import (
     MetadataResponse,
@@ -106,10 +106,10 @@ def lost(request: Request, now: int) -> Completed:
 
 
 def knowing(
-    leaders: Mapping[TopicPartition, int], facts: Facts, now: int = 0, **settings: Any
+    leaders: Mapping[TopicPartition, int], background_events: BackgroundEvents, now: int = 0, **settings: Any
 ) -> MetadataManager:
     """A metadata manager that has been told."""
-    manager = MetadataManager(config(**settings), facts)
+    manager = MetadataManager(config(**settings), background_events)
     manager.need("test", frozenset(partition.topic for partition in leaders))
     (request,) = manager.poll(now).requests
     manager.on_response(now, answer(request, told(leaders), now))

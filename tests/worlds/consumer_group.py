@@ -23,7 +23,7 @@ def topic(name: str, partitions: int) -> TopicImage:
     return TopicImage(name, id_of(name), partitions)
 
 
-class Beating:
+class ConsumerHeartbeats:
     """One member of KIP-848's protocol: what it was told last, and what it holds.
 
     Attributes:
@@ -85,14 +85,16 @@ class ConsumerWorld(World):
         assert isinstance(group, ConsumerGroup)
         return group
 
-    def member(self, member_id: str, topics: Iterable[str] | None = ("t",), **options: Any) -> Beating:
+    def member(
+        self, member_id: str, topics: Iterable[str] | None = ("t",), **options: Any
+    ) -> ConsumerHeartbeats:
         """A member that has sent its first heartbeat."""
         names = None if topics is None else list(topics)
-        member = Beating(self, member_id, subscribed_topic_names=names, **options)
+        member = ConsumerHeartbeats(self, member_id, subscribed_topic_names=names, **options)
         member.beat()
         return member
 
-    def settle(self, *members: Beating) -> None:  # type: ignore[override]
+    def settle(self, *members: ConsumerHeartbeats) -> None:  # type: ignore[override]
         """Let everybody report, second for second, until nothing changes any more."""
         for _ in range(8):
             self.advance(1_000)

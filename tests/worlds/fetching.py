@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tests.worlds.cluster import TOPIC_ID, answer, config, knowing
-from tests.worlds.hand import Facts, Hand, Managers
+from tests.worlds.hand import BackgroundEvents, Hand, Managers
 
 from kadence.connection.request import Request
-from kadence.consumer.border.buffer import Border, Fetched
-from kadence.consumer.managers.cluster.metadata import MetadataManager
-from kadence.consumer.managers.fetching.fetch import FetchManager
-from kadence.consumer.state.subscription import Subscription
+from kadence.consumer.fetch.manager.fetch import FetchRequestManager
+from kadence.consumer.positions.metadata import MetadataManager
+from kadence.consumer.shared_state import CompletedFetch, SharedState
+from kadence.consumer.subscription import Subscription
 from kadence.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kadence.records import encode_batch
 from kadence.types import TopicPartition
@@ -37,14 +37,19 @@ class World(Hand):
     def __init__(
         self, *partitions: TopicPartition, metadata: MetadataManager | None = None, **settings: Any
     ) -> None:
-        self.facts = Facts()
+        self.background_events = BackgroundEvents()
         self.subscription = Subscription()
-        self.metadata = metadata or knowing({P0: 1, P1: 1, P2: 2}, self.facts)
+        self.metadata = metadata or knowing({P0: 1, P1: 1, P2: 2}, self.background_events)
         self.wakes = 0
-        self.border = Border(self._wake)
+        self.shared_state = SharedState(self._wake)
         self.in_use = self.slack = self.limit = 0
-        self.manager = FetchManager(
-            config(**settings), self.subscription, self.metadata, self.border, self, self.facts
+        self.manager = FetchRequestManager(
+            config(**settings),
+            self.subscription,
+            self.metadata,
+            self.shared_state,
+            self,
+            self.background_events,
         )
         super().__init__(Managers(self.manager))
         self.subscription.assign(partitions)
@@ -56,16 +61,16 @@ class World(Hand):
 
     def pause(self, partition: TopicPartition, paused: bool = True) -> None:
         """As the application does it."""
-        cell = self.state(partition).cell
-        cell.paused = paused
-        self.border.look_at(cell)
+        shared_partition = self.state(partition).shared_partition
+        shared_partition.paused = paused
+        self.shared_state.look_at(shared_partition)
 
-    def drain(self, fetched: Fetched) -> bool:
+    def drain(self, fetched: CompletedFetch) -> bool:
         """The application is done with what was fetched. Whether that woke the network thread."""
         before = self.wakes
-        fetched.cell.drained_bytes += len(fetched.data)
+        fetched.shared_partition.drained_bytes += len(fetched.data)
         fetched.arena.release()
-        self.border.made_room(fetched.cell)
+        self.shared_state.made_room(fetched.shared_partition)
         return self.wakes != before
 
     def state(self, partition: TopicPartition) -> Any:

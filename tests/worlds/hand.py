@@ -13,10 +13,10 @@ from typing import Any
 
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed, Request
-from kadence.consumer.border import messages as m
+from kadence.consumer import events as m
 from kadence.errors import DisconnectedError, KafkaError
 
-__all__ = ["START", "Clock", "Facts", "Hand", "Managers"]
+__all__ = ["START", "BackgroundEvents", "Clock", "Hand", "Managers"]
 
 START = 1_000_003
 """Not 0, so that code that takes 0 for "never" is found out."""
@@ -47,19 +47,19 @@ class Clock:
         self.now = end
 
 
-class Facts(list[Any]):
+class BackgroundEvents(list[Any]):
     """Everything told to the application, in order."""
 
-    def __call__(self, fact: m.Fact) -> None:
-        self.append(fact)
+    def __call__(self, event: m.BackgroundEvent) -> None:
+        self.append(event)
 
     def of(self, kind: type[Any]) -> list[Any]:
-        return [fact for fact in self if isinstance(fact, kind)]
+        return [event for event in self if isinstance(event, kind)]
 
     @property
     def causes(self) -> list[str]:
         """Why there were rebalances."""
-        return [fact.rebalance.cause for fact in self.of(m.RebalanceFinished)]
+        return [event.rebalance.cause for event in self.of(m.RebalanceFinished)]
 
 
 class Managers:

@@ -10,7 +10,7 @@ from tests.worlds.hand import START, Hand, Managers
 from tests.worlds.members import Member
 
 from kadence.connection.request import Request
-from kadence.consumer.managers.group.kip848.states import State
+from kadence.consumer.group.kip848.states import State
 from kadence.protocol.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatResponse,
@@ -31,7 +31,7 @@ class Bench:
         self.config = self.player.config
         self.metadata = self.player.metadata
         self.progress = self.player.progress
-        self.facts = self.player.facts
+        self.background_events = self.player.background_events
         self.subscription = self.player.subscription
         self.coordinator = self.player.coordinator
         self.heartbeat = self.player.heartbeat
@@ -116,7 +116,7 @@ class Bench:
         return state
 
     def of(self, kind: type[Any]) -> list[Any]:
-        return self.facts.of(kind)
+        return self.background_events.of(kind)
 
     @property
     def owned(self) -> list[TopicPartition]:
@@ -124,7 +124,7 @@ class Bench:
 
     @property
     def causes(self) -> list[str]:
-        return self.facts.causes
+        return self.background_events.causes
 
 
 def said(request: Request) -> dict[str, Any]:

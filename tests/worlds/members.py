@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tests.worlds.cluster import FakeMetadata
-from tests.worlds.hand import START, Facts, Managers
+from tests.worlds.hand import START, BackgroundEvents, Managers
 
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Request
+from kadence.consumer import events as m
 from kadence.consumer.application.rebalancing import without_void
-from kadence.consumer.border import messages as m
-from kadence.consumer.border.progress import Progress
-from kadence.consumer.managers.group.auto import AutoMembership
-from kadence.consumer.managers.group.classic.member import ClassicMembership
-from kadence.consumer.managers.group.commit import CommitManager
-from kadence.consumer.managers.group.coordinator import CoordinatorManager
-from kadence.consumer.managers.group.heartbeat import HeartbeatManager
-from kadence.consumer.managers.group.kip848.member import ConsumerMembership
-from kadence.consumer.network.jobs import Done, FinishedJobs
-from kadence.consumer.state.subscription import Subscription
+from kadence.consumer.group.auto import AutoMembership
+from kadence.consumer.group.classic.member import ClassicMembership
+from kadence.consumer.group.commit import CommitRequestManager
+from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.heartbeat import HeartbeatRequestManager
+from kadence.consumer.group.kip848.member import ConsumerMembership
+from kadence.consumer.jobs import Done, FinishedJobs
+from kadence.consumer.progress import Progress
+from kadence.consumer.subscription import Subscription
 from kadence.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Member"]
@@ -49,7 +49,7 @@ class Member(Managers):
 
     Attributes:
         busy: the application processes and does not poll, so callbacks wait.
-        facts: everything told to the application, in order.
+        background_events: everything told to the application, in order.
         history: names of callbacks run, with their partitions.
     """
 
@@ -66,20 +66,20 @@ class Member(Managers):
         self.name = name
         # As the consumer itself is made, without what the configuration's own reader would add or refuse.
         self.config = ConsumerConfig(**{"group_id": "g", "group_protocol": protocol, **config})
-        self.facts = Facts()
+        self.background_events = BackgroundEvents()
         self.history: list[tuple[str, tuple[TopicPartition, ...]]] = []
         self.busy = False
         self.jobs = FakeJobs()
         self.metadata = FakeMetadata(topics)
         self.progress = Progress()
         self.subscription = Subscription()
-        self.coordinator = CoordinatorManager("g", self.config, self.facts)
+        self.coordinator = CoordinatorRequestManager("g", self.config, self.background_events)
         self.membership: Any = self._membership(protocol)
-        self.heartbeat = HeartbeatManager(
-            self.coordinator, self.membership, self.progress, self.config, self.facts
+        self.heartbeat = HeartbeatRequestManager(
+            self.coordinator, self.membership, self.progress, self.config, self.background_events
         )
-        self.commits = CommitManager(
-            self.coordinator, self.membership, self.metadata, self.config, self.facts
+        self.commits = CommitRequestManager(
+            self.coordinator, self.membership, self.metadata, self.config, self.background_events
         )
         super().__init__(self.coordinator, self.commits, self.heartbeat, self.membership)
         self._ids = itertools.count(1)
@@ -93,7 +93,12 @@ class Member(Managers):
 
         def classic() -> ClassicMembership:
             return ClassicMembership(
-                self.coordinator, self.subscription, self.metadata, self.config, self.jobs, self.facts
+                self.coordinator,
+                self.subscription,
+                self.metadata,
+                self.config,
+                self.jobs,
+                self.background_events,
             )
 
         def kip848(min_version: int) -> ConsumerMembership:
@@ -102,7 +107,7 @@ class Member(Managers):
                 self.subscription,
                 self.metadata,
                 self.config,
-                self.facts,
+                self.background_events,
                 lambda: f"{self.name}{next(ids)}",
                 min_version=min_version,
             )
@@ -143,17 +148,17 @@ class Member(Managers):
         """Run the callbacks that wait; returns them."""
         ran = []
         while unread := self.unread:
-            self._served = len(self.facts)
-            for fact in without_void(fact for fact in unread if isinstance(fact, m.CallbackNeeded)):
-                ran.append((type(fact).__name__, fact.partitions))
-                self.membership.callback_done(now, fact.id, None)
+            self._served = len(self.background_events)
+            for event in without_void(event for event in unread if isinstance(event, m.CallbackNeeded)):
+                ran.append((type(event).__name__, event.partitions))
+                self.membership.callback_done(now, event.id, None)
         self.history += ran
         return ran
 
     @property
     def unread(self) -> list[Any]:
-        """Facts that the application has not looked at."""
-        return self.facts[self._served :]
+        """Background events that the application has not looked at."""
+        return self.background_events[self._served :]
 
     def commit(
         self,
@@ -183,17 +188,17 @@ class Member(Managers):
     @property
     def flowing(self) -> list[TopicPartition]:
         """Owned, and handed out."""
-        return [p for p in self.owned if not self.subscription.partitions[p].cell.revoking]
+        return [p for p in self.owned if not self.subscription.partitions[p].shared_partition.revoking]
 
     def of(self, kind: type[Any]) -> list[Any]:
-        return self.facts.of(kind)
+        return self.background_events.of(kind)
 
     def answer_to(self, call_id: int) -> m.Answer | None:
-        return next((fact for fact in self.of(m.Answer) if fact.id == call_id), None)
+        return next((event for event in self.of(m.Answer) if event.id == call_id), None)
 
     @property
     def causes(self) -> list[str]:
-        return self.facts.causes
+        return self.background_events.causes
 
     # -- the network thread
 

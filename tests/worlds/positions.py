@@ -6,17 +6,17 @@ from typing import Any
 
 from tests.worlds.cluster import config, told
 from tests.worlds.fetching import Arena
-from tests.worlds.hand import Facts, Hand, Managers
+from tests.worlds.hand import BackgroundEvents, Hand, Managers
 
 from kadence.connection.request import Request
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.cells import Origin
-from kadence.consumer.border.messages import Failed
-from kadence.consumer.managers.cluster.metadata import MetadataManager
-from kadence.consumer.managers.fetching.fetch import FetchManager
-from kadence.consumer.managers.positions.offsets import OffsetsManager
-from kadence.consumer.managers.positions.validation import ValidationManager
-from kadence.consumer.state.subscription import PartitionState, Status, Subscription
+from kadence.consumer.events import Failed
+from kadence.consumer.fetch.manager.fetch import FetchRequestManager
+from kadence.consumer.positions.metadata import MetadataManager
+from kadence.consumer.positions.offsets import OffsetsRequestManager
+from kadence.consumer.positions.validation import ValidationManager
+from kadence.consumer.shared_partition import Origin
+from kadence.consumer.shared_state import SharedState
+from kadence.consumer.subscription import PartitionState, Status, Subscription
 from kadence.protocol.fetch import (
     EpochEndOffset as Divergence,
 )
@@ -67,19 +67,21 @@ class World(Hand):
     """One consumer's positions; no group."""
 
     def __init__(self, *partitions: TopicPartition, epoch: int = 5, **settings: Any) -> None:
-        self.facts = Facts()
+        self.background_events = BackgroundEvents()
         super().__init__(Managers(), now=0)
         self.subscription = Subscription()
         settings_ = config(**settings)
-        self.metadata = MetadataManager(settings_, self.facts)
+        self.metadata = MetadataManager(settings_, self.background_events)
         self.metadata.need("test", frozenset(p.topic for p in partitions) or frozenset({"t"}))
-        self.border = Border(lambda: None)
-        self.validation = ValidationManager(settings_, self.subscription, self.metadata, self.facts)
-        self.offsets = OffsetsManager(
-            settings_, self.subscription, self.metadata, None, self.facts, lambda: NOON + self.now
+        self.shared_state = SharedState(lambda: None)
+        self.validation = ValidationManager(
+            settings_, self.subscription, self.metadata, self.background_events
         )
-        self.fetches = FetchManager(
-            settings_, self.subscription, self.metadata, self.border, NoArenas(), self.facts
+        self.offsets = OffsetsRequestManager(
+            settings_, self.subscription, self.metadata, None, self.background_events, lambda: NOON + self.now
+        )
+        self.fetches = FetchRequestManager(
+            settings_, self.subscription, self.metadata, self.shared_state, NoArenas(), self.background_events
         )
         self._managers.managers += [self.metadata, self.validation, self.offsets, self.fetches]
         (request,) = self.turn()
@@ -172,13 +174,13 @@ class World(Hand):
 
     def hand_out(self, upto: int, epoch: int) -> None:
         """The application was given the records below ``upto``; everything in the buffer is gone."""
-        cell = self.state().cell
-        cell.position = Origin(cell.lease, upto, epoch)
-        cell.drained_bytes = self.state().fetched_bytes
+        shared_partition = self.state().shared_partition
+        shared_partition.position = Origin(shared_partition.fetch_epoch, upto, epoch)
+        shared_partition.drained_bytes = self.state().fetched_bytes
 
     def errors(self) -> list[Exception]:
         """What the next polls would raise."""
-        return [fact.error for fact in self.facts if isinstance(fact, Failed)]
+        return [event.error for event in self.background_events if isinstance(event, Failed)]
 
 
 def question(request: Request) -> dict[int, tuple[int, int]]:

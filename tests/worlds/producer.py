@@ -11,9 +11,9 @@ from tests.worlds.hand import Hand, Managers
 from kadence.config import ProducerConfig
 from kadence.connection.request import Request
 from kadence.producer.accumulator import Accumulator
+from kadence.producer.append import estimated_size
 from kadence.producer.futures import RecordFuture
 from kadence.producer.gate import Gate
-from kadence.producer.intake import estimated_size
 from kadence.producer.sender import Sender
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
@@ -67,7 +67,7 @@ class World(Hand):
             self.config,
             self.accumulator,
             self.topics,
-            lambda node, lane, now: self.reachable(node),
+            lambda node, purpose, now: self.reachable(node),
             self.transactions,
         )
         super().__init__(Managers(self.sender), version=MAX_VERSION)

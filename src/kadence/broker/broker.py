@@ -194,7 +194,7 @@ class Broker:
         """
         self._may_lead(node_id)
         topic = self._core.coordination.topic
-        self._on_loop(lambda: self._core.lead(topic.keeper_of(group_id), node_id))
+        self._on_loop(lambda: self._core.lead(topic.coordinator_of(group_id), node_id))
 
     def move_transaction_coordinator(self, transactional_id: str, node_id: int) -> None:
         """Make another node the coordinator of a transactional id; -1: none.
@@ -206,7 +206,7 @@ class Broker:
         """
         self._may_lead(node_id)
         topic = self._core.transactions.topic
-        self._on_loop(lambda: self._core.lead(topic.keeper_of(transactional_id), node_id))
+        self._on_loop(lambda: self._core.lead(topic.coordinator_of(transactional_id), node_id))
 
     def stop_node(self, node_id: int, *, elect: bool = True) -> None:
         """Stop a node as a crash would: its port closes and its connections end. The other nodes go on.

@@ -88,7 +88,7 @@ class Cluster:
         "cluster_id",
         "group_configs",
         "nodes",
-        "on_news",
+        "on_readable",
         "topics",
         "topics_version",
     )
@@ -101,7 +101,7 @@ class Cluster:
     ) -> None:
         self.cluster_id = cluster_id
         self._log_defaults = log_defaults or LogConfig()
-        self.on_news: Callable[[Partition], None] | None = None
+        self.on_readable: Callable[[Partition], None] | None = None
         self.nodes: dict[int, BrokerNode] = {}
         self.topics: dict[str, Topic] = {}
         self.group_configs: dict[str, dict[str, int]] = {}
@@ -220,7 +220,7 @@ class Cluster:
             leader = node_ids[self._next_leader % len(node_ids)]
             self._next_leader += 1
         partition = Partition(topic, index, leader)
-        partition.on_news = self.on_news
+        partition.on_readable = self.on_readable
         return partition
 
     def _open(self, partition: Partition) -> int:

@@ -1,6 +1,6 @@
 """Connects the group coordinator to this broker: tells it of topics, groups' settings and ended transactions.
 
-`kadence.broker.keeping` serves its requests and stores its records.
+`kadence.broker.coordinator_runtime` serves its requests and stores its records.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kadence.broker.cluster import OFFSETS_TOPIC
-from kadence.broker.keeping import Keeper, Owns, kept_in
+from kadence.broker.coordinator_runtime import CoordinatorRuntime, Owns, kept_in
 from kadence.broker.state_topic import Ended, StateTopic
 from kadence.coordinator import Answer, CoordinatorConfig, GroupCoordinator, Outcome, Record, TopicImage
 from kadence.coordinator.records import decode, group_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["ClusterTopics", "Coordination"]
 
 
-class Coordination(Keeper[Outcome]):
+class Coordination(CoordinatorRuntime[Outcome]):
     """The shell of `GroupCoordinator`. The broker's thread owns it.
 
     Args:

@@ -16,7 +16,7 @@ from kadence.broker.coordination import Coordination
 from kadence.broker.dispatch import Dispatcher
 from kadence.broker.faults import Faults
 from kadence.broker.faults.topics import topics_of
-from kadence.broker.fetching import News
+from kadence.broker.fetching import ReadablePartitions
 from kadence.broker.nodes import Listen, Nodes
 from kadence.broker.server.listener import address_text, listen
 from kadence.broker.server.loop import Loop
@@ -88,7 +88,7 @@ class BrokerCore:
             settings.coordinator(), self.cluster, self.loop, new_id=surroundings.new_member_id
         )
         self.transactions = Transactions(settings.transactions(), self.cluster, self.coordination, self.loop)
-        self.cluster.on_news = News(self.loop).add
+        self.cluster.on_readable = ReadablePartitions(self.loop).add
         self._services = Services(
             settings,
             self.cluster,

@@ -27,7 +27,7 @@ from kadence.protocol.fetch import (
 )
 from kadence.wire import ZERO_UUID
 
-__all__ = ["News", "ParkedFetch", "check_leader"]
+__all__ = ["ParkedFetch", "ReadablePartitions", "check_leader"]
 
 _READ_COMMITTED = 1
 _LEADER_HINT_VERSION = 12
@@ -63,7 +63,7 @@ def _diverges(partition: Partition, wanted: WantedPartition) -> bool:
     return epoch >= 0 and (epoch < wanted.last_fetched_epoch or end_offset < wanted.offset)
 
 
-class News:
+class ReadablePartitions:
     """Partitions whose readers may see more: who waits for them looks again once this round of the loop is served."""
 
     __slots__ = ("_loop", "_partitions")

@@ -104,7 +104,7 @@ class StateTopic:
     def partition(self, index: int) -> Partition:
         return self.partitions()[index]
 
-    def keeper_of(self, key: str) -> Partition:
+    def coordinator_of(self, key: str) -> Partition:
         """The partition that keeps a group, or a transactional id."""
         return self.partition(coordinator_partition(key))
 
@@ -120,14 +120,14 @@ class StateTopic:
         if not self._cluster.nodes:
             return None
         try:
-            return self._cluster.nodes.get(self.keeper_of(key).leader_id)
+            return self._cluster.nodes.get(self.coordinator_of(key).leader_id)
         except OSError as error:
             _log.error("%s could not be made: %s", self.name, error)
             return None
 
     def epoch_of(self, key: str) -> int:
         """The epoch of the key's coordinator, which is its partition's; 0 after the topic was deleted."""
-        return self.keeper_of(key).leader_epoch if self.exists else 0
+        return self.coordinator_of(key).leader_epoch if self.exists else 0
 
     def append(self, index: int, records: Iterable[Record]) -> Partition:
         """Store records of one partition, in their order.

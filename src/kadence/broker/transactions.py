@@ -1,7 +1,8 @@
 """The transaction coordinator of this broker: who may write in a transaction, and the markers that end one.
 
-How its requests are served and its records kept: `kadence.broker.keeping`. The order makes a crash harmless: a decision
-is stored for good before its first marker is written, and all markers before the decision counts as carried out. A
+How its requests are served and its records kept: `kadence.broker.coordinator_runtime`. The order makes a crash
+harmless: a decision is stored for good before its first marker is written, and all markers before the decision counts
+    as carried out. A
 transaction that is open in a partition and unknown to the coordinator is aborted when the broker starts.
 """
 
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence.broker.cluster import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, coordinator_partition
 from kadence.broker.coordination import ClusterTopics, Coordination
-from kadence.broker.keeping import Keeper
-from kadence.broker.settling import Settling
+from kadence.broker.coordinator_runtime import CoordinatorRuntime
+from kadence.broker.pending_responses import PendingResponses
 from kadence.broker.state_topic import StateTopic
 from kadence.broker.storage import BatchError, Partition
 from kadence.clock import add_ms
@@ -40,7 +41,7 @@ _RETRY_MS: Final = 50
 """After which a marker is tried again whose partition has no leader."""
 
 
-class Transactions(Keeper[Step]):
+class Transactions(CoordinatorRuntime[Step]):
     """The shell of `TransactionCoordinator`. The broker's thread owns it."""
 
     def __init__(
@@ -144,14 +145,14 @@ class Transactions(Keeper[Step]):
         knows_abortable: bool,
     ) -> int:
         """As `admit`, for offsets of a group. Nobody is asked once the transaction is open in the group's partition."""
-        keeper = self._coordination.topic.keeper_of(group_id)
-        if keeper.producers.is_open(producer_id, producer_epoch):
+        runtime = self._coordination.topic.coordinator_of(group_id)
+        if runtime.producers.is_open(producer_id, producer_epoch):
             return codes.NONE
         code = self.admit(
             transactional_id,
             producer_id,
             producer_epoch,
-            TopicPartition(OFFSETS_TOPIC, keeper.index),
+            TopicPartition(OFFSETS_TOPIC, runtime.index),
             adds=adds,
             knows_abortable=knows_abortable,
         )
@@ -215,13 +216,13 @@ class Transactions(Keeper[Step]):
                     left.append(each)
             else:
                 marked.append(partition)
-        settling = Settling(
+        pending = PendingResponses(
             [], partial(self._marked, ending, tuple(left)), partial(self._marked, ending, ending.partitions)
         )
         for partition in marked:
-            settling.begin()
-            partition.on_durable(settling.done)
-        settling.done(codes.NONE)
+            pending.begin()
+            partition.on_durable(pending.done)
+        pending.done(codes.NONE)
 
     def _marked(self, ending: Ending, left: tuple[TopicPartition, ...]) -> None:
         """The markers of ``ending`` are stored for good, but those of the partitions ``left``."""

@@ -99,7 +99,7 @@ def _finding(check: str, status: str, found: str) -> Finding:
 
 def _here() -> Iterator[Finding]:
     from kadence import records
-    from kadence.net import openssl, pulse
+    from kadence.net import native_heartbeat, openssl
 
     yield _finding(
         "Kadence", "ok", f"{metadata.version('kadence')}, Python {platform.python_version()}, {sys.platform}"
@@ -117,17 +117,21 @@ def _here() -> Iterator[Finding]:
         )
     else:
         yield _finding("checksum", "ok", records.KERNEL)
-    if pulse.AVAILABLE:
+    if native_heartbeat.AVAILABLE:
         hindrance = openssl.hindrance()
         if hindrance:
-            yield _finding("pulse", "none", f"not over TLS: {hindrance}")
+            yield _finding("native_heartbeat", "none", f"not over TLS: {hindrance}")
         else:
             yield _finding(
-                "pulse", "ok", "heartbeats go out while C code holds the interpreter, over TLS, too"
+                "native_heartbeat",
+                "ok",
+                "heartbeats go out while C code holds the interpreter, over TLS, too",
             )
     else:
         yield _finding(
-            "pulse", "none", "needs the extension; C code that holds the interpreter delays heartbeats"
+            "native_heartbeat",
+            "none",
+            "needs the extension; C code that holds the interpreter delays heartbeats",
         )
 
 

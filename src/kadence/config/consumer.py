@@ -251,7 +251,7 @@ class ConsumerConfig(ClientConfig):
         return -1 if self.max_poll_records == _MAX_POLL_RECORDS else self.max_poll_records
 
     @property
-    def hand_bytes(self) -> int:
+    def decoded_bytes(self) -> int:
         """What of ``buffer.memory`` is kept for records decoded ahead of small polls."""
         return min(self.buffer_memory // 64, 1 << 20)
 

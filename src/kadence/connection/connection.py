@@ -52,9 +52,9 @@ __all__ = ["BrokerConnection", "Phase"]
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _LAST_TO_REPEAT: Final = _MAX_CORRELATION_ID - 10_000
 """Where the ids begin anew is no place for a request that counts them by itself."""
-_FIRST_OF_PULSE: Final = -2
-_LAST_OF_PULSE: Final = -(2**31)
-"""Correlation ids of the pulse: downwards, so that they never meet the others."""
+_FIRST_NATIVE_ID: Final = -2
+_LAST_NATIVE_ID: Final = -(2**31)
+"""Correlation ids of the native thread: downwards, so that they never meet the others."""
 
 
 class Phase(Enum):
@@ -83,8 +83,8 @@ class BrokerConnection:
         "_in_flight",
         "_login",
         "_login_began",
+        "_native_id",
         "_out",
-        "_pulse_id",
         "_renew_at",
         "_request_timeout_ms",
         "_software",
@@ -125,7 +125,7 @@ class BrokerConnection:
         self._wants_login = False
         self._renew_at = FOREVER
         self._correlation_id = -1
-        self._pulse_id = _FIRST_OF_PULSE
+        self._native_id = _FIRST_NATIVE_ID
         self._in_flight: deque[Sent] = deque()
         # The pieces of each frame with the request that ends once they are written (acks=0 has no answer), in order.
         self._out: deque[tuple[list[memoryview], Request | None, int]] = deque()
@@ -154,23 +154,23 @@ class BrokerConnection:
         return None
 
     def frame(self, request: Request) -> tuple[bytes, int]:
-        """A request as bytes for the pulse, and its version. The pulse puts the correlation ids in.
+        """A request as bytes for the native thread, which puts the correlation ids in, and its version.
 
         Raises:
             UnsupportedVersionError: the broker does not take it.
         """
         version = versions.choose(request, self.ranges, self.address)
-        return b"".join(encode_frame(request.message, version, _FIRST_OF_PULSE, self._client_id)), version
+        return b"".join(encode_frame(request.message, version, _FIRST_NATIVE_ID, self._client_id)), version
 
-    def stood_in(self, requests: Sequence[Request], version: int, now: int) -> None:
-        """The pulse has sent these: before what is not written yet, and after everything else."""
+    def native_heartbeats_sent(self, requests: Sequence[Request], version: int, now: int) -> None:
+        """The native thread has sent these: before what is not written yet, and after everything else."""
         unwritten = sum(unanswered is None for _, unanswered, _ in self._out)
         place = len(self._in_flight) - unwritten
         deadline = add_ms(now, self._request_timeout_ms)
         for number, request in enumerate(requests):
-            sent = Sent(request, request.message, version, self._pulse_id, deadline, now)
+            sent = Sent(request, request.message, version, self._native_id, deadline, now)
             self._in_flight.insert(place + number, sent)
-            self._pulse_id = self._pulse_id - 1 if self._pulse_id > _LAST_OF_PULSE else _FIRST_OF_PULSE
+            self._native_id = self._native_id - 1 if self._native_id > _LAST_NATIVE_ID else _FIRST_NATIVE_ID
 
     def repeating(self, now: int) -> Request | None:
         """The fetch that was just sent, if it may go out again by itself; nothing else is under way then."""
@@ -365,7 +365,7 @@ class BrokerConnection:
         next_id = self._correlation_id + 1 if self._correlation_id < _MAX_CORRELATION_ID else 0
         pieces = encode_frame(message, version, next_id, self._client_id)
         if len(pieces) > 1 and not isinstance(message, ProduceRequest):
-            # The pulse may write between two pieces, where it writes.
+            # The native thread may write between two pieces, where it writes.
             pieces = [b"".join(pieces)]
         # Only now: a request that cannot be encoded must not use up an id.
         self._correlation_id = next_id

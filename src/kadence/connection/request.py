@@ -1,7 +1,7 @@
 """Requests that managers pass to the network, and their results. Plain values; used on the network thread only.
 
 A broker serves the requests of one connection one after the other, so a parked long poll delays whatever is
-behind it. Requests therefore name a *lane*: each (node, lane) has a connection of its own.
+behind it. Requests therefore name a *purpose*: each (node, purpose) has a connection of its own.
 """
 
 from __future__ import annotations
@@ -14,13 +14,22 @@ if TYPE_CHECKING:
     from kadence.errors import KafkaError
     from kadence.wire import Writer
 
-__all__ = ["ANY_NODE", "Completed", "Lane", "Loan", "Message", "Repeat", "Request", "StandIn"]
+__all__ = [
+    "ANY_NODE",
+    "Completed",
+    "ConnectionPurpose",
+    "Loan",
+    "Message",
+    "NativeHeartbeatPlan",
+    "Repeat",
+    "Request",
+]
 
 ANY_NODE: Final = -1
 """Whichever broker is nearest at hand: connected and least loaded, else reachable, else a bootstrap address."""
 
 
-class Lane(IntEnum):
+class ConnectionPurpose(IntEnum):
     """Which of a node's connections a request takes."""
 
     MAIN = 0
@@ -103,7 +112,7 @@ class Request:
         deadline: absolute ms by which it must have been *sent*. Once sent it waits for its answer until the
             later of this and ``request.timeout.ms`` after sending: a short API deadline must not cost the
             connection, and a JoinGroup may wait as long as the rebalance timeout given here.
-        lane: which connection of the node.
+        purpose: which connection of the node.
         tag: anything of the sender's, untouched.
         min_version, max_version: narrow the versions to use, e.g. Fetch without topic ids is max_version=12.
         queued_at: when (ms) the network client took it.
@@ -113,12 +122,12 @@ class Request:
 
     __slots__ = (
         "deadline",
-        "lane",
         "lent_bytes",
         "max_version",
         "message",
         "min_version",
         "node_id",
+        "purpose",
         "queued_at",
         "repeat",
         "tag",
@@ -129,7 +138,7 @@ class Request:
         message: Any,
         node_id: int,
         deadline: int,
-        lane: Lane = Lane.MAIN,
+        purpose: ConnectionPurpose = ConnectionPurpose.MAIN,
         tag: Any = None,
         *,
         min_version: int | None = None,
@@ -138,7 +147,7 @@ class Request:
         self.message = message
         self.node_id = node_id
         self.deadline = deadline
-        self.lane = lane
+        self.purpose = purpose
         self.tag = tag
         self.queued_at = self.lent_bytes = 0
         self.repeat: Repeat | None = None
@@ -152,11 +161,11 @@ class Request:
 
     def __repr__(self) -> str:
         where = "any node" if self.node_id == ANY_NODE else f"node {self.node_id}"
-        return f"<Request {self.name} to {where} {self.lane.name}>"
+        return f"<Request {self.name} to {where} {self.purpose.name}>"
 
 
-class StandIn(NamedTuple):
-    """A request that the pulse sends when the network thread cannot (`kadence.net.pulse`).
+class NativeHeartbeatPlan(NamedTuple):
+    """A request that the native thread sends when the network thread cannot (`kadence.net.native_heartbeat`).
 
     Attributes:
         request: what is sent, any number of times. Each is answered as a request of its own with the same tag.

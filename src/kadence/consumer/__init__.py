@@ -1,4 +1,4 @@
-"""The consumer: the application side in this folder, `border` in the middle, `network` and `managers` behind it.
+"""The consumer: the application side in this folder, `shared_state` in the middle, `network` and `managers` behind it.
 
 `assembly` alone knows both sides.
 """

@@ -1,4 +1,4 @@
-"""The one file that knows both sides: it makes the network side of a consumer and the border before it.
+"""The one file that knows both sides: it makes the network side of a consumer and the shared state before it.
 
 `kadence/__init__.py` passes `make` to `Consumer`, so neither side imports the other.
 """
@@ -11,31 +11,31 @@ from typing import Final
 
 from kadence.clock import Clock, SystemClock, wall_ms
 from kadence.config import ConsumerConfig
-from kadence.connection.request import Lane, Request
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.lateness import Lateness
-from kadence.consumer.border.measures import Measures
-from kadence.consumer.managers.base import RequestManager
-from kadence.consumer.managers.cluster.metadata import MetadataManager
-from kadence.consumer.managers.fetching.fetch import FetchManager
-from kadence.consumer.managers.fetching.reasons import missing_topics
-from kadence.consumer.managers.group.auto import AutoMembership
-from kadence.consumer.managers.group.classic.member import ClassicMembership
-from kadence.consumer.managers.group.commit import CommitManager
-from kadence.consumer.managers.group.coordinator import CoordinatorManager
-from kadence.consumer.managers.group.heartbeat import HeartbeatManager
-from kadence.consumer.managers.group.kip848.member import ConsumerMembership, new_member_id
-from kadence.consumer.managers.group.membership import Membership
-from kadence.consumer.managers.positions.offsets import OffsetsManager
-from kadence.consumer.managers.positions.validation import ValidationManager
-from kadence.consumer.network.delegate import Delegate
-from kadence.consumer.network.jobs import JobRunner, JobThread
-from kadence.consumer.network.processor import Processor
-from kadence.consumer.network.reaper import Reaper
-from kadence.consumer.network.thread import NetworkThread, Outlet, Turn
-from kadence.consumer.state.subscription import Subscription
+from kadence.connection.request import ConnectionPurpose, Request
+from kadence.consumer.event_processor import ApplicationEventProcessor
+from kadence.consumer.fetch.manager.fetch import FetchRequestManager
+from kadence.consumer.fetch.manager.reasons import missing_topics
+from kadence.consumer.group.auto import AutoMembership
+from kadence.consumer.group.classic.member import ClassicMembership
+from kadence.consumer.group.commit import CommitRequestManager
+from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.heartbeat import HeartbeatRequestManager
+from kadence.consumer.group.kip848.member import ConsumerMembership, new_member_id
+from kadence.consumer.group.membership import Membership
+from kadence.consumer.jobs import JobRunner, JobThread
+from kadence.consumer.lateness import Lateness
+from kadence.consumer.measures import Measures
+from kadence.consumer.network_client_delegate import NetworkClientDelegate
+from kadence.consumer.network_thread import BackgroundEventHandler, NetworkThread, Turn
+from kadence.consumer.positions.metadata import MetadataManager
+from kadence.consumer.positions.offsets import OffsetsRequestManager
+from kadence.consumer.positions.validation import ValidationManager
+from kadence.consumer.reaper import Reaper
+from kadence.consumer.request_manager import RequestManager
+from kadence.consumer.shared_state import SharedState
+from kadence.consumer.subscription import Subscription
 from kadence.metrics.network import NetworkMeters
-from kadence.net import ConnectionConfig, NetworkClient, pulse
+from kadence.net import ConnectionConfig, NetworkClient, native_heartbeat
 
 __all__ = ["Surroundings", "make", "network_side"]
 
@@ -44,11 +44,11 @@ class Surroundings:
     """What a consumer's network side has from the machine. A simulation has its own (`kadence.testing.simulation`).
 
     Attributes:
-        clock: the monotonic one. has_pulse: whether a native thread may send heartbeats.
+        clock: the monotonic one. has_native_heartbeat: whether a native thread may send heartbeats.
     """
 
     clock: Clock = SystemClock()
-    has_pulse: bool = pulse.AVAILABLE
+    has_native_heartbeat: bool = native_heartbeat.AVAILABLE
 
     def client(self, config: ConnectionConfig, meters: NetworkMeters) -> NetworkClient:
         """The connections of one consumer."""
@@ -70,23 +70,23 @@ class Surroundings:
 _MACHINE: Final = Surroundings()
 
 
-def make(config: ConsumerConfig) -> tuple[Border, NetworkThread]:
-    """The border of a new consumer and the thread behind it, not yet started.
+def make(config: ConsumerConfig) -> tuple[SharedState, NetworkThread]:
+    """The shared state of a new consumer and the thread behind it, not yet started.
 
-    The network client is made here rather than on its thread only because the border must be able to wake
+    The network client is made here rather than on its thread only because the shared state must be able to wake
     it; nothing but `wakeup` is called from outside.
 
     Raises:
         ConfigError: a certificate or key file that cannot be used.
     """
-    border, client, turn = network_side(config, _MACHINE)
-    return border, NetworkThread(f"{config.client_id}-network", border, turn, client.close)
+    shared_state, client, turn = network_side(config, _MACHINE)
+    return shared_state, NetworkThread(f"{config.client_id}-network", shared_state, turn, client.close)
 
 
 def network_side(
     config: ConsumerConfig, surroundings: Surroundings
-) -> tuple[Border, NetworkClient, Callable[[], Turn]]:
-    """The border of a new consumer, its connections, and what makes its turns (on the thread that will run them).
+) -> tuple[SharedState, NetworkClient, Callable[[], Turn]]:
+    """The shared state of a new consumer, its connections, and what makes its turns (on the thread that will run them).
 
     Raises as `make` does.
     """
@@ -98,45 +98,61 @@ def network_side(
     measures = Measures()
     client = surroundings.client(ConnectionConfig.of(config), measures.network)
     measures.held_bytes = client.arenas.held
-    border = Border(client.wakeup, measures, surroundings.clock, surroundings.wall_ms)
-    return border, client, lambda: _turn(config, surroundings, client, border)
+    shared_state = SharedState(client.wakeup, measures, surroundings.clock, surroundings.wall_ms)
+    return shared_state, client, lambda: _turn(config, surroundings, client, shared_state)
 
 
-def _turn(config: ConsumerConfig, surroundings: Surroundings, client: NetworkClient, border: Border) -> Turn:
+def _turn(
+    config: ConsumerConfig, surroundings: Surroundings, client: NetworkClient, shared_state: SharedState
+) -> Turn:
     clock = surroundings.clock
     subscription = Subscription()
-    commits: CommitManager | None = None
+    commits: CommitRequestManager | None = None
     reaper = Reaper(lambda: client.trouble() or (None if commits is None else commits.trouble()))
-    outlet = Outlet(border, subscription, reaper)
-    delegate = Delegate(client, border.measures)
+    background_event_handler = BackgroundEventHandler(shared_state, subscription, reaper)
+    delegate = NetworkClientDelegate(client, shared_state.measures)
     jobs = surroundings.jobs(f"{config.client_id}-jobs", client.wakeup)
-    metadata = MetadataManager(config, outlet)
+    metadata = MetadataManager(config, background_event_handler)
     managers: list[RequestManager] = [metadata]
     membership: Membership | None = None
-    coordinator: CoordinatorManager | None = None
+    coordinator: CoordinatorRequestManager | None = None
     if config.group_id is not None:
-        coordinator = CoordinatorManager(config.group_id, config, outlet)
+        coordinator = CoordinatorRequestManager(config.group_id, config, background_event_handler)
         coordinator.on_silent = lambda node_id, since: client.disconnect(node_id, unless_heard_since=since)
-        coordinator.on_hang_up = lambda node_id: client.disconnect(node_id, Lane.GROUP)
+        coordinator.on_hang_up = lambda node_id: client.disconnect(node_id, ConnectionPurpose.GROUP)
         # It may be newer than our metadata: known beside the others until the next answer names all.
         coordinator.on_found = lambda node: client.set_nodes((*client.nodes(), node))
         membership = _membership(
-            config, coordinator, subscription, metadata, jobs, outlet, surroundings.new_member_id
+            config,
+            coordinator,
+            subscription,
+            metadata,
+            jobs,
+            background_event_handler,
+            surroundings.new_member_id,
         )
-        heartbeat = HeartbeatManager(coordinator, membership, border.progress, config, outlet)
-        if surroundings.has_pulse:
-            _leave_to_the_pulse(heartbeat, client, delegate, border.lateness, clock)
-        commits = CommitManager(coordinator, membership, metadata, config, outlet)
+        heartbeat = HeartbeatRequestManager(
+            coordinator, membership, shared_state.progress, config, background_event_handler
+        )
+        if surroundings.has_native_heartbeat:
+            _arm_native_heartbeat(heartbeat, client, delegate, shared_state.lateness, clock)
+        commits = CommitRequestManager(coordinator, membership, metadata, config, background_event_handler)
         managers += [coordinator, commits, heartbeat, membership]
-    validation = ValidationManager(config, subscription, metadata, outlet)
-    offsets = OffsetsManager(config, subscription, metadata, commits, outlet, surroundings.wall_ms)
+    validation = ValidationManager(config, subscription, metadata, background_event_handler)
+    offsets = OffsetsRequestManager(
+        config, subscription, metadata, commits, background_event_handler, surroundings.wall_ms
+    )
     reaper.missing = offsets.missing
-    fetch = FetchManager(config, subscription, metadata, border, client.arenas, outlet)
-    border.measures.books = fetch.memory
-    delegate.loner = fetch
+    fetch = FetchRequestManager(
+        config, subscription, metadata, shared_state, client.arenas, background_event_handler
+    )
+    shared_state.measures.books = fetch.memory
+    delegate.independent = fetch
     # In this order: what validation finds lost is looked up, and only what is good is fetched, in the same turn.
     managers += [validation, offsets, fetch]
-    processor = Processor(subscription, metadata, offsets, membership, commits, outlet)
+    processor = ApplicationEventProcessor(
+        subscription, metadata, offsets, membership, commits, background_event_handler
+    )
     processor.is_cut_off = client.is_cut_off
     if commits is not None:
         commits.is_cut_off = client.is_cut_off
@@ -144,7 +160,7 @@ def _turn(config: ConsumerConfig, surroundings: Surroundings, client: NetworkCli
     def metadata_changed(now: int) -> None:
         client.set_nodes(metadata.cluster.nodes.values())
         processor.topics_changed(now)
-        border.missing = missing_topics(metadata.missing("subscription"))
+        shared_state.missing = missing_topics(metadata.missing("subscription"))
 
     def rebootstrap(now: int) -> None:
         client.rebootstrap()
@@ -158,11 +174,11 @@ def _turn(config: ConsumerConfig, surroundings: Surroundings, client: NetworkCli
     metadata.on_rebootstrap = rebootstrap
     return Turn(
         clock,
-        border,
+        shared_state,
         delegate,
         processor,
         reaper,
-        outlet,
+        background_event_handler,
         jobs,
         membership,
         tuple(managers),
@@ -170,41 +186,47 @@ def _turn(config: ConsumerConfig, surroundings: Surroundings, client: NetworkCli
     )
 
 
-def _leave_to_the_pulse(
-    heartbeat: HeartbeatManager,
+def _arm_native_heartbeat(
+    heartbeat: HeartbeatRequestManager,
     client: NetworkClient,
-    delegate: Delegate,
+    delegate: NetworkClientDelegate,
     lateness: Lateness,
     clock: Clock,
 ) -> None:
-    """What the network thread cannot send in time the pulse sends."""
+    """What the network thread cannot send in time the native thread sends."""
 
-    def stood_in(requests: list[Request], sent_at: int) -> None:
-        lateness.stood_in += len(requests)
-        delegate.stood_in(heartbeat, requests, sent_at)
-        heartbeat.stood_in(clock.now_ms(), requests, sent_at)
+    def native_heartbeats_sent(requests: list[Request], sent_at: int) -> None:
+        lateness.fallback_heartbeats += len(requests)
+        delegate.native_heartbeats_sent(heartbeat, requests, sent_at)
+        heartbeat.native_heartbeats_sent(clock.now_ms(), requests, sent_at)
 
-    client.on_stood_in = stood_in
-    heartbeat.substitute.on_change = client.leave
+    client.on_native_heartbeats = native_heartbeats_sent
+    heartbeat.native_heartbeats.on_change = client.arm_native_heartbeat
 
 
 def _membership(
     config: ConsumerConfig,
-    coordinator: CoordinatorManager,
+    coordinator: CoordinatorRequestManager,
     subscription: Subscription,
     metadata: MetadataManager,
     jobs: JobRunner,
-    outlet: Outlet,
+    background_event_handler: BackgroundEventHandler,
     new_id: Callable[[], str],
 ) -> Membership:
     """The one that speaks ``group.protocol``."""
 
     def classic() -> ClassicMembership:
-        return ClassicMembership(coordinator, subscription, metadata, config, jobs, outlet)
+        return ClassicMembership(coordinator, subscription, metadata, config, jobs, background_event_handler)
 
     def consumer(min_version: int) -> ConsumerMembership:
         return ConsumerMembership(
-            coordinator, subscription, metadata, config, outlet, min_version=min_version, new_id=new_id
+            coordinator,
+            subscription,
+            metadata,
+            config,
+            background_event_handler,
+            min_version=min_version,
+            new_id=new_id,
         )
 
     if config.group_protocol == "consumer":

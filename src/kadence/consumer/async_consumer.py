@@ -27,9 +27,9 @@ from kadence.consumer.application.callbacks import AsyncRebalanceListener, Commi
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
 from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import leave_if_abandoned
-from kadence.consumer.application.reading.steps import AsyncIteration
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.state import ConsumerState
+from kadence.consumer.fetch.steps import AsyncIteration
 from kadence.idioms import advised
 from kadence.records import Record
 from kadence.stopping import opened
@@ -90,13 +90,13 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         typed = given(key_deserializer=key_deserializer, value_deserializer=value_deserializer)
         parsed = ConsumerConfig.parse(config, **typed, **settings)
         self._config = replace(parsed, client_id=parsed.client_id or generated_client_id("consumer"))
-        border, engine = suppliers.network_side(self._config, awaits=AsyncShell.AWAITS)
-        clock = border.clock
-        self._border = border
-        self._core = Core(self._config, border, engine, clock, suppliers.letter_producer)
-        self._finalizer = leave_if_abandoned(self, "AsyncConsumer", border, engine)
-        self._calls = Calls(self._config, border, self._core, clock, awaits=AsyncShell.AWAITS)
-        self._shell = AsyncShell(self._core, border, clock)
+        shared_state, engine = suppliers.network_side(self._config, awaits=AsyncShell.AWAITS)
+        clock = shared_state.clock
+        self._shared_state = shared_state
+        self._core = Core(self._config, shared_state, engine, clock, suppliers.letter_producer)
+        self._finalizer = leave_if_abandoned(self, "AsyncConsumer", shared_state, engine)
+        self._calls = Calls(self._config, shared_state, self._core, clock, awaits=AsyncShell.AWAITS)
+        self._shell = AsyncShell(self._core, shared_state, clock)
         self._steps = self._core.steps
         opened(self)
 
@@ -479,14 +479,16 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 (group.instance.id) stays a member until its session ends. True: a static member leaves, too. False:
                 the member does not tell the group, so a process that comes back soon causes one rebalance less.
         """
-        await self._close(timeout, proved_only=False, leave=leave)
+        await self._close(timeout, processed_only=False, leave=leave)
 
-    async def _close(self, timeout: Seconds | None, *, proved_only: bool, leave: bool | None = None) -> None:
+    async def _close(
+        self, timeout: Seconds | None, *, processed_only: bool, leave: bool | None = None
+    ) -> None:
         # After fork() the sockets and the thread are the parent's: a child has nothing to say to anybody.
         if not self._shell.forked:
             deadline = self._calls.closed_by(timeout)
             await self._shell.close(
-                self._calls.close(deadline, proved_only=proved_only, leave=leave), deadline
+                self._calls.close(deadline, processed_only=processed_only, leave=leave), deadline
             )
         # Only now: after Ctrl-C in the middle of it there is still somebody who leaves the group.
         self._finalizer.detach()
@@ -497,8 +499,8 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        # After an exception the records of the last poll may be unprocessed: commit only what was proved.
-        await self._close(None, proved_only=kind is not None)
+        # After an exception the records of the last poll may be unprocessed: commit only what is known to be processed.
+        await self._close(None, processed_only=kind is not None)
 
     async def _run(self, call: Waits[T]) -> T:
         with self._shell:

@@ -268,7 +268,7 @@ def _state_of(consumer: _Told) -> dict[str, Any]:
             "last": late.last,
             "longest": late.longest,
             "longest_ago": late.longest_ago,
-            "stood_in": late.stood_in,
+            "fallback_heartbeats": late.fallback_heartbeats,
         },
     }
 

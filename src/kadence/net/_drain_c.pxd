@@ -29,7 +29,7 @@ cdef extern from "session.h" nogil:
     enum:
         KD_NOT_NOW
         KD_ASK
-        KD_UNSETTLED
+        KD_NATIVE_SENT
         KD_ERRNO
     ctypedef struct kd_session:
         int fd

@@ -1,4 +1,4 @@
-"""One (node, lane) from the wish to talk to it until it is closed: dialling, then frames both ways.
+"""One (node, purpose) from the wish to talk to it until it is closed: dialling, then frames both ways.
 
     waiting ──start──▶ dialling ──stream stands──▶ ApiVersions, SASL ──accepted──▶ ready ──▶ (closed)
                           ▲                              │
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.clock import FOREVER
 from kadence.connection.connection import BrokerConnection, Phase
 from kadence.connection.frames import LENGTH_BYTES, OPENING_LIMIT
-from kadence.connection.request import ANY_NODE, Completed, Lane, Request, StandIn
+from kadence.connection.request import ANY_NODE, Completed, ConnectionPurpose, NativeHeartbeatPlan, Request
 from kadence.errors import (
     AuthenticationError,
     DisconnectedError,
@@ -28,8 +28,8 @@ from kadence.errors import (
 from kadence.logs import logger
 from kadence.net.dial import Dial, Step, tell
 from kadence.net.inbox import Frame, Inbox
+from kadence.net.native_heartbeat import NativeHeartbeatSender, OnNativeHeartbeats, heartbeat_sender_of
 from kadence.net.poller import REPEATED
-from kadence.net.pulse import Deputy, StoodIn, deputy_of
 from kadence.net.stream import Stream
 
 if TYPE_CHECKING:
@@ -61,28 +61,29 @@ class Channel:
     Args:
         poller: waits for its socket, and reads from it. done: where the ends of requests go.
         pool: memory for Fetch responses. logins: what to authenticate with. meters: told of what happens here.
-        sockets: makes the connection. stood_in: told of what the pulse has sent; None: nothing is left to it.
+        sockets: makes the connection. native_heartbeats_sent: told of what the native thread has sent; None: nothing is
+            left to it.
     """
 
     __slots__ = (
         "_config",
         "_connection",
-        "_deputy",
         "_dial",
         "_done",
         "_has_answered",
+        "_heartbeat_plan",
+        "_heartbeat_sender",
         "_inbox",
         "_logins",
         "_logins_seen",
         "_meters",
         "_node_meters",
+        "_on_native_heartbeats",
         "_outages",
         "_poller",
         "_pool",
         "_repeating",
         "_sockets",
-        "_stand_in",
-        "_stood_in",
         "_stream",
         "_used_at",
         "_watched",
@@ -90,14 +91,14 @@ class Channel:
         "is_stirred",
         "key",
         "known",
-        "lane",
+        "purpose",
         "queue",
     )
 
     def __init__(
         self,
         known: KnownNode,
-        lane: Lane,
+        purpose: ConnectionPurpose,
         config: ConnectionConfig,
         poller: Poller,
         pool: ArenaPool,
@@ -106,9 +107,9 @@ class Channel:
         meters: NetworkMeters,
         sockets: Sockets,
         outages: Outages,
-        stood_in: StoodIn | None = None,
+        native_heartbeats_sent: OnNativeHeartbeats | None = None,
     ) -> None:
-        self.lane = lane
+        self.purpose = purpose
         self.queue: deque[Request] = deque()
         self.due_at = 0
         """When `tick`, or a start, has something to do; the client keeps it up to date."""
@@ -127,9 +128,9 @@ class Channel:
         self._connection: BrokerConnection | None = None
         self._stream: Stream | None = None
         self._inbox: Inbox | None = None
-        self._stood_in = stood_in
-        self._stand_in: StandIn | None = None
-        self._deputy: Deputy | None = None
+        self._on_native_heartbeats = native_heartbeats_sent
+        self._heartbeat_plan: NativeHeartbeatPlan | None = None
+        self._heartbeat_sender: NativeHeartbeatSender | None = None
         self._watched: tuple[int, int] | None = None
         self._used_at = 0
         self._has_answered = False
@@ -140,7 +141,7 @@ class Channel:
     def belong(self, known: KnownNode) -> None:
         """This connection is that node's."""
         self.known = known
-        self.key = (known.node.node_id, self.lane)
+        self.key = (known.node.node_id, self.purpose)
         self._node_meters = self._meters.node(known.node.node_id)
 
     def put(self, request: Request) -> None:
@@ -157,8 +158,8 @@ class Channel:
 
     @property
     def is_wanted(self) -> bool:
-        """A request waits for it, or the pulse may need it: who holds the interpreter keeps it from being made then."""
-        return bool(self.queue) or self._stand_in is not None
+        """A request waits for it, or a native heartbeat may need it, which cannot wait until it is made."""
+        return bool(self.queue) or self._heartbeat_plan is not None
 
     @property
     def is_ready(self) -> bool:
@@ -289,11 +290,11 @@ class Channel:
             self._connection.resume(now)
             self._write(now)
 
-    def leave(self, stand_in: StandIn | None, now: int) -> None:
-        """What the pulse is to send here if this thread cannot; None: nothing."""
-        self._stand_in = stand_in
-        if self._deputy is not None:
-            self._deputy.leave(stand_in, now)
+    def arm_native_heartbeat(self, plan: NativeHeartbeatPlan | None, now: int) -> None:
+        """What the native thread is to send here if this thread cannot; None: nothing."""
+        self._heartbeat_plan = plan
+        if self._heartbeat_sender is not None:
+            self._heartbeat_sender.arm_native_heartbeat(plan, now)
 
     def end(self, error: KafkaError, now: int) -> list[Request]:
         """Close, and end what was on its way. Returns the requests for any node that were never sent."""
@@ -319,7 +320,7 @@ class Channel:
         stage = repr(self._connection) if self._connection is not None else f"to {self.known}"
         if self._connection is None:
             stage += f" {self._dial.step.value if self._dial is not None else 'waiting'}"
-        return f"<channel {self.lane.name} {stage} queued={len(self.queue)}>"
+        return f"<channel {self.purpose.name} {stage} queued={len(self.queue)}>"
 
     def _why_unsent(self) -> str:
         if self.is_ready:
@@ -362,9 +363,9 @@ class Channel:
             OPENING_LIMIT,
             connection.address,
         )
-        if self._stood_in is not None:
-            self._deputy = deputy_of(self._stream, connection, self._stood_in)
-        self.leave(self._stand_in, now)
+        if self._on_native_heartbeats is not None:
+            self._heartbeat_sender = heartbeat_sender_of(self._stream, connection, self._on_native_heartbeats)
+        self.arm_native_heartbeat(self._heartbeat_plan, now)
         self._logins_seen = 0
         self._meters.opened(now)
         connection.open(now)
@@ -381,10 +382,10 @@ class Channel:
         self._outages.reached(now, self.known.address, str(self.known))
         login = self._logins.login
         as_whom = f" as {login.who} by {login.mechanism}" if login is not None else ""
-        _log.debug("connected to %s (%s)%s", connection.address, self.lane.name, as_whom)
+        _log.debug("connected to %s (%s)%s", connection.address, self.purpose.name, as_whom)
         self.pump(now)
-        if self._deputy is not None:
-            self._deputy.arm(now)
+        if self._heartbeat_sender is not None:
+            self._heartbeat_sender.arm(now)
 
     def _attempt_failed(self, cause: str, now: int) -> None:
         """Until ApiVersions is answered a failure is one of the address; the next may be better."""
@@ -400,9 +401,9 @@ class Channel:
             self._meters.closed(now)
         if self._inbox is not None:
             self._inbox.close()
-        if self._deputy is not None:
-            self._deputy.close()
-            self._deputy = None
+        if self._heartbeat_sender is not None:
+            self._heartbeat_sender.close()
+            self._heartbeat_sender = None
         self._connection = self._stream = self._inbox = None
 
     # -- inside: bytes
@@ -410,8 +411,8 @@ class Channel:
     def _read(self, now: int) -> None:
         inbox = self._inbox
         assert inbox is not None
-        if self._deputy is not None:
-            self._deputy.settle(now)
+        if self._heartbeat_sender is not None:
+            self._heartbeat_sender.count_sent(now)
         try:
             while (frame := inbox.next_frame()) is not None:
                 self._receive(frame, now)
@@ -455,7 +456,7 @@ class Channel:
         connection, stream = self._connection, self._stream
         assert connection is not None
         assert stream is not None
-        deputy = self._deputy
+        deputy = self._heartbeat_sender
         if deputy is not None:
             deputy.before_writing(now)
         pieces = connection.outgoing()
@@ -475,7 +476,7 @@ class Channel:
         events = selectors.EVENT_READ | selectors.EVENT_WRITE if pieces else selectors.EVENT_READ
         if self._watched[1] != events:
             self._watch(self._watched[0], events)
-        if self.lane is Lane.FETCH:
+        if self.purpose is ConnectionPurpose.FETCH:
             self._leave_repeating(now)
         if deputy is not None:
             deputy.arm(now)

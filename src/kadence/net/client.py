@@ -19,7 +19,7 @@ from typing import Final
 
 from kadence.clock import FOREVER, Clock, add_ms
 from kadence.connection.backoff import Backoff
-from kadence.connection.request import ANY_NODE, Completed, Lane, Request, StandIn
+from kadence.connection.request import ANY_NODE, Completed, ConnectionPurpose, NativeHeartbeatPlan, Request
 from kadence.errors import (
     AuthenticationError,
     ClosedError,
@@ -35,9 +35,9 @@ from kadence.net.channel import Channel, IdleError
 from kadence.net.config import ConnectionConfig
 from kadence.net.dns import Found, Lookup, Resolver
 from kadence.net.logins import Logins
+from kadence.net.native_heartbeat import OnNativeHeartbeats
 from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode
 from kadence.net.outages import Outages
-from kadence.net.pulse import StoodIn
 from kadence.net.sockets import SYSTEM, Sockets
 from kadence.types import Node
 
@@ -87,7 +87,7 @@ class NetworkClient:
             FIRST_BOOTSTRAP - place: self._learn(Node(FIRST_BOOTSTRAP - place, host, port))
             for place, (host, port) in enumerate(config.bootstrap)
         }
-        self._channels: dict[tuple[int, Lane], Channel] = {}
+        self._channels: dict[tuple[int, ConnectionPurpose], Channel] = {}
         # Whether one of them may be of a bootstrap address.
         self._has_bootstrap = False
         # Requests for any node that have not found one.
@@ -102,9 +102,9 @@ class NetworkClient:
         self._stirred = True
         self._stirred_all = True
         self._due_at = 0
-        self.on_stood_in: StoodIn | None = None
-        """Told of what the pulse has sent. Set before anything is left to it."""
-        # The channel of which the pulse may send something.
+        self.on_native_heartbeats: OnNativeHeartbeats | None = None
+        """Told of what the native thread has sent. Set before anything is left to it."""
+        # The channel of which the native thread may send something.
         self._left_to: Channel | None = None
         self._is_late = False
         self._woke_at = self._clock.now_ms()
@@ -148,14 +148,14 @@ class NetworkClient:
             known.forgive()
 
     def disconnect(
-        self, node_id: int, lane: Lane | None = None, *, unless_heard_since: int | None = None
+        self, node_id: int, purpose: ConnectionPurpose | None = None, *, unless_heard_since: int | None = None
     ) -> None:
         """Give up connections to a broker that is silent: what is on its way ends, what comes next dials anew.
 
         A path that swallows bytes looks like a slow broker until request.timeout.ms, and everything queues behind.
 
         Args:
-            lane: only that one; None: all.
+            purpose: only that one; None: all.
             unless_heard_since: leave alone those on which anything was read at that time (ms) or later.
         """
         now = self._clock.now_ms()
@@ -163,7 +163,7 @@ class NetworkClient:
             item
             for item in self._channels.values()
             if item.known.node.node_id == node_id
-            and lane in (None, item.lane)
+            and purpose in (None, item.purpose)
             and (unless_heard_since is None or item.heard_at < unless_heard_since)
         ]:
             self._end(
@@ -216,49 +216,49 @@ class NetworkClient:
         if request.node_id == ANY_NODE:
             self._homeless.append(request)
         elif (known := self._known.get(request.node_id)) is not None:
-            self._channel(known, request.lane).put(request)
+            self._channel(known, request.purpose).put(request)
         else:
             unknown = ConnectError(f"broker {request.node_id} is not among the cluster's nodes")
             self._done.append(Completed(request, None, unknown, -1, self._clock.now_ms()))
 
-    def leave(self, stand_in: StandIn | None) -> None:
-        """What the pulse is to send if this thread cannot; None: nothing. The connection for it is opened.
+    def arm_native_heartbeat(self, plan: NativeHeartbeatPlan | None) -> None:
+        """What the native thread is to send if this thread cannot; None: nothing. The connection for it is opened.
 
-        It is of the lane of heartbeats: no other connection can be written to by the pulse.
+        It is of the purpose of heartbeats: no other connection can be written to by the native thread.
         """
         now = self._clock.now_ms()
         channel: Channel | None = None
-        if stand_in is not None and (known := self._known.get(stand_in.request.node_id)) is not None:
-            channel = self._channel(known, Lane.GROUP)
+        if plan is not None and (known := self._known.get(plan.request.node_id)) is not None:
+            channel = self._channel(known, ConnectionPurpose.GROUP)
         before, self._left_to = self._left_to, channel
         if before is not None and before is not channel:
-            before.leave(None, now)
+            before.arm_native_heartbeat(None, now)
         if channel is not None:
-            channel.leave(stand_in, now)
+            channel.arm_native_heartbeat(plan, now)
             if not channel.is_started:
                 self._stirred = channel.is_stirred = True
 
-    def can_send(self, node_id: int, lane: Lane, now: int) -> bool:
+    def can_send(self, node_id: int, purpose: ConnectionPurpose, now: int) -> bool:
         """Whether a request would go out, or a connection be tried, without waiting for a backoff or a throttle."""
         if node_id == ANY_NODE:
-            return any(self.can_send(known.node.node_id, lane, now) for known in self._candidates())
+            return any(self.can_send(known.node.node_id, purpose, now) for known in self._candidates())
         known = self._known.get(node_id)
         if known is None:
             return False
-        channel = self._channels.get((node_id, lane))
+        channel = self._channels.get((node_id, purpose))
         if channel is not None and channel.is_started:
             return not channel.is_throttled(now)
         return not known.waits(now)
 
-    def in_flight(self, node_id: int | None = None, lane: Lane | None = None) -> int:
+    def in_flight(self, node_id: int | None = None, purpose: ConnectionPurpose | None = None) -> int:
         """Requests queued and sent. None counts all; requests for any node that found none yet count for `ANY_NODE`."""
         count = sum(
             channel.in_flight
-            for (known_id, known_lane), channel in self._channels.items()
-            if node_id in (None, known_id) and lane in (None, known_lane)
+            for (known_id, known_purpose), channel in self._channels.items()
+            if node_id in (None, known_id) and purpose in (None, known_purpose)
         )
         if node_id in (None, ANY_NODE):
-            count += sum(lane in (None, request.lane) for request in self._homeless)
+            count += sum(purpose in (None, request.purpose) for request in self._homeless)
         return count
 
     # -- the loop
@@ -358,25 +358,25 @@ class NetworkClient:
 
     def _adopt(self, known: KnownNode) -> None:
         """A bootstrap connection that leads to the same host and port is the broker's from now on."""
-        for (node_id, lane), channel in tuple(self._channels.items()):
+        for (node_id, purpose), channel in tuple(self._channels.items()):
             old, node = channel.known, known.node
             if (
                 old.is_bootstrap
                 and channel.is_ready
                 and (old.node.host, old.node.port) == (node.host, node.port)
             ):
-                del self._channels[node_id, lane]
-                self._channels[node.node_id, lane] = channel
+                del self._channels[node_id, purpose]
+                self._channels[node.node_id, purpose] = channel
                 channel.belong(known)
                 known.ranges = old.ranges
 
-    def _channel(self, known: KnownNode, lane: Lane) -> Channel:
-        key = (known.node.node_id, lane)
+    def _channel(self, known: KnownNode, purpose: ConnectionPurpose) -> Channel:
+        key = (known.node.node_id, purpose)
         channel = self._channels.get(key)
         if channel is None:
             channel = Channel(
                 known,
-                lane,
+                purpose,
                 self._config,
                 self._poller,
                 self.arenas,
@@ -385,7 +385,7 @@ class NetworkClient:
                 self._meters,
                 self._sockets,
                 self._outages,
-                self.on_stood_in if lane is Lane.GROUP else None,
+                self.on_native_heartbeats if purpose is ConnectionPurpose.GROUP else None,
             )
             self._channels[key] = channel
             self._has_bootstrap = self._has_bootstrap or known.is_bootstrap
@@ -405,9 +405,9 @@ class NetworkClient:
             known = [each for each in known if not each.is_bootstrap] or known
         return sorted(known, key=rank)
 
-    def _home(self, lane: Lane, now: int) -> Channel | None:
+    def _home(self, purpose: ConnectionPurpose, now: int) -> Channel | None:
         """The channel for a request for any node, None while every broker is in its backoff."""
-        channels = [item for item in self._channels.values() if item.lane is lane]
+        channels = [item for item in self._channels.values() if item.purpose is purpose]
         ready = [item for item in channels if item.is_ready and not item.is_throttled(now)]
         if ready:
             return min(ready, key=lambda item: item.in_flight)
@@ -416,7 +416,7 @@ class NetworkClient:
             return dialling[0]
         for known in self._candidates():
             if not known.waits(now):
-                return self._channel(known, lane)
+                return self._channel(known, purpose)
         return None
 
     def _stir_all(self) -> None:
@@ -470,7 +470,7 @@ class NetworkClient:
             request = self._homeless.popleft()
             if request.deadline <= now:
                 self._never_sent(request, now)
-            elif (home := self._home(request.lane, now)) is not None:
+            elif (home := self._home(request.purpose, now)) is not None:
                 home.put(request)
             else:
                 self._homeless.append(request)
@@ -516,7 +516,7 @@ class NetworkClient:
         if isinstance(error, AuthenticationError):
             self._meters.refused(now, again=channel.is_ready)
         if isinstance(error, IdleError):
-            _log.debug("closed %s (%s): %s", known, channel.lane.name, error)
+            _log.debug("closed %s (%s): %s", known, channel.purpose.name, error)
         else:
             is_counted = known.failed(now, str(error))
             if isinstance(error, DisconnectedError):

@@ -26,7 +26,7 @@ _FRESH_MS: Final = 60_000
 """A broker takes a ticket's authenticator for five minutes, by clocks that may differ by as much as four of them."""
 
 _AT_ONCE: Final = 4
-"""Contexts with one host that are begun at once, a lane's each: connections that give up on a centre that does not
+"""Contexts with one host that are begun at once, a purpose's each: connections that give up on a centre that does not
 answer, and come again, must not pile up work for it."""
 
 _UNREACHABLE: Final = frozenset({2529639066, 2529639068})

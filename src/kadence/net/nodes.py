@@ -18,7 +18,7 @@ FIRST_BOOTSTRAP = -2
 
 
 class KnownNode:
-    """A broker, or a bootstrap address, with its record of failures, shared by all its lanes.
+    """A broker, or a bootstrap address, with its record of failures, shared by all its purposes.
 
     Attributes:
         ranges: API versions of its latest connection, None before the first.
@@ -46,7 +46,7 @@ class KnownNode:
         return not self._backoff.ready(now)
 
     def failed(self, now: int, trouble: str) -> bool:
-        """A connection failed. Failures inside one wait count once: all lanes of a dead broker fail together.
+        """A connection failed. Failures inside one wait count once: all purposes of a dead broker fail together.
 
         Returns:
             Whether it was counted.

@@ -15,8 +15,8 @@ Two things are needed, both proved before they are used; where either is missing
 
 And OpenSSL must not call Python while it reads or writes (`calls_python`).
 
-Only the network thread touches the object, and on a group's connection the pulse, which keeps off it while Python's ssl
-is at work (gate.h). So nothing runs at the same time as Python's ssl on it.
+Only the network thread touches the object, and on a group's connection the native thread, which keeps off it while
+Python's ssl is at work (gate.h). So nothing runs at the same time as Python's ssl on it.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def pointer(sock: ssl.SSLSocket) -> int:
 def calls_python(context: ssl.SSLContext) -> bool:
     """Whether OpenSSL calls Python in the midst of reading and writing: to log keys (SSLKEYLOGFILE), or messages.
 
-    Such a callback waits for the interpreter. Whoever calls OpenSSL while it holds a lock of ours (the pulse, gate.h)
-    would then wait for a thread that waits for that lock.
+    Such a callback waits for the interpreter. Whoever calls OpenSSL while it holds a lock of ours (the native thread,
+    gate.h) would then wait for a thread that waits for that lock.
     """
     return bool(context.keylog_filename) or getattr(context, "_msg_callback", None) is not None
 

@@ -4,7 +4,7 @@
  * (openssl.py says why, and how its address is obtained). Anything but bytes and "not now" is KD_ASK there: the caller
  * repeats the call through Python's ssl, which knows the exceptions.
  *
- * None of these functions touches the interpreter, so they may be called with it or without it. Where the pulse writes
+ * None of these functions touches the interpreter, so they may be called with it or without it. Where the native thread writes
  * on the connection, too, it has a gate (gate.h), and each call passes through it.
  */
 #ifndef KADENCE_SESSION_H
@@ -22,7 +22,7 @@
 
 #define KD_NOT_NOW (-1)
 #define KD_ASK (-2)
-#define KD_UNSETTLED (-3) /* the pulse has sent frames that the network thread has not counted yet */
+#define KD_NATIVE_SENT (-3) /* the native thread has sent frames that the network thread has not counted yet */
 #define KD_ERRNO (-1000) /* below this: minus errno */
 
 #define KD_SSL_ERROR_WANT_READ 2
@@ -76,13 +76,13 @@ static ssize_t kd_write_now(int fd, void *ssl, const void *data, size_t length) 
     return result < 0 ? kd_failed() : result;
 }
 
-/* The outcome of a TLS write by the pulse, which no Python can name. What stops it for good shows to the reader, too. */
+/* The outcome of a TLS write by the native thread, which no Python can name. What stops it for good shows to the reader, too. */
 static ssize_t kd_ssl_outcome(void *ssl, int outcome) {
     int error = kd_ssl_get_error(ssl, outcome);
     return error == KD_SSL_ERROR_WANT_READ || error == KD_SSL_ERROR_WANT_WRITE ? KD_NOT_NOW : KD_ERRNO - EPIPE;
 }
 
-/* As kd_write_now, for bytes of the pulse: never KD_ASK. */
+/* As kd_write_now, for bytes of the native thread: never KD_ASK. */
 static ssize_t kd_write_unasked(int fd, void *ssl, const void *data, size_t length) {
     size_t done = 0;
     int outcome;
@@ -92,7 +92,7 @@ static ssize_t kd_write_unasked(int fd, void *ssl, const void *data, size_t leng
     return outcome == 1 ? (ssize_t)done : kd_ssl_outcome(ssl, outcome);
 }
 
-/* Write what is left of the pulse's frame. 0: it is whole; else KD_NOT_NOW, or below KD_ERRNO. The gate is held. */
+/* Write what is left of the native thread's frame. 0: it is whole; else KD_NOT_NOW, or below KD_ERRNO. The gate is held. */
 static ssize_t kd_finish(int fd, void *ssl, kd_gate *gate) {
     while (gate->rest != NULL) {
         ssize_t result = kd_write_unasked(fd, ssl, gate->rest, gate->rest_length);
@@ -127,8 +127,8 @@ static ssize_t kd_session_write(kd_session *session, const void *data, size_t le
     if (session->outbox.unwritten > 0) return KD_NOT_NOW;
     if (gate == NULL) return kd_write_now(session->fd, session->ssl, data, length);
     pthread_mutex_lock(&gate->lock);
-    if (gate->unsettled > 0) {
-        result = KD_UNSETTLED;
+    if (gate->native_sent > 0) {
+        result = KD_NATIVE_SENT;
     } else {
         result = kd_finish(session->fd, session->ssl, gate);
         if (result == 0) {

@@ -126,7 +126,8 @@ class _CompiledStream:
         if result >= 0:
             return result
         if result != drain.drain.ASK:
-            # Not now, or not before what the pulse has sent is counted: `Channel` comes again and does so first.
+            # Not now, or not before what the native thread has sent is counted: `Channel` comes again and does so
+            # first.
             return None
         count = self._python.write_now(pieces)
         self.session.asked(True, count != len(pieces[0]))

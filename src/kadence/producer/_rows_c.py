@@ -6,7 +6,7 @@ Cython in pure-Python syntax. `hand_over` encodes outside the interpreter's lock
 
 import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cython.cimports.kadence.producer._intake_c import Filling, Place, Shelf, Sticky, kd_murmur2
+from cython.cimports.kadence.producer._append_c import FastAppender, OpenBatch, Sticky, TopicInfo, kd_murmur2
 from cython.cimports.kadence.producer._rows_c import (
     KD_CROWDED,
     KD_DAMAGED,
@@ -182,7 +182,7 @@ class Rows:
         known: cython.int = len(places)
         last: cython.int = -1
         base: cython.int = 0
-        place: Place = None
+        place: TopicInfo = None
         sticky: Sticky
         view: _View = _view(lanes, 4 * self.count, True)
         into: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), view.view.buf)
@@ -232,7 +232,7 @@ class Rows:
 
     def hand_over(
         self,
-        shelf: Shelf,
+        appender: FastAppender,
         lanes,
         row: cython.Py_ssize_t,
         batches: list,
@@ -245,7 +245,7 @@ class Rows:
         start: int64_t = row
         at: int64_t = row
         i: cython.int
-        batch: Filling
+        batch: OpenBatch
         self.check(row)
         view: _View = _view(lanes, 4 * self.count, False)
         table: cython.pointer(Lane) = cython.cast(cython.pointer(Lane), calloc(count, cython.sizeof(Lane)))
@@ -260,7 +260,7 @@ class Rows:
                     table[i].frame = cython.address(batch.builder.frame)
                     table[i].size = batch.size
                     table[i].began = table[i].frame.count
-            used: cython.longlong = shelf.used_bytes
+            used: cython.longlong = appender.used_bytes
             failed: cython.bint = False
             with cython.nogil:
                 at = self.fill(
@@ -270,12 +270,12 @@ class Rows:
                     start,
                     stop,
                     now,
-                    shelf.batch_size,
-                    shelf.buffer_memory,
+                    appender.batch_size,
+                    appender.buffer_memory,
                     cython.address(used),
                     cython.address(failed),
                 )
-            shelf.used_bytes = used
+            appender.used_bytes = used
             segments: list = []
             for i in range(count):
                 if table[i].added > 0:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kadence.producer._intake_py import murmur2
+from kadence.producer._append_py import murmur2
 from kadence.records import MOST_HEADERS
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from kadence.producer.append import FastAppender, OpenBatch, TopicInfo
     from kadence.producer.columns import Numbers, Strings
-    from kadence.producer.intake import Filling, Place, Shelf
 
 __all__ = ["Rows"]
 
@@ -168,7 +168,7 @@ class Rows:
         return [(self._names.get(at), self._values.get(at)) for at in range(begin, end)]
 
     def assign(
-        self, places: list[Place], bases: list[int], lanes: memoryview, largest: int
+        self, places: list[TopicInfo], bases: list[int], lanes: memoryview, largest: int
     ) -> tuple[int, str] | None:
         """Look at every row, and say which partition it goes to.
 
@@ -201,7 +201,7 @@ class Rows:
             lanes[row] = bases[topic] + number
         return None
 
-    def _choose(self, place: Place, row: int, size: int) -> int:
+    def _choose(self, place: TopicInfo, row: int, size: int) -> int:
         key = self._key.get(row) if self._key else None
         if key is not None:
             return (murmur2(key) & 0x7FFFFFFF) % place.count
@@ -212,13 +212,13 @@ class Rows:
 
     def hand_over(
         self,
-        shelf: Shelf,
+        appender: FastAppender,
         lanes: memoryview,
         row: int,
-        batches: list[Filling | None],
+        batches: list[OpenBatch | None],
         now: int,
         most: int,
-    ) -> tuple[int, list[tuple[int, Filling, int, int, int]]]:
+    ) -> tuple[int, list[tuple[int, OpenBatch, int, int, int]]]:
         """Add rows to the batches of their lanes; under the gate, after `assign`.
 
         Stops before a row whose lane has no open batch with room, or for which there is no memory: but for the first
@@ -243,9 +243,9 @@ class Rows:
             size = self.estimate(row)
             if size < 0:
                 break
-            if batch.count and batch.size + size > shelf.batch_size:
+            if batch.count and batch.size + size > appender.batch_size:
                 break
-            if row > start and shelf.used_bytes + size > shelf.buffer_memory:
+            if row > start and appender.used_bytes + size > appender.buffer_memory:
                 break
             began = batch.count
             try:
@@ -254,7 +254,7 @@ class Rows:
                 break
             touched.setdefault(lane, [began, 0, row])[1] += 1
             batch.size += size
-            shelf.used_bytes += size
+            appender.used_bytes += size
             row += 1
         segments = []
         for lane, (began, length, first) in sorted(touched.items()):
@@ -263,7 +263,7 @@ class Rows:
             segments.append((lane, filled, began, length, first))
         return row, segments
 
-    def _add(self, batch: Filling, row: int, now: int) -> None:
+    def _add(self, batch: OpenBatch, row: int, now: int) -> None:
         timestamp = None if self._timestamps is None else self._timestamps.get(row)
         batch.builder.append(
             now if timestamp is None else timestamp,

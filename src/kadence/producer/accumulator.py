@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from kadence.clock import FOREVER, add_ms
 from kadence.errors import KafkaError
+from kadence.producer.append import FastAppender, OpenBatch, estimated_size
 from kadence.producer.futures import Delivery, RecordFuture
 from kadence.producer.gate import Gate
-from kadence.producer.intake import Filling, Shelf, estimated_size
 from kadence.records import BatchBuilder
 from kadence.types import TopicPartition
 
@@ -24,7 +24,7 @@ Header = tuple[str, bytes | None]
 _BATCH_OVERHEAD = 61
 
 
-class Batch(Filling):
+class Batch(OpenBatch):
     """Records of one partition that travel together.
 
     Attributes:
@@ -76,7 +76,7 @@ class Batch(Filling):
         )
 
 
-class Accumulator(Shelf):
+class Accumulator(FastAppender):
     """Collects records into one queue of batches per partition, within `buffer.memory`.
 
     Args:
@@ -153,7 +153,7 @@ class Accumulator(Shelf):
             self.used_bytes += last.size
         place = self.places.get(tp.topic)
         if place is not None and tp.partition < place.count:
-            place.filling[tp.partition] = last
+            place.open_batches[tp.partition] = last
         return last, is_new
 
     def ready_at(self, tp: TopicPartition) -> int:
@@ -170,8 +170,8 @@ class Accumulator(Shelf):
         batch = batches.popleft()
         batch.is_open = False
         place = self.places.get(tp.topic)
-        if place is not None and tp.partition < place.count and place.filling[tp.partition] is batch:
-            place.filling[tp.partition] = None
+        if place is not None and tp.partition < place.count and place.open_batches[tp.partition] is batch:
+            place.open_batches[tp.partition] = None
         if batch.size > self.batch_size - self.batch_size // 8:
             self._busy.add(tp)
         else:

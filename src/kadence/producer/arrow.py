@@ -12,8 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kadence.errors import MissingDependencyError, SerializationError
+from kadence.producer.append import COMPILED
 from kadence.producer.columns import Numbers, Rows, Strings
-from kadence.producer.intake import COMPILED
 
 if TYPE_CHECKING:
     from types import ModuleType

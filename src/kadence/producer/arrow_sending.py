@@ -14,10 +14,10 @@ from typing import Any, Final, NoReturn
 from kadence.clock import wall_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, SerializationError
 from kadence.producer.accumulator import Accumulator
+from kadence.producer.append import COMPILED, OpenBatch, TopicInfo
 from kadence.producer.arrow import Chunk, chunks_of
 from kadence.producer.arrow_delivery import ArrowDelivery, Share
-from kadence.producer.entrance import Entrance
-from kadence.producer.intake import COMPILED, Filling, Place
+from kadence.producer.send_checks import SendChecks
 from kadence.producer.waits import BREATH, Waits
 from kadence.records import MOST_HEADERS
 from kadence.types import TopicPartition
@@ -37,14 +37,14 @@ class ArrowSending:
 
     def __init__(
         self,
-        entrance: Entrance,
+        send_checks: SendChecks,
         accumulator: Accumulator,
         wakeup: Callable[[], None],
         now_ms: Callable[[], int],
         data: Any,
         topic: str | None,
     ) -> None:
-        self._entrance = entrance
+        self._send_checks = send_checks
         self._accumulator = accumulator
         self._wakeup = wakeup
         self._now_ms = now_ms
@@ -53,18 +53,18 @@ class ArrowSending:
         self._chunks: list[Chunk] = []
         self._numbers = memoryview(bytearray(4 * self._count)).cast("i")
         """The lane of each row."""
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, TopicInfo] = {}
         self._bases: dict[str, int] = {}
         self._lanes: list[TopicPartition] = []
         self._shares: list[list[Any]] = []
 
     def run(self) -> Waits[ArrowDelivery]:
         """Look at all rows, then hand them over."""
-        self._entrance.check()
+        self._send_checks.check()
         for chunk in self._unread:
             self._chunks.append(chunk)
             yield from self._look_at(chunk)
-        batches: list[Filling | None] = [None] * len(self._lanes)
+        batches: list[OpenBatch | None] = [None] * len(self._lanes)
         last: list[list[Any] | None] = [None] * len(self._lanes)
         for chunk in self._chunks:
             yield from self._hand_over(chunk, batches, last)
@@ -72,7 +72,7 @@ class ArrowSending:
             Share(delivery, first, length, partial(_rows_of, self._numbers, lane, row, length))
             for lane, delivery, first, length, row in self._shares
         ]
-        return ArrowDelivery(self._count, shares, self._entrance.gate)
+        return ArrowDelivery(self._count, shares, self._send_checks.gate)
 
     # ------------------------------------------------------------ looking
 
@@ -80,12 +80,12 @@ class ArrowSending:
         """Give every row of a chunk its lane, or raise what is wrong with one."""
         names = chunk.topics if self._topic is None else [self._topic]
         numbers = self._part(chunk)
-        with self._entrance.gate:
+        with self._send_checks.gate:
             yield BREATH
         while True:
             for name in names:
                 if name not in self._places:
-                    place = yield from self._entrance.place_of(name, self._entrance.block_until())
+                    place = yield from self._send_checks.place_of(name, self._send_checks.block_until())
                     self._learn(name, place)
             places = [self._places[name] for name in names]
             bases = [self._bases[name] for name in names]
@@ -97,7 +97,7 @@ class ArrowSending:
     def _part(self, chunk: Chunk) -> memoryview:
         return self._numbers[chunk.first_row : chunk.first_row + chunk.rows.count]
 
-    def _learn(self, topic: str, place: Place) -> None:
+    def _learn(self, topic: str, place: TopicInfo) -> None:
         """Give the partitions of a topic their lanes; new ones when it has grown, and rows keep what they have."""
         self._places[topic] = place
         self._bases[topic] = len(self._lanes)
@@ -121,28 +121,28 @@ class ArrowSending:
             )
         topic = names[chunk.rows.topic(row) or 0]
         if fault == "size":
-            raise self._entrance.too_large(topic, chunk.rows.estimate(row), f"row {number}")
+            raise self._send_checks.too_large(topic, chunk.rows.estimate(row), f"row {number}")
         partition = chunk.rows.partition(row)
         assert partition is not None, "a row that asks for no partition gets one"
-        until = self._entrance.block_until()
+        until = self._send_checks.block_until()
         known = self._places[topic]
-        grown = yield from self._entrance.with_partition(topic, known, partition, until, f"row {number}: ")
+        grown = yield from self._send_checks.with_partition(topic, known, partition, until, f"row {number}: ")
         self._learn(topic, grown)
 
     # ------------------------------------------------------------ handing over
 
     def _hand_over(
-        self, chunk: Chunk, batches: list[Filling | None], last: list[list[Any] | None]
+        self, chunk: Chunk, batches: list[OpenBatch | None], last: list[list[Any] | None]
     ) -> Waits[None]:
         """Encode the rows of a chunk, step by step."""
         rows, numbers = chunk.rows, self._part(chunk)
-        accumulator, entrance = self._accumulator, self._entrance
+        accumulator, send_checks = self._accumulator, self._send_checks
         row = 0
         while row < rows.count:
             lane, size = numbers[row], rows.estimate(row)
             if size < 0:
                 self._refuse_changed(chunk.first_row + row)
-            with entrance.gate:
+            with send_checks.gate:
                 try:
                     yield BREATH
                     if not accumulator.has_room(size):
@@ -152,7 +152,7 @@ class ArrowSending:
                     raise
                 if not accumulator.is_usable:
                     # Somebody closed the producer, or the transaction failed, since the row before.
-                    entrance.check()
+                    send_checks.check()
                 batches[lane], is_new = accumulator.batch_for(self._lanes[lane], size, self._now_ms())
                 row, segments = rows.hand_over(accumulator, numbers, row, batches, wall_ms(), _STEP)
             for lane, batch, first, length, begin in segments:
@@ -172,13 +172,13 @@ class ArrowSending:
             f"row {number}: somebody has changed the columns while they are sent; {number} of {self._count} rows "
             "were handed over, and may be written"
         )
-        with self._entrance.gate:
+        with self._send_checks.gate:
             self._cut_short(number, error)
         raise error
 
     def _wait_for_room(self, size: int, handed: int) -> Waits[None]:
         try:
-            yield from self._entrance.wait_for_room(size, self._entrance.block_until())
+            yield from self._send_checks.wait_for_room(size, self._send_checks.block_until())
         except KafkaTimeoutError as cause:
             if not handed:
                 raise
@@ -191,8 +191,8 @@ class ArrowSending:
 
     def _cut_short(self, handed: int, error: KafkaError) -> None:
         """Half a table must not be committed. Under the lock."""
-        if handed and self._entrance.transactions is not None:
-            self._entrance.transactions.not_written(error, was_sent=False)
+        if handed and self._send_checks.transactions is not None:
+            self._send_checks.transactions.not_written(error, was_sent=False)
             self._wakeup()
 
 

@@ -13,6 +13,7 @@ from kadence.clock import Clock, Seconds, to_ms, wall_ms
 from kadence.config import ProducerConfig
 from kadence.errors import IllegalStateError, KafkaError, SerializationError
 from kadence.producer.accumulator import Accumulator, Header
+from kadence.producer.append import TopicInfo, estimated_size
 from kadence.producer.arguments import (
     Headers,
     checked_headers,
@@ -23,11 +24,10 @@ from kadence.producer.arguments import (
 )
 from kadence.producer.arrow_delivery import ArrowDelivery
 from kadence.producer.arrow_sending import ArrowSending
-from kadence.producer.entrance import Entrance
 from kadence.producer.futures import RecordFuture, runs_callbacks
-from kadence.producer.intake import Place, estimated_size
 from kadence.producer.partitioner import partition_for_key
 from kadence.producer.partitioning import chooser
+from kadence.producer.send_checks import SendChecks
 from kadence.producer.topics import Topics
 from kadence.producer.waits import Waits
 from kadence.types import PartitionInfo
@@ -52,14 +52,14 @@ class Calls:
         clock: Clock,
         accumulator: Accumulator,
         topics: Topics,
-        entrance: Entrance,
+        send_checks: SendChecks,
         wakeup: Callable[[], None],
     ) -> None:
         self._config = config
         self._clock = clock
         self._accumulator = accumulator
         self._topics = topics
-        self._entrance = entrance
+        self._send_checks = send_checks
         self._gate = accumulator.gate
         self._wakeup = wakeup
         self._key_serializer = config.key_serializer
@@ -83,7 +83,7 @@ class Calls:
     ) -> Outgoing:
         """What ``send()`` is given, as bytes and numbers; raises what is wrong with the producer or with it."""
         # First: in a forked child the lock may be held for ever.
-        self._entrance.check_usable()
+        self._send_checks.check_usable()
         topic = checked_topic(topic)
         checked = checked_headers(headers) if headers else ()
         if partition is not None:
@@ -101,30 +101,30 @@ class Calls:
         It waits nowhere, and begins no other generator, where all is at hand: most records of a producer with
         serialisers come by here.
         """
-        entrance, accumulator = self._entrance, self._accumulator
+        send_checks, accumulator = self._send_checks, self._accumulator
         topic, value, key, partition, timestamp, headers = record
-        deadline = entrance.block_until()
-        if entrance.is_in_doubt:
-            yield from entrance.know_why(deadline)
-        entrance.check()
+        deadline = send_checks.block_until()
+        if send_checks.is_in_doubt:
+            yield from send_checks.know_why(deadline)
+        send_checks.check()
         if self._chooser is None or partition is not None:
             taken: RecordFuture | None = accumulator.put(topic, value, key, partition, timestamp, headers)
             if taken is not None:
                 return taken
         size = estimated_size(key, value, headers)
         if size > accumulator.largest:
-            raise entrance.too_large(topic, size)
-        place = accumulator.places.get(topic) or (yield from entrance.look_up(topic, deadline))
+            raise send_checks.too_large(topic, size)
+        place = accumulator.places.get(topic) or (yield from send_checks.look_up(topic, deadline))
         if partition is not None:
-            place = yield from entrance.with_partition(topic, place, partition, deadline)
+            place = yield from send_checks.with_partition(topic, place, partition, deadline)
         else:
             partition = self._partition(topic, key, place)
         with self._gate:
             if not accumulator.has_room(size):
-                yield from entrance.wait_for_room(size, deadline)
+                yield from send_checks.wait_for_room(size, deadline)
             if not accumulator.is_usable:
                 # Somebody closed it, or the transaction failed, while this call waited.
-                entrance.check()
+                send_checks.check()
             if partition is None:
                 partition = self._topics.sticky(topic).choose(size, place.count, place.available)
             future, is_news = accumulator.append(
@@ -139,14 +139,14 @@ class Calls:
 
         Not if the application gave what is no record, or called at the wrong time; as in Java.
         """
-        transactions = self._entrance.transactions
+        transactions = self._send_checks.transactions
         if transactions is None or isinstance(error, SerializationError | IllegalStateError):
             return
         with self._gate:
             transactions.not_written(error, was_sent=False)
         self._wakeup()
 
-    def _partition(self, topic: str, key: bytes | None, place: Place) -> int | None:
+    def _partition(self, topic: str, key: bytes | None, place: TopicInfo) -> int | None:
         """The partition by the key; None where any will do."""
         if self._chooser is not None:
             return self._chooser(topic, key, place)
@@ -160,7 +160,7 @@ class Calls:
             )
         return self._all_of(
             ArrowSending(
-                self._entrance, self._accumulator, self._wakeup, self._clock.now_ms, data, topic
+                self._send_checks, self._accumulator, self._wakeup, self._clock.now_ms, data, topic
             ).run()
         )
 
@@ -175,14 +175,14 @@ class Calls:
 
     def partitions_for(self, topic: str) -> Waits[list[PartitionInfo]]:
         topic = checked_topic(topic)
-        self._entrance.check_usable()
-        place = yield from self._entrance.look_up(topic, self._entrance.block_until())
+        self._send_checks.check_usable()
+        place = yield from self._send_checks.look_up(topic, self._send_checks.block_until())
         return list(place.cluster.partitions_for(topic))
 
     def flush(self, timeout: Seconds | None) -> Waits[None]:
-        accumulator, entrance = self._accumulator, self._entrance
-        entrance.check_usable()
-        deadline = entrance.deadline(to_ms(timeout))
+        accumulator, send_checks = self._accumulator, self._send_checks
+        send_checks.check_usable()
+        deadline = send_checks.deadline(to_ms(timeout))
         with self._gate:
             pending = {batch.delivery for batch in accumulator.incomplete}
             if not runs_callbacks(self._gate):
@@ -193,7 +193,7 @@ class Calls:
             try:
                 while pending := {each for each in pending if not each.done or each in accumulator.untold}:
                     count = sum(not each.done for each in pending)
-                    yield from entrance.wait(
+                    yield from send_checks.wait(
                         deadline,
                         f"flush({timeout}): {count} batches are not acknowledged yet"
                         if count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kadence.producer.intake import COMPILED
+from kadence.producer.append import COMPILED
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -18,8 +18,8 @@ from kadence.clock import Seconds, to_ms
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.idioms import advised
 from kadence.logs import logger
+from kadence.producer.append import FutureRecordMetadata
 from kadence.producer.gate import Gate
-from kadence.producer.intake import Receipt
 from kadence.producer.like_futures import LikeFuture
 from kadence.producer.loop_gate import LoopGate
 from kadence.producer.slices import Slices, slices_of
@@ -275,7 +275,7 @@ def at_home(gate: Gate, callback: Callable[[Any], object]) -> Callable[[Any], ob
 
 
 @advised
-class RecordFuture(Receipt, LikeFuture[RecordMetadata]):
+class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
     """The future of one record, as `Producer.send` returns it. It has the methods of `concurrent.futures.Future`.
 
     `concurrent.futures.wait`, `concurrent.futures.as_completed` and `asyncio.wrap_future` take it, too.

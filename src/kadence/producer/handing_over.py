@@ -23,7 +23,7 @@ def begin_as(producer: Producer, transactional_id: str) -> None:
     """
     producer._shell.run(
         settle(
-            producer._entrance,
+            producer._send_checks,
             partial(Transactions.begin_as, transactional_id=transactional_id),
             "init_transactions()",
         )
@@ -37,11 +37,11 @@ def leave_open(producer: Producer) -> OpenTransaction | None:
     Returns:
         Who it is; None if nothing was written in it.
     """
-    entrance = producer._entrance
-    entrance.check_usable()
-    with entrance.gate:
-        assert entrance.transactions is not None
-        return entrance.transactions.leave_open()
+    send_checks = producer._send_checks
+    send_checks.check_usable()
+    with send_checks.gate:
+        assert send_checks.transactions is not None
+        return send_checks.transactions.leave_open()
 
 
 def commit(producer: Producer) -> None:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kadence.config import ProducerConfig
-from kadence.producer.intake import Place, murmur2
+from kadence.producer.append import TopicInfo, murmur2
 
 __all__ = ["Chooser", "chooser"]
 
-Chooser = Callable[[str, bytes | None, Place], int | None]
+Chooser = Callable[[str, bytes | None, TopicInfo], int | None]
 """Chooses by topic and key; None leaves the choice to the sticky partitioner."""
 
 Hash = Callable[[bytes], int]
@@ -43,7 +43,7 @@ def chooser(config: ProducerConfig) -> Chooser | None:
 def _hashed(hash_of: Hash, *, is_random_without: tuple[bytes | None, ...]) -> Chooser:
     """A hash of the key's bytes, modulo the number of partitions. A key that is None counts as empty."""
 
-    def choose(topic: str, key: bytes | None, place: Place) -> int | None:
+    def choose(topic: str, key: bytes | None, place: TopicInfo) -> int | None:
         return None if key in is_random_without else hash_of(key or b"") % place.count
 
     return choose
@@ -67,7 +67,7 @@ class _RoundRobin:
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
-    def __call__(self, topic: str, key: bytes | None, place: Place) -> int:
+    def __call__(self, topic: str, key: bytes | None, place: TopicInfo) -> int:
         number = self._next.get(topic, 0)
         self._next[topic] = number + 1
         among: Sequence[int] = place.available or range(place.count)
@@ -80,7 +80,7 @@ class _Own:
     def __init__(self, function: Callable[[bytes | None, Sequence[int], Sequence[int]], Any]) -> None:
         self._function = function
 
-    def __call__(self, topic: str, key: bytes | None, place: Place) -> int | None:
+    def __call__(self, topic: str, key: bytes | None, place: TopicInfo) -> int | None:
         chosen = self._function(key, range(place.count), place.available)
         if chosen is None:
             return None

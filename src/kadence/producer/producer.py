@@ -20,9 +20,9 @@ from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
 from kadence.producer.calls import Calls
-from kadence.producer.entrance import Entrance
 from kadence.producer.farewell import deliver_if_abandoned
 from kadence.producer.futures import RecordFuture, RecordMetadata
+from kadence.producer.send_checks import SendChecks
 from kadence.producer.shell import Shell
 from kadence.producer.thread import NetworkThread
 from kadence.producer.topics import Topics
@@ -88,9 +88,11 @@ class Producer:
             self._accumulator.is_usable = False
             transactions = Transactions(parsed, self._gate, partial(setattr, self._accumulator, "is_usable"))
         self._thread = NetworkThread(parsed, self._clock, self._accumulator, topics, transactions)
-        self._entrance = Entrance(parsed, self._clock, self._accumulator, topics, self._thread, transactions)
+        self._send_checks = SendChecks(
+            parsed, self._clock, self._accumulator, topics, self._thread, transactions
+        )
         self._calls = Calls(
-            parsed, self._clock, self._accumulator, topics, self._entrance, self._thread.wakeup
+            parsed, self._clock, self._accumulator, topics, self._send_checks, self._thread.wakeup
         )
         self._shell = Shell(self._gate, self._clock)
         self._put = self._shell.guarded(
@@ -254,7 +256,7 @@ class Producer:
             KafkaTimeoutError: not ready within ``max.block.ms``; call it again to continue.
             BrokerError: a broker refused, for example because this client may not use the ``transactional.id``.
         """
-        self._shell.run(settle(self._entrance, Transactions.begin_init, "init_transactions()"))
+        self._shell.run(settle(self._send_checks, Transactions.begin_init, "init_transactions()"))
 
     def begin_transaction(self) -> None:
         """Open a transaction. All records sent until its end belong to it.
@@ -265,7 +267,7 @@ class Producer:
             IllegalStateError: a transaction is open already, or `init_transactions` was not called.
             ProducerFencedError: another producer took over the ``transactional.id``.
         """
-        begin(self._entrance)
+        begin(self._send_checks)
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: GroupMetadata
@@ -285,7 +287,7 @@ class Producer:
             TypeError, ValueError: ``offsets`` has no offsets by partition, or ``group_metadata`` is not a
                 consumer's `GroupMetadata`.
         """
-        self._shell.run(send_offsets(self._entrance, offsets, group_metadata))
+        self._shell.run(send_offsets(self._send_checks, offsets, group_metadata))
 
     def commit_transaction(self) -> None:
         """Send what is left, wait until every record is acknowledged, and commit the transaction.
@@ -301,7 +303,7 @@ class Producer:
             KafkaError: a record was not written, or the transaction was open for too long. Call `abort_transaction`
                 and begin a new transaction.
         """
-        self._shell.run(settle(self._entrance, Transactions.begin_commit, "commit_transaction()"))
+        self._shell.run(settle(self._send_checks, Transactions.begin_commit, "commit_transaction()"))
 
     def abort_transaction(self) -> None:
         """Drop the records that were not sent yet, and abort the transaction.
@@ -314,7 +316,7 @@ class Producer:
             ProducerFencedError: another producer took over the ``transactional.id``, which has aborted the
                 transaction.
         """
-        self._shell.run(settle(self._entrance, Transactions.begin_abort, "abort_transaction()"))
+        self._shell.run(settle(self._send_checks, Transactions.begin_abort, "abort_transaction()"))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -337,9 +339,9 @@ class Producer:
             yield
             self.commit_transaction()
         except BaseException as error:
-            if can_abort(self._entrance):
+            if can_abort(self._send_checks):
                 try:
-                    self._shell.run(abort_after(self._entrance, error))
+                    self._shell.run(abort_after(self._send_checks, error))
                 except KafkaError as failure:
                     not_aborted(error, failure)
             raise
@@ -356,12 +358,12 @@ class Producer:
             timeout: seconds. Records that are not acknowledged by then fail with `ClosedError`, and a warning says how
                 many they are. None: each record has its ``delivery.timeout.ms``. 0: drop all unsent records at once.
         """
-        if self._entrance.is_forked:
+        if self._send_checks.is_forked:
             # The parent's thread and sockets; nothing here is ours to end.
             self._finalizer.detach()
             return
-        deadline = self._entrance.closed_by(timeout)
-        can_wait = self._entrance.shut()
+        deadline = self._send_checks.closed_by(timeout)
+        can_wait = self._send_checks.shut()
         self._finalizer.detach()
         self._thread.begin_close(deadline)
         if can_wait:
@@ -377,24 +379,24 @@ class Producer:
             grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. None: as long
                 as records have.
         """
-        self._entrance.stop(grace)
+        self._send_checks.stop(grace)
         return self._shell.stopped()
 
     @property
     def stopping(self) -> bool:
         """Whether `stop` was called: for loops such as ``while not producer.stopping``."""
-        return self._entrance.is_stopping
+        return self._send_checks.is_stopping
 
     def _unfinished(self) -> str | None:
         """What there is to do before this producer is closed; None if it is. Any thread."""
-        return self._entrance.unfinished()
+        return self._send_checks.unfinished()
 
     _end_means = "takes no more records, sends what it was given and ends"
 
     def _end_unfinished(self) -> None:
         """End without waiting for the application. Any thread; waits for nothing."""
-        deadline = self._entrance.closed_by(None)
-        self._entrance.shut()
+        deadline = self._send_checks.closed_by(None)
+        self._send_checks.shut()
         self._thread.begin_close(deadline)
 
     def __enter__(self) -> Self:
@@ -403,13 +405,17 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(time_to_close(self._entrance, kind))
+        self.close(time_to_close(self._send_checks, kind))
 
     def __repr__(self) -> str:
         if "_finalizer" not in vars(self):
             return unmade(type(self).__name__)
         state = (
-            "closed" if self._entrance.is_closed else "failed" if self._thread.fatal is not None else "open"
+            "closed"
+            if self._send_checks.is_closed
+            else "failed"
+            if self._thread.fatal is not None
+            else "open"
         )
         return f"<{type(self).__name__} {self._config.client_id} {state} {self._accumulator!r}>"
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ProducerConfig
-from kadence.connection.request import Completed, Lane, Request
+from kadence.connection.request import Completed, ConnectionPurpose, Request
 from kadence.errors import (
     KafkaError,
     LocalError,
@@ -46,7 +46,7 @@ _log = logger("kadence.producer")
 _RECONNECT_CHECK_MS: Final = 50
 """How often a broker in reconnect backoff is looked at again."""
 
-CanSend = Callable[[int, Lane, int], bool]
+CanSend = Callable[[int, ConnectionPurpose, int], bool]
 
 
 class Step(NamedTuple):
@@ -169,7 +169,7 @@ class Sender:
                     if in_flight >= self._config.max_in_flight_requests_per_connection:
                         self._load.refused(leader, now)
                         continue
-                    if not self._can_send(leader, Lane.MAIN, now):
+                    if not self._can_send(leader, ConnectionPurpose.MAIN, now):
                         self._load.refused(leader, now)
                         wake_at = min(wake_at, now + _RECONNECT_CHECK_MS)
                         continue

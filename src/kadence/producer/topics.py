@@ -23,8 +23,8 @@ from kadence.connection.recovery import Recovery
 from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import DisconnectedError, KafkaError, MalformedMessageError, for_code
 from kadence.logs import logger
+from kadence.producer.append import TopicInfo
 from kadence.producer.gate import Gate
-from kadence.producer.intake import Place
 from kadence.producer.partitioner import MOST_STICKY_BYTES, StickyPartitioner
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -48,8 +48,10 @@ class Topics:
         on_rebootstrap: called on the network thread when all brokers are to be forgotten.
     """
 
-    def __init__(self, config: ProducerConfig, gate: Gate, places: dict[str, Place] | None = None) -> None:
-        self._places: dict[str, Place] = {} if places is None else places
+    def __init__(
+        self, config: ProducerConfig, gate: Gate, places: dict[str, TopicInfo] | None = None
+    ) -> None:
+        self._places: dict[str, TopicInfo] = {} if places is None else places
         self._config = config
         self._gate = gate
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)

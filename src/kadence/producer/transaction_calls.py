@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from kadence.clock import Seconds
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.producer.arguments import checked_group, checked_offsets
-from kadence.producer.entrance import Entrance
+from kadence.producer.send_checks import SendChecks
 from kadence.producer.transaction_states import Done, State
 from kadence.producer.transactions import Transactions
 from kadence.producer.waits import Waits
@@ -19,18 +19,18 @@ _IN_A_HURRY = 1.0
 """Seconds that an abort may take when the program or the task is to end."""
 
 
-def begin(entrance: Entrance) -> None:
+def begin(send_checks: SendChecks) -> None:
     """See `Producer.begin_transaction`."""
-    entrance.check_usable()  # before the lock, which a fork may have left shut
-    entrance.gate.check_entry()
-    with entrance.gate:
-        entrance.check_usable()  # another thread may have closed it meanwhile; records would wait for ever
-        _transactions(entrance).begin()
+    send_checks.check_usable()  # before the lock, which a fork may have left shut
+    send_checks.gate.check_entry()
+    with send_checks.gate:
+        send_checks.check_usable()  # another thread may have closed it meanwhile; records would wait for ever
+        _transactions(send_checks).begin()
 
 
-def can_abort(entrance: Entrance) -> bool:
+def can_abort(send_checks: SendChecks) -> bool:
     """Whether a transaction is open. Once a commit has begun it can only be aborted if the commit has failed."""
-    return _transactions(entrance).state in (State.IN_TRANSACTION, State.ABORTABLE)
+    return _transactions(send_checks).state in (State.IN_TRANSACTION, State.ABORTABLE)
 
 
 def not_aborted(error: BaseException, failure: KafkaError) -> None:
@@ -39,26 +39,26 @@ def not_aborted(error: BaseException, failure: KafkaError) -> None:
         error.add_note(note)
 
 
-def abort_after(entrance: Entrance, error: BaseException) -> Waits[None]:
+def abort_after(send_checks: SendChecks, error: BaseException) -> Waits[None]:
     """Abort for an exception. One that ends the program or the task does not wait for long."""
     limit = None if isinstance(error, Exception) else (f"{_IN_A_HURRY:g} s", int(_IN_A_HURRY * 1000))
-    return settle(entrance, Transactions.begin_abort, "abort_transaction()", limit)
+    return settle(send_checks, Transactions.begin_abort, "abort_transaction()", limit)
 
 
-def time_to_close(entrance: Entrance, kind: type[BaseException] | None) -> Seconds | None:
+def time_to_close(send_checks: SendChecks, kind: type[BaseException] | None) -> Seconds | None:
     """How long the close at the end of a ``with`` may take: None is as long as records have.
 
     Ctrl-C, or a task that is cancelled, leaves records of a transaction that cannot be committed any more. If nobody
     answers the abort, the brokers abort by themselves.
     """
-    transactions = entrance.transactions
+    transactions = send_checks.transactions
     is_in_a_hurry = kind is not None and not issubclass(kind, Exception)
-    is_undone = transactions is not None and (can_abort(entrance) or transactions.state is State.ABORTING)
+    is_undone = transactions is not None and (can_abort(send_checks) or transactions.state is State.ABORTING)
     return _IN_A_HURRY if is_in_a_hurry and is_undone else None
 
 
 def settle(
-    entrance: Entrance,
+    send_checks: SendChecks,
     start: Callable[[Transactions], Done],
     call: str,
     limit: tuple[str, int] | None = None,
@@ -68,32 +68,32 @@ def settle(
     Raises:
         KafkaTimeoutError: it has not ended; it goes on all the same.
     """
-    entrance.check_usable()
-    if entrance.is_in_doubt and start is not Transactions.begin_abort:
-        yield from entrance.know_why(entrance.block_until())
-    with entrance.gate:
-        transactions = _transactions(entrance)
+    send_checks.check_usable()
+    if send_checks.is_in_doubt and start is not Transactions.begin_abort:
+        yield from send_checks.know_why(send_checks.block_until())
+    with send_checks.gate:
+        transactions = _transactions(send_checks)
         done = start(transactions)
         try:
-            yield from entrance.wait_until(done, call, limit)
+            yield from send_checks.wait_until(done, call, limit)
         except (GeneratorExit, KafkaTimeoutError):
             transactions.left_waiting()
             raise
 
 
 def send_offsets(
-    entrance: Entrance, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata
+    send_checks: SendChecks, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata
 ) -> Waits[None]:
     """See `Producer.send_offsets_to_transaction`."""
     wanted, member = checked_offsets(offsets), checked_group(group)
     return settle(
-        entrance,
+        send_checks,
         lambda transactions: transactions.begin_offsets(wanted, member),
         "send_offsets_to_transaction()",
     )
 
 
-def _transactions(entrance: Entrance) -> Transactions:
-    if entrance.transactions is None:
+def _transactions(send_checks: SendChecks) -> Transactions:
+    if send_checks.transactions is None:
         raise IllegalStateError("this producer has no transactions; make one with transactional.id")
-    return entrance.transactions
+    return send_checks.transactions

@@ -9,8 +9,8 @@ interpreter's lock.
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
-from cython.cimports.kadence.records._piles_c import (
-    Pile,
+from cython.cimports.kadence.records._buffers_c import (
+    ByteBuffer,
     Strings,
     add_string,
     block,
@@ -25,7 +25,7 @@ from cython.cimports.kadence.records._piles_c import (
 from cython.cimports.kadence.records._records_c import Cursor, Row
 from cython.cimports.libc.stdint import INT64_MAX, INT64_MIN
 
-from kadence.records._piles_c import release_idle, scratch, spare_memory  # noqa: F401 - as the twin has them
+from kadence.records._buffers_c import release_idle, scratch, spare_memory  # noqa: F401 - as the twin has them
 from kadence.records._shared import RecordFormatError
 from kadence.records.columns import OWN_COLUMNS, Columns, HeaderColumn
 
@@ -59,13 +59,13 @@ class ColumnsBuilder:
     with_timestamps: cython.bint
     with_types: cython.bint
     with_headers: cython.bint
-    offsets: Pile
-    timestamps: Pile
-    types: Pile
+    offsets: ByteBuffer
+    timestamps: ByteBuffer
+    types: ByteBuffer
     key: Strings
     value: Strings
-    header_ends: Pile
-    header_nulls: Pile
+    header_ends: ByteBuffer
+    header_nulls: ByteBuffer
     header_null_count: cython.Py_ssize_t
     header_count: cython.Py_ssize_t
     header_key: Strings

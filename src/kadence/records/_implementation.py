@@ -20,7 +20,7 @@ __all__ = [
     "spare_memory",
 ]
 
-_PARTS: Final = ("_records_c", "_builder_c", "_piles_c", "_columns_c")
+_PARTS: Final = ("_records_c", "_builder_c", "_buffers_c", "_columns_c")
 """Those that others build on come first, so that an error names the one it is about."""
 
 

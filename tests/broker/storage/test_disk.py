@@ -317,10 +317,10 @@ def test_a_bug_in_what_waits_for_the_disk_holds_nobody_else_up(
     disk.flush()
     assert told == [codes.NONE]
     assert "a bug in what waited" in caplog.text
-    log.on_news = lambda _partition: fail(0)
+    log.on_readable = lambda _partition: fail(0)
     log.append(NOW, batch())
     disk.flush()
-    log.on_news = None
+    log.on_readable = None
     log.append(NOW, batch())
     log.on_durable(told.append)
     disk.flush()

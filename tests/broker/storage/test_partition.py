@@ -426,7 +426,7 @@ def test_a_waiter_that_another_answer_woke_is_not_answered_twice() -> None:
 def test_news_are_told_once_for_each_change() -> None:
     log = partition()
     told: list[Partition] = []
-    log.on_news = told.append
+    log.on_readable = told.append
     log.append(NOW, batch())
     log.append(NOW, batch(), origin=Origin.COORDINATOR)
     end(log, committed=True)

@@ -12,11 +12,11 @@ from tests.consumer.application.test_interrupted_callbacks import Nobody
 
 from kadence import TopicPartition
 from kadence.config import ConsumerConfig
+from kadence.consumer import events as m
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import Shell
-from kadence.consumer.border import messages as m
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.cells import Cell, Origin
+from kadence.consumer.shared_partition import Origin, SharedPartition
+from kadence.consumer.shared_state import SharedState
 from kadence.testing import FakeClock
 from kadence.types import OffsetAndMetadata
 
@@ -28,26 +28,26 @@ class Subject:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.border = Border(lambda: None)
+        self.shared_state = SharedState(lambda: None)
         config = ConsumerConfig.parse({"group.id": "g", "bootstrap.servers": "nowhere:1"})
-        self.core = Core(config, self.border, Nobody(), self.clock, lambda config: NotImplemented)
-        self.shell = Shell(self.core, self.border, self.clock)
+        self.core = Core(config, self.shared_state, Nobody(), self.clock, lambda config: NotImplemented)
+        self.shell = Shell(self.core, self.shared_state, self.clock)
         self.core.manual = True
-        cell = Cell(PARTITION, 1)
-        cell.origin = Origin(1, 5, None)
-        self.border.assignment = {PARTITION: cell}
+        shared_partition = SharedPartition(PARTITION, 1)
+        shared_partition.origin = Origin(1, 5, None)
+        self.shared_state.assignment = {PARTITION: shared_partition}
 
     def poll(self, after_ms: int = 0) -> list[int]:
         """A poll so much later; the offsets that it commits, which succeeds."""
         self.clock.advance(after_ms)
-        known = len(self.border.imperatives)
+        known = len(self.shared_state.application_events)
         with self.shell:
             self.shell.run(self.core.poll(0, 10))
         found = []
-        for call in list(self.border.imperatives)[known:]:
+        for call in list(self.shared_state.application_events)[known:]:
             if isinstance(call, m.Commit):
                 found.append(call.offsets[PARTITION].offset)
-                self.border.tell(m.CommitCompleted(call.id, call.offsets, None))
+                self.shared_state.tell(m.CommitCompleted(call.id, call.offsets, None))
         return found
 
 
@@ -65,9 +65,9 @@ def test_offsets_that_do_not_change_are_committed_again_once_a_minute(subject: S
 
 def test_offsets_that_change_are_committed_each_interval(subject: Subject) -> None:
     assert subject.poll(5_000) == [5]
-    cell = subject.border.assignment[PARTITION]
+    shared_partition = subject.shared_state.assignment[PARTITION]
     for offset in (7, 9):
-        cell.position = cell.proved = Origin(1, offset, None)
+        shared_partition.position = shared_partition.processed = Origin(1, offset, None)
         assert subject.poll(4_999) == []
         assert subject.poll(1) == [offset]
 
@@ -76,9 +76,9 @@ def test_after_a_seek_back_the_same_place_is_committed_again(subject: Subject) -
     """A topic made anew, too, begins another stretch of reading."""
     assert subject.poll(5_000) == [5]
     assert subject.poll() == []
-    cell = subject.border.assignment[PARTITION]
-    cell.lease = 2
-    cell.origin = Origin(2, 5, None)
+    shared_partition = subject.shared_state.assignment[PARTITION]
+    shared_partition.fetch_epoch = 2
+    shared_partition.origin = Origin(2, 5, None)
     assert subject.poll(5_000) == [5]
 
 
@@ -90,9 +90,9 @@ def ends_of(count: int) -> int:
         subject.core.commit_async(
             {PARTITION: OffsetAndMetadata(1)}, lambda offsets, error: ended.append(offsets)
         )
-    for call in list(subject.border.imperatives):
+    for call in list(subject.shared_state.application_events):
         if isinstance(call, m.Commit):
-            subject.border.tell(m.CommitCompleted(call.id, call.offsets, None))
+            subject.shared_state.tell(m.CommitCompleted(call.id, call.offsets, None))
     calls = 0
 
     def counts(frame: FrameType, event: str, arg: Any) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kadence import GroupMetadata, TopicPartition
+from kadence.consumer import events as m
 from kadence.consumer.application.exchange import Exchange, Waits
-from kadence.consumer.border import messages as m
-from kadence.consumer.border.buffer import Border
+from kadence.consumer.shared_state import SharedState
 from kadence.errors import FatalNetworkError, IllegalStateError, WakeupError
 from kadence.testing import FakeClock
 
@@ -22,8 +22,8 @@ class World:
     def __init__(self) -> None:
         clock = FakeClock()
         self.deadline = clock.now_ms() + 60_000
-        self.border = Border(lambda: None, clock=clock)
-        self.exchange = Exchange(self.border, clock, GroupMetadata(""))
+        self.shared_state = SharedState(lambda: None, clock=clock)
+        self.exchange = Exchange(self.shared_state, clock, GroupMetadata(""))
 
     def seek(self) -> Waits[None]:
         return self.exchange.hand_over(
@@ -31,7 +31,7 @@ class World:
         )
 
     def answer(self, error: Exception | None = None) -> None:
-        self.border.tell(m.Answer(self.border.imperatives.popleft().id, None, error))
+        self.shared_state.tell(m.Answer(self.shared_state.application_events.popleft().id, None, error))
 
 
 def end(call: Waits[Any]) -> None:
@@ -66,6 +66,6 @@ def test_b6_a_call_that_is_handed_over_to_a_network_thread_that_has_ended_raises
     call = world.seek()
     if when == "meanwhile":
         next(call)
-    world.border.dead, world.border.ended = ZeroDivisionError("a bug"), True
+    world.shared_state.dead, world.shared_state.ended = ZeroDivisionError("a bug"), True
     with pytest.raises(FatalNetworkError, match="a bug"):
         call.send(None)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from tests.consumer.application.reading.test_collector import cell, put
 from tests.consumer.application.test_interrupted_callbacks import Subject
+from tests.consumer.fetch.test_fetch_collector import put, shared_partition
 
-from kadence.consumer.border import messages as m
-from kadence.consumer.border.cells import Cell, Origin
+from kadence.consumer import events as m
+from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.errors import OffsetOutOfRangeError, TopicAuthorizationError
 
 
-def subject(*cells: Cell) -> Subject:
+def subject(*shared_partitions: SharedPartition) -> Subject:
     made = Subject()
-    made.border.assignment = {one.partition: one for one in cells}
+    made.shared_state.assignment = {one.partition: one for one in shared_partitions}
     return made
 
 
-def lost(one: Cell) -> m.Failed:
+def lost(one: SharedPartition) -> m.Failed:
     error = OffsetOutOfRangeError(f"{one.partition} is out of range")
-    return m.Failed(error, partition=one.partition, lease=one.lease)
+    return m.Failed(error, partition=one.partition, fetch_epoch=one.fetch_epoch)
 
 
 def polled(subject: Subject, limit: int) -> list[tuple[int, int]]:
@@ -32,55 +32,55 @@ def polled(subject: Subject, limit: int) -> list[tuple[int, int]]:
 
 
 def test_an_error_of_a_partition_waits_for_the_records_that_were_fetched_before_it() -> None:
-    one, other = cell(0), cell(1)
+    one, other = shared_partition(0), shared_partition(1)
     world = subject(one, other)
-    put(world.border, one, 3)
-    world.border.tell(lost(one))
+    put(world.shared_state, one, 3)
+    world.shared_state.tell(lost(one))
     assert polled(world, 2) == [(0, 0), (0, 1)]
-    put(world.border, other, 1)
+    put(world.shared_state, other, 1)
     assert polled(world, 2) == [(0, 2), (1, 0)]
     with pytest.raises(OffsetOutOfRangeError):
         polled(world, 2)
 
 
 def test_an_error_of_one_partition_does_not_wait_for_records_of_another() -> None:
-    one, other = cell(0), cell(1)
+    one, other = shared_partition(0), shared_partition(1)
     world = subject(one, other)
-    put(world.border, other, 3)
-    world.border.tell(lost(one))
+    put(world.shared_state, other, 3)
+    world.shared_state.tell(lost(one))
     with pytest.raises(OffsetOutOfRangeError):
         polled(world, 2)
 
 
 def test_an_error_of_a_partition_that_waits_holds_up_no_other_error() -> None:
-    one = cell(0)
+    one = shared_partition(0)
     world = subject(one)
-    put(world.border, one, 3)
-    world.border.tell(lost(one))
-    world.border.tell(m.Failed(TopicAuthorizationError("not allowed")))
+    put(world.shared_state, one, 3)
+    world.shared_state.tell(lost(one))
+    world.shared_state.tell(m.Failed(TopicAuthorizationError("not allowed")))
     with pytest.raises(TopicAuthorizationError):
         polled(world, 10)
     assert len(polled(world, 10)) == 3
 
 
 def test_a_lost_position_is_raised_by_each_poll_until_a_seek_answers_it() -> None:
-    one = cell(0)
+    one = shared_partition(0)
     world = subject(one)
-    world.border.tell(lost(one))
+    world.shared_state.tell(lost(one))
     for _ in range(3):
         with pytest.raises(OffsetOutOfRangeError, match="t-0 is out of range"):
             polled(world, 10)
-    # A seek: the network thread begins another lease.
-    one.lease, one.origin = 2, Origin(2, 5, None)
-    put(world.border, one, 2, offset=5, lease=2)
+    # A seek: the network thread begins another fetch epoch.
+    one.fetch_epoch, one.origin = 2, Origin(2, 5, None)
+    put(world.shared_state, one, 2, offset=5, fetch_epoch=2)
     assert polled(world, 10) == [(0, 5), (0, 6)]
 
 
 def test_each_of_several_lost_positions_is_told() -> None:
-    cells = [cell(number) for number in range(3)]
-    world = subject(*cells)
-    for one in cells:
-        world.border.tell(lost(one))
+    shared_partitions = [shared_partition(number) for number in range(3)]
+    world = subject(*shared_partitions)
+    for one in shared_partitions:
+        world.shared_state.tell(lost(one))
     told = set()
     for _ in range(6):
         with pytest.raises(OffsetOutOfRangeError) as error:
@@ -90,24 +90,24 @@ def test_each_of_several_lost_positions_is_told() -> None:
 
 
 def test_a_lost_position_of_a_partition_that_went_away_is_forgotten() -> None:
-    one = cell(0)
+    one = shared_partition(0)
     world = subject(one)
-    world.border.tell(lost(one))
+    world.shared_state.tell(lost(one))
     with pytest.raises(OffsetOutOfRangeError):
         polled(world, 10)
-    world.border.assignment = {}
+    world.shared_state.assignment = {}
     assert polled(world, 10) == []
 
 
 def test_a_position_that_is_lost_again_is_told_though_the_last_time_was_told_in_the_same_words() -> None:
-    one = cell(0)
+    one = shared_partition(0)
     world = subject(one)
-    world.border.tell(lost(one))
+    world.shared_state.tell(lost(one))
     with pytest.raises(OffsetOutOfRangeError):
         polled(world, 10)
     # Assigned again at the same offset; the error comes before the next poll.
-    one.lease = 2
-    world.border.tell(lost(one))
+    one.fetch_epoch = 2
+    world.shared_state.tell(lost(one))
     for _ in range(2):
         with pytest.raises(OffsetOutOfRangeError):
             polled(world, 10)

@@ -15,8 +15,8 @@ from tests.consumer.support import read
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, RebalanceListener
 from kadence.consumer.application.farewell import abandoned
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.messages import Close
+from kadence.consumer.events import Close
+from kadence.consumer.shared_state import SharedState
 from kadence.protocol.leave_group import LeaveGroupRequest
 
 
@@ -112,10 +112,10 @@ def test_b7_whoever_collects_a_consumer_waits_for_nothing() -> None:
         def is_alive(self) -> bool:
             return True
 
-    border = Border(lambda: None)
+    shared_state = SharedState(lambda: None)
     with pytest.warns(ResourceWarning, match="was not closed"):
-        abandoned("Consumer", border, Engine())
-    [call] = border.imperatives
+        abandoned("Consumer", shared_state, Engine())
+    [call] = shared_state.application_events
     assert isinstance(call, Close)
 
 

@@ -16,8 +16,8 @@ import pytest
 from tests.consumer.support import read
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, Record, TopicPartition
-from kadence.consumer.application.reading import _steps_py
-from kadence.consumer.application.reading.steps import Iteration
+from kadence.consumer.fetch import _steps_py
+from kadence.consumer.fetch.steps import Iteration
 
 PARTITION = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -30,11 +30,11 @@ T = TypeVar("T")
 BY_OPCODE = (
     "consumer/application/core.py",
     "consumer/application/calls.py",
-    "consumer/application/reading/collector.py",
-    "consumer/application/reading/decoding.py",
-    "consumer/application/reading/reader.py",
-    "consumer/application/reading/_steps_py.py",
-    "consumer/border/_hand_py.py",
+    "consumer/fetch/fetch_collector.py",
+    "consumer/fetch/decoding.py",
+    "consumer/fetch/partition_reader.py",
+    "consumer/fetch/_steps_py.py",
+    "consumer/_decoded_records_py.py",
     "kadence/records/fetched.py",
     "consumer/application/records.py",
 )
@@ -44,7 +44,7 @@ BY_LINE = (
     "consumer/consumer.py",
     "consumer/async_consumer.py",
     "consumer/application/shell.py",
-    "consumer/application/reading/_steps_py.py",
+    "consumer/fetch/_steps_py.py",
 )
 
 NOWHERE = frozenset(("NOP", "PUSH_EXC_INFO", "POP_EXCEPT", "RERAISE", "CALL_INTRINSIC_1"))
@@ -129,7 +129,7 @@ def interrupt_everywhere(
     """Interrupt one poll at a step, the next some steps later, and so on to the last; then read all there is.
 
     Args:
-        look: makes the next poll look at everything. None: a poll of what is at hand may do without (`reading.steps`).
+        look: makes the next poll look at everything. None: a poll of what is at hand may do without (`fetch.steps`).
         in_python: each poll runs a line of Python. A poll in C alone cannot be interrupted, so polls are tried until
             one has something to look at, which may not happen.
     """
@@ -168,7 +168,7 @@ def looks_at_everything(subject: Consumer | AsyncConsumer) -> Callable[[], None]
     """The next poll finds that something may have changed."""
 
     def raise_attention() -> None:
-        subject._core._border.attention.up = True
+        subject._core._shared_state.attention.up = True
 
     return raise_attention
 

@@ -10,26 +10,26 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import pytest
-from tests.consumer.application.reading.test_collector import border, cell, put
 from tests.consumer.application.test_interrupted import Interruption
+from tests.consumer.fetch.test_fetch_collector import put, shared_partition, shared_state
 
 from kadence import RebalanceListener, Record, TopicPartition
 from kadence.clock import FOREVER, Clock, SystemClock
 from kadence.config import ConsumerConfig
+from kadence.consumer import events as m
 from kadence.consumer.application.core import Core, Run
-from kadence.consumer.application.reading.collector import Collector
-from kadence.consumer.application.reading.reader import Reader
 from kadence.consumer.application.shell import Shell
-from kadence.consumer.border import messages as m
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.cells import Origin
+from kadence.consumer.fetch.fetch_collector import FetchCollector
+from kadence.consumer.fetch.partition_reader import PartitionReader
+from kadence.consumer.shared_partition import Origin
+from kadence.consumer.shared_state import SharedState
 from kadence.errors import ConcurrentAccessError, IllegalStateError, WakeupError
 from kadence.types import OffsetAndMetadata
 
 PARTITION = TopicPartition("t", 0)
 AT = {PARTITION: OffsetAndMetadata(1)}
 
-PARTS = ("core.py", "rebalancing.py", "exchange.py", "commits.py", "shell.py", "border/buffer.py")
+PARTS = ("core.py", "rebalancing.py", "exchange.py", "commits.py", "shell.py", "consumer/shared_state.py")
 
 
 class AtCalls(Interruption):
@@ -73,11 +73,11 @@ class Subject:
     """The application side alone; what it says to the network side is looked at."""
 
     def __init__(self, clock: Clock | None = None, **settings: object) -> None:
-        self.border = Border(lambda: None)
+        self.shared_state = SharedState(lambda: None)
         config = ConsumerConfig.parse({"group.id": "g", "bootstrap.servers": "nowhere:1"}, **settings)
         clock = clock or SystemClock()
-        self.core = Core(config, self.border, Nobody(), clock, lambda config: NotImplemented)
-        self.shell = Shell(self.core, self.border, clock)
+        self.core = Core(config, self.shared_state, Nobody(), clock, lambda config: NotImplemented)
+        self.shell = Shell(self.core, self.shared_state, clock)
         self.listener = self.core.listener = Listener()
         self.core.subscribed = frozenset(("t",))
 
@@ -95,7 +95,7 @@ class Subject:
         return interruption
 
     def done(self) -> list[int]:
-        return [call.id for call in self.border.imperatives if isinstance(call, m.CallbackDone)]
+        return [call.id for call in self.shared_state.application_events if isinstance(call, m.CallbackDone)]
 
 
 def steps() -> Iterable[int]:
@@ -108,16 +108,16 @@ def steps() -> Iterable[int]:
 def test_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_callback() -> None:
     for at in steps():
         subject = Subject()
-        subject.border.tell(m.RevokePartitions(1, (PARTITION,)))
-        subject.border.tell(m.AssignPartitions(2, (PARTITION,)))
+        subject.shared_state.tell(m.RevokePartitions(1, (PARTITION,)))
+        subject.shared_state.tell(m.AssignPartitions(2, (PARTITION,)))
         interruption = subject.interrupted_poll(Interruption(at, PARTS))
         subject.poll()
         assert set(subject.done()) == {1, 2}, interruption.where
         assert subject.listener.count <= 2, f"a callback ran twice: {interruption.where}"
         assert subject.listener.count >= 1 + (not interruption.happened), interruption.where
-        said = len(subject.border.imperatives)
+        said = len(subject.shared_state.application_events)
         subject.poll()
-        assert len(subject.border.imperatives) == said
+        assert len(subject.shared_state.application_events) == said
         if not interruption.happened:
             break
     assert at > 300
@@ -129,8 +129,8 @@ def test_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_commit() -> None:
         subject = Subject()
         ends.clear()
         subject.core.commit_async(AT, lambda offsets, error: ends.append(len(offsets)))
-        [commit] = subject.border.imperatives
-        subject.border.tell(m.CommitCompleted(commit.id, AT, None))
+        [commit] = subject.shared_state.application_events
+        subject.shared_state.tell(m.CommitCompleted(commit.id, AT, None))
         interruption = subject.interrupted_poll(Interruption(at, PARTS))
         subject.poll()
         assert len(ends) == 1 or (not ends and "_run_first" in interruption.where), interruption.where
@@ -145,13 +145,13 @@ def test_c7_ctrl_c_where_a_fetch_is_done_with_keeps_the_books_of_what_is_buffere
     Not shown: the instant within Arena.release() itself, which can cost one arena.
     """
     for at in steps():
-        shared, one = border(), cell(0)
+        shared, one = shared_state(), shared_partition(0)
         shared.assignment = {one.partition: one}
         arenas = [put(shared, one, 2), put(shared, one, 2, offset=2), put(shared, one, 2, offset=4)]
-        size = sum(len(fetched.data) for fetched in shared.fetched)
-        collector = Collector(shared, check_crcs=True, max_batch_bytes=1 << 20)
-        collector.prove()
-        interruption = AtCalls(at, ("/collector.py",))
+        size = sum(len(fetched.data) for fetched in shared.completed_fetches)
+        collector = FetchCollector(shared, check_crcs=True, max_batch_bytes=1 << 20)
+        collector.mark_processed()
+        interruption = AtCalls(at, ("/fetch_collector.py",))
         with contextlib.suppress(KeyboardInterrupt), interruption:
             collector.take_records(3)
             collector.take_records(3)
@@ -197,12 +197,12 @@ def test_c7_close_may_be_called_again_after_ctrl_c_in_the_last_of_it() -> None:
 
     subject = Subject()
     subject.core.commit_async(AT, interrupted)
-    [commit] = subject.border.imperatives
-    subject.border.ended = True
-    subject.border.tell(m.CommitCompleted(commit.id, AT, None))
+    [commit] = subject.shared_state.application_events
+    subject.shared_state.ended = True
+    subject.shared_state.tell(m.CommitCompleted(commit.id, AT, None))
     with pytest.raises(KeyboardInterrupt):
-        subject.shell.run(subject.core.close(FOREVER, proved_only=True, leave=None))
-    subject.shell.run(subject.core.close(FOREVER, proved_only=True, leave=None))
+        subject.shell.run(subject.core.close(FOREVER, processed_only=True, leave=None))
+    subject.shell.run(subject.core.close(FOREVER, processed_only=True, leave=None))
     assert subject.core.closed
 
 
@@ -212,16 +212,16 @@ def test_unsubscribe_is_done_though_a_callback_raised() -> None:
 
     subject = Subject()
     subject.listener.on_partitions_revoked = revoked  # type: ignore[method-assign]
-    subject.border.tell(m.RevokePartitions(1, (PARTITION,)))
+    subject.shared_state.tell(m.RevokePartitions(1, (PARTITION,)))
     leaving = subject.core.unsubscribe(FOREVER)
     step = next(leaving)
     assert isinstance(step, Run)
     with contextlib.suppress(ZeroDivisionError):
         step.work()
     leaving.throw(ZeroDivisionError())
-    [unsubscribe, done] = subject.border.imperatives
+    [unsubscribe, done] = subject.shared_state.application_events
     assert done == m.CallbackDone(1, 0, "ZeroDivisionError()")
-    subject.border.tell(m.Answer(unsubscribe.id))
+    subject.shared_state.tell(m.Answer(unsubscribe.id))
     with pytest.raises(ZeroDivisionError):
         leaving.send(None)
     assert subject.core.subscribed is None
@@ -238,7 +238,7 @@ def test_an_unsubscribe_whose_wait_is_interrupted_takes_effect_and_the_callback_
     assert subject.core.subscribed is None
     with pytest.raises(IllegalStateError, match="nothing to poll"):
         subject.poll()
-    subject.border.tell(m.RevokePartitions(1, (PARTITION,)))
+    subject.shared_state.tell(m.RevokePartitions(1, (PARTITION,)))
     again = subject.core.unsubscribe(FOREVER)
     step = next(again)
     assert isinstance(step, Run)
@@ -252,9 +252,9 @@ def test_a5_a_poll_that_raised_before_it_took_anything_says_nothing_of_a_round()
     subject = Subject(max_poll_records="auto")
     pace = subject.core.pace
     assert pace is not None
-    one = cell(0)
-    subject.border.assignment = {one.partition: one}
-    put(subject.border, one, 10)
+    one = shared_partition(0)
+    subject.shared_state.assignment = {one.partition: one}
+    put(subject.shared_state, one, 10)
     subject.poll()
     assert pace.polls(subject.core.clock.now_ms() + 1_000_000) == 1, "ten records took very long"
     subject.core.wakeup()
@@ -267,20 +267,20 @@ def test_a4_a_truncation_in_the_instant_in_which_records_are_taken_loses_none_th
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     subject = Subject(value_deserializer=bytes)
-    one = cell(0)
-    subject.border.assignment = {one.partition: one}
-    put(subject.border, one, 10)
-    look = Reader.look
+    one = shared_partition(0)
+    subject.shared_state.assignment = {one.partition: one}
+    put(subject.shared_state, one, 10)
+    look = PartitionReader.look
 
-    def then_the_network_thread_has_its_turn(reader: Reader, limit: int) -> list[Record]:
+    def then_the_network_thread_has_its_turn(reader: PartitionReader, limit: int) -> list[Record]:
         found = look(reader, limit)
         at = one.current()
         if found and at is not None:
-            one.lease = 2
+            one.fetch_epoch = 2
             one.origin = Origin(2, at.offset, None, (0, None))
         return found
 
-    monkeypatch.setattr(Reader, "look", then_the_network_thread_has_its_turn)
+    monkeypatch.setattr(PartitionReader, "look", then_the_network_thread_has_its_turn)
     subject.poll()
     now = one.current()
     assert now is not None
@@ -290,7 +290,7 @@ def test_a4_a_truncation_in_the_instant_in_which_records_are_taken_loses_none_th
 def test_b6_ctrl_c_anywhere_in_a_poll_never_loses_an_error_of_the_background() -> None:
     for at in steps():
         subject = Subject()
-        subject.border.tell(m.Failed(ZeroDivisionError("told once")))
+        subject.shared_state.tell(m.Failed(ZeroDivisionError("told once")))
         interruption = AtCalls(at, PARTS)
         told = False
         for around in (interruption, contextlib.nullcontext()):

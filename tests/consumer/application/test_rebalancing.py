@@ -9,8 +9,8 @@ import pytest
 from tests.consumer.application.test_interrupted_callbacks import Subject
 
 from kadence import KafkaTimeoutError, OffsetAndMetadata, RebalanceListener, TopicPartition
-from kadence.consumer.border import messages as m
-from kadence.consumer.border.cells import Cell, Origin
+from kadence.consumer import events as m
+from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.types import GroupMetadata
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -51,22 +51,22 @@ def told(subject: Subject) -> Told:
 
 
 def reading(subject: Subject, *partitions: TopicPartition) -> None:
-    """These are assigned, and five records of each are proved processed."""
-    cells = {}
+    """These are assigned, and five records of each are known to be processed."""
+    shared_partitions = {}
     for number, partition in enumerate(partitions, 1):
-        cell = cells[partition] = Cell(partition, number)
-        cell.origin = Origin(number, 5, None)
-    subject.border.assignment = cells
+        shared_partition = shared_partitions[partition] = SharedPartition(partition, number)
+        shared_partition.origin = Origin(number, 5, None)
+    subject.shared_state.assignment = shared_partitions
 
 
 def commits(subject: Subject) -> list[m.Commit]:
-    return [call for call in subject.border.imperatives if isinstance(call, m.Commit)]
+    return [call for call in subject.shared_state.application_events if isinstance(call, m.Commit)]
 
 
 def test_b11_what_had_not_begun_is_told_as_lost_and_nothing_else(subject: Subject) -> None:
-    subject.border.tell(m.RevokePartitions(1, (A,)))
-    subject.border.tell(m.AssignPartitions(2, (C,)))
-    subject.border.tell(m.LosePartitions(3, (A, B, C), {1: (A,), 2: ()}))
+    subject.shared_state.tell(m.RevokePartitions(1, (A,)))
+    subject.shared_state.tell(m.AssignPartitions(2, (C,)))
+    subject.shared_state.tell(m.LosePartitions(3, (A, B, C), {1: (A,), 2: ()}))
     subject.poll()
     assert told(subject) == [("lost", [A, B, C])]
     assert subject.done() == [3]
@@ -75,17 +75,17 @@ def test_b11_what_had_not_begun_is_told_as_lost_and_nothing_else(subject: Subjec
 
 
 def test_b11_what_was_revoked_before_is_not_told_as_lost_too(subject: Subject) -> None:
-    subject.border.tell(m.RevokePartitions(1, (A,)))
+    subject.shared_state.tell(m.RevokePartitions(1, (A,)))
     subject.poll()
-    subject.border.tell(m.LosePartitions(2, (A, B), {1: (A,)}))
+    subject.shared_state.tell(m.LosePartitions(2, (A, B), {1: (A,)}))
     subject.poll()
     assert told(subject) == [("revoked", [A]), ("lost", [B])]
 
 
 def test_b11_when_all_was_revoked_there_is_nothing_to_tell(subject: Subject) -> None:
-    subject.border.tell(m.RevokePartitions(1, (A,)))
+    subject.shared_state.tell(m.RevokePartitions(1, (A,)))
     subject.poll()
-    subject.border.tell(m.LosePartitions(2, (A,), {1: (A,)}))
+    subject.shared_state.tell(m.LosePartitions(2, (A,), {1: (A,)}))
     subject.poll()
     assert told(subject) == [("revoked", [A])]
 
@@ -94,19 +94,19 @@ def test_b11_the_membership_ends_within_the_callback(subject: Subject) -> None:
     class Ends(Listener):
         def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
             super().on_partitions_revoked(partitions)
-            subject.border.tell(m.LosePartitions(3, (A, B, C), {1: (A,), 2: (B,)}))
+            subject.shared_state.tell(m.LosePartitions(3, (A, B, C), {1: (A,), 2: (B,)}))
 
     subject.core.listener = Ends()
-    subject.border.tell(m.RevokePartitions(1, (A,)))
-    subject.border.tell(m.RevokePartitions(2, (B,)))
+    subject.shared_state.tell(m.RevokePartitions(1, (A,)))
+    subject.shared_state.tell(m.RevokePartitions(2, (B,)))
     subject.poll()
     assert told(subject) == [("revoked", [A]), ("lost", [B, C])]
 
 
 def test_b11_what_is_assigned_after_the_loss_is_assigned(subject: Subject) -> None:
-    subject.border.tell(m.AssignPartitions(1, (A,)))
-    subject.border.tell(m.LosePartitions(2, (A,), {1: ()}))
-    subject.border.tell(m.AssignPartitions(3, (A,)))
+    subject.shared_state.tell(m.AssignPartitions(1, (A,)))
+    subject.shared_state.tell(m.LosePartitions(2, (A,), {1: ()}))
+    subject.shared_state.tell(m.AssignPartitions(3, (A,)))
     subject.poll()
     assert told(subject) == [("lost", [A]), ("assigned", [A])]
 
@@ -114,12 +114,12 @@ def test_b11_what_is_assigned_after_the_loss_is_assigned(subject: Subject) -> No
 def test_b12_a_revocation_is_finished_by_the_poll_that_finds_it(subject: Subject) -> None:
     """The commit goes first, so the network thread gives the partitions up when that has ended; nobody waits here."""
     reading(subject, A, B)
-    subject.border.tell(m.RevokePartitions(1, (A,)))
+    subject.shared_state.tell(m.RevokePartitions(1, (A,)))
     subject.poll()
     assert told(subject) == [("revoked", [A])]
     [commit] = commits(subject)
     assert (set(commit.offsets), commit.retry, commit.parting) == ({A}, False, True)
-    sent = list(subject.border.imperatives)
+    sent = list(subject.shared_state.application_events)
     assert sent.index(commit) < sent.index(m.CallbackDone(1, 0, None, (A,)))
 
 
@@ -127,8 +127,8 @@ def test_b12_a_revocation_is_finished_though_a_callback_of_a_commit_raises(subje
     reading(subject, A, B)
     subject.core.commit_async(None, raising)
     [commit] = commits(subject)
-    subject.border.tell(m.CommitCompleted(commit.id, commit.offsets, None))
-    subject.border.tell(m.RevokePartitions(1, (A,)))
+    subject.shared_state.tell(m.CommitCompleted(commit.id, commit.offsets, None))
+    subject.shared_state.tell(m.RevokePartitions(1, (A,)))
     with pytest.raises(ZeroDivisionError):
         subject.poll()
     assert told(subject) == [("revoked", [A])]
@@ -142,10 +142,10 @@ def test_b12_a_commit_before_a_revocation_that_failed_is_told(
     subject: Subject, caplog: pytest.LogCaptureFixture
 ) -> None:
     reading(subject, A)
-    subject.border.tell(m.RevokePartitions(1, (A,)))
+    subject.shared_state.tell(m.RevokePartitions(1, (A,)))
     subject.poll()
     [commit] = commits(subject)
-    subject.border.tell(m.CommitCompleted(commit.id, commit.offsets, KafkaTimeoutError("too late")))
+    subject.shared_state.tell(m.CommitCompleted(commit.id, commit.offsets, KafkaTimeoutError("too late")))
     subject.poll()
     assert "auto-commit of 1 partitions failed; their records may be processed again: too late" in caplog.text
 
@@ -156,11 +156,11 @@ def test_c12_records_keep_the_identity_of_their_poll_until_a_poll_has_told_of_it
     """Other calls hear of a new membership, too: they must not give it to records of the old one."""
     old, new = GroupMetadata("g", 5, "one"), GroupMetadata("g", 1, "two")
     reading(subject, A)
-    subject.border.tell(m.IdentityChanged(old))
+    subject.shared_state.tell(m.IdentityChanged(old))
     subject.poll()
     assert subject.core.identity == old
-    subject.border.tell(m.LosePartitions(2, (A,)))
-    subject.border.tell(m.IdentityChanged(new))
+    subject.shared_state.tell(m.LosePartitions(2, (A,)))
+    subject.shared_state.tell(m.IdentityChanged(new))
     subject.core.check()
     assert (subject.core.group, subject.core.identity) == (new, old)
     seen: list[GroupMetadata] = []
@@ -173,7 +173,7 @@ def test_c12_records_keep_the_identity_of_their_poll_until_a_poll_has_told_of_it
 
 def test_c12_an_identity_without_a_loss_is_that_of_the_next_poll(subject: Subject) -> None:
     reading(subject, A)
-    subject.border.tell(m.IdentityChanged(GroupMetadata("g", 5, "one")))
+    subject.shared_state.tell(m.IdentityChanged(GroupMetadata("g", 5, "one")))
     subject.core.check()
     assert subject.core.identity.generation_id == -1
     # The short way of a poll must not leave it out.
@@ -188,7 +188,7 @@ def test_c12_what_was_lost_is_not_committed_before_a_poll_has_told_of_it(
 ) -> None:
     """It may be assigned to this member again, and others have read it meanwhile."""
     reading(subject, A, B)
-    subject.border.tell(m.LosePartitions(2, (A,)))
+    subject.shared_state.tell(m.LosePartitions(2, (A,)))
     offsets = {A: OffsetAndMetadata(3), B: OffsetAndMetadata(4)} if named else None
     subject.core.commit_async(offsets, None)
     [commit] = commits(subject)

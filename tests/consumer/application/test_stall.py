@@ -12,7 +12,7 @@ from tests.consumer.application.test_interrupted_callbacks import AtCalls
 from tests.patience import PATIENCE
 
 from kadence.consumer.application.stall import Stall, Stalls
-from kadence.consumer.border.messages import Stalled
+from kadence.consumer.events import Stalled
 
 AT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 FACT = Stalled(since=0, at=10, timeout_ms=20, left=False)

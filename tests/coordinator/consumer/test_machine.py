@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.coordinator.consumer.test_migration import Classic
 from tests.luck import examples
-from tests.worlds.consumer_group import Beating, ConsumerWorld, topic
+from tests.worlds.consumer_group import ConsumerHeartbeats, ConsumerWorld, topic
 
 from kadence.coordinator.classic.group import ClassicGroup
 from kadence.coordinator.consumer.group import ConsumerGroup
@@ -62,13 +62,13 @@ class Machine:
 
     def __init__(self) -> None:
         self.world = ConsumerWorld({"t": 4, "u": 3}, min_session_timeout_ms=100)
-        self.modern: dict[str, Beating] = {}
+        self.modern: dict[str, ConsumerHeartbeats] = {}
         self.classic: dict[str, Classic] = {}
 
     def step(self, what: str, name: str, number: int) -> None:
         world = self.world
         member = self.modern.setdefault(
-            name, Beating(world, name, subscribed_topic_names=TOPICS[: 1 + number % 2])
+            name, ConsumerHeartbeats(world, name, subscribed_topic_names=TOPICS[: 1 + number % 2])
         )
         if number == 9:
             member.options["instance_id"] = f"i{name}"
@@ -106,7 +106,7 @@ class Machine:
             old.joined = sent.response
             self.world.sync(old.joined)
 
-    def commit(self, member: Beating, number: int) -> None:
+    def commit(self, member: ConsumerHeartbeats, number: int) -> None:
         request = OffsetCommitRequest(
             group_id=self.world.group_id,
             generation_id_or_member_epoch=member.epoch - number % 2,

@@ -166,7 +166,7 @@ def test_a_reader_between_two_micro_batches_keeps_what_it_has_fetched(cluster: C
                 seen += client.poll(1000, 1.0)["offset"].to_pylist()
             client.park()
         assert seen == list(range(20))
-        fetched = client._consumer._border.measures.fetches.records.total
+        fetched = client._consumer._shared_state.measures.fetches.records.total
         assert fetched == 20, "none was fetched twice"
     finally:
         client.close()

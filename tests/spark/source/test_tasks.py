@@ -68,7 +68,7 @@ def wanted(start: int, end: int, partitions: int = PARTITIONS) -> list[Row]:
 
 
 def bytes_fetched(client: ConsumerRecords) -> float:
-    return client._consumer._border.measures.fetches.bytes.total
+    return client._consumer._shared_state.measures.fetches.bytes.total
 
 
 @pytest.mark.parametrize("topic", ["small", "big"])

@@ -78,7 +78,7 @@ class Partition:
         high_watermark: readers see what lies below it.
         waiting: who is told by `wake`, those first that have waited longest.
         trouble: why the disk takes no records at present; None if it does.
-        on_news: called when readers may see more than before; it may wake them later, once for many batches.
+        on_readable: called when readers may see more than before; it may wake them later, once for many batches.
     """
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Partition:
         "leader_epoch",
         "leader_id",
         "log",
-        "on_news",
+        "on_readable",
         "producers",
         "replica_id",
         "topic",
@@ -108,7 +108,7 @@ class Partition:
         self.producers = Producers()
         self.high_watermark = 0
         self.waiting: dict[Waiter, None] = {}
-        self.on_news: Callable[[Partition], None] | None = None
+        self.on_readable: Callable[[Partition], None] | None = None
         self.trouble: str | None = None
         self._folder: PartitionFolder | None = None
         self._is_lost = False
@@ -378,5 +378,5 @@ class Partition:
                 each.try_answer()
 
     def _tell(self) -> None:
-        if self.on_news is not None:
-            self.on_news(self)
+        if self.on_readable is not None:
+            self.on_readable(self)

@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Any
 
 from kadence import Consumer, RebalanceListener, Record, TopicPartition
-from kadence.consumer.border.messages import Rebalance
+from kadence.consumer.events import Rebalance
 
 __all__ = ["main"]
 

@@ -1,5 +1,5 @@
 """The application side of a consumer (C1): what runs on the user's thread.
 
 `core` and `calls` implement polls, commits, callbacks and closing as generators of waits; the shells run them. This
-side communicates with the network side through ``consumer.border`` only.
+side communicates with the network side through ``consumer.shared_state`` only.
 """

@@ -1,6 +1,6 @@
 """The asyncio shell: how a consumer's calls wait on an event loop. Application side.
 
-The same generators as under threads (`calls`), the same network thread behind the border. Nothing here blocks
+The same generators as under threads (`calls`), the same network thread behind the shared state. Nothing here blocks
 the loop, and nothing runs in a thread pool. Several tasks may be inside at once (a poll that waits, a commit
 beside it), because every step between two awaits runs alone; only a second poll is refused.
 
@@ -20,7 +20,7 @@ from typing import ClassVar, TypeVar, cast
 from kadence.clock import Clock, wait_seconds
 from kadence.consumer.application.core import Core, Run, Waits
 from kadence.consumer.application.shell import forks, watch_forks
-from kadence.consumer.border.buffer import Border, Signal
+from kadence.consumer.shared_state import SharedState, Signal
 from kadence.errors import ClosedError, ConcurrentAccessError, ForkedError, KafkaError
 
 __all__ = ["AsyncShell"]
@@ -48,19 +48,19 @@ class AsyncShell:
 
     AWAITS: ClassVar[bool] = True
 
-    def __init__(self, core: Core, border: Border, clock: Clock) -> None:
+    def __init__(self, core: Core, shared_state: SharedState, clock: Clock) -> None:
         self._core = core
-        self._border = border
+        self._shared_state = shared_state
         self._clock = clock
         self._fork = forks()
         self._loop = asyncio.get_running_loop()
         self._waiting: set[asyncio.Event] = set()
         self._polling: _Polling | None = None
         self._turned_at = clock.now_ms()
-        watch_forks(border)
-        border.progress.by_turns = True
-        border.signal.on_set = _waker(self._loop, self._waiting, border.signal)
-        border.signal.prepare()
+        watch_forks(shared_state)
+        shared_state.progress.by_turns = True
+        shared_state.signal.on_set = _waker(self._loop, self._waiting, shared_state.signal)
+        shared_state.signal.prepare()
 
     @property
     def forked(self) -> bool:
@@ -107,8 +107,8 @@ class AsyncShell:
         """Wake the tasks of this loop from now on; those of the one that has ended wait no more."""
         self._loop = loop
         self._waiting.clear()
-        self._border.signal.on_set = _waker(loop, self._waiting, self._border.signal)
-        self._border.signal.prepare()
+        self._shared_state.signal.on_set = _waker(loop, self._waiting, self._shared_state.signal)
+        self._shared_state.signal.prepare()
 
     async def run(self, call: Waits[T]) -> T:
         """Carry a call until it returns.
@@ -158,7 +158,7 @@ class AsyncShell:
 
     async def _run_user_code(self, step: Run) -> BaseException | None:
         """Run it and return what it raised; the caller hands that to the call, which decides what it means."""
-        progress = self._border.progress
+        progress = self._shared_state.progress
         progress.enter_callback(self._clock.now_ms())
         try:
             result = step.work()
@@ -216,7 +216,7 @@ class _Polling:
             )
         self._shell._polling = self
         # Steps of another task are refused from here on: see `reading.steps`.
-        self._shell._border.attention.up = True
+        self._shell._shared_state.attention.up = True
         if self._task is not None:
             self._shell._core.stalls.task = weakref.ref(self._task)
         self._tick()
@@ -233,6 +233,6 @@ class _Polling:
         shell = self._shell
         if shell._polling is not self or self._is_over:
             return
-        shell._border.progress.turned(shell._clock.now_ms())
+        shell._shared_state.progress.turned(shell._clock.now_ms())
         every = shell._core.config.processing_timeout_ms / 1000 / _TICKS_PER_INTERVAL
         self._timer = shell._loop.call_later(every, self._tick)

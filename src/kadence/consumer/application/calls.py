@@ -1,6 +1,6 @@
 """Every call of the consumer as a generator of waits: one text for the thread and the asyncio shell (G1).
 
-`core.Core` knows how to wait for what crosses the border; this knows what each public call means. The public
+`core.Core` knows how to wait for what crosses the shared state; this knows what each public call means. The public
 classes document the calls and carry them out, each in its way. Application side.
 """
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig
+from kadence.consumer import events as m
 from kadence.consumer.application.arguments import (
     Assignable,
     Offsets,
@@ -40,11 +41,10 @@ from kadence.consumer.application.farewell import FAREWELL_MS
 from kadence.consumer.application.metrics import Metrics
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.stall import Stall
-from kadence.consumer.border import messages as m
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.cells import Origin
-from kadence.consumer.border.lateness import NetworkLateness
-from kadence.consumer.border.reasons import NotFetched, NotFetchedReason
+from kadence.consumer.lateness import NetworkLateness
+from kadence.consumer.not_fetched import NotFetched, NotFetchedReason
+from kadence.consumer.shared_partition import Origin
+from kadence.consumer.shared_state import SharedState
 from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
 from kadence.idioms import NotAwaited
 from kadence.logs import logger
@@ -82,14 +82,14 @@ class Calls:
     """
 
     def __init__(
-        self, config: ConsumerConfig, border: Border, core: Core, clock: Clock, *, awaits: bool
+        self, config: ConsumerConfig, shared_state: SharedState, core: Core, clock: Clock, *, awaits: bool
     ) -> None:
         self._config = config
-        self._border = border
+        self._shared_state = shared_state
         self._core = core
         self._clock = clock
         self._awaits = awaits
-        self._metrics = Metrics(config, border, core)
+        self._metrics = Metrics(config, shared_state, core)
         self._interceptors = core.interceptors
         self._has_told_unit = False
         self._close_by = FOREVER
@@ -136,7 +136,7 @@ class Calls:
         if not wanted:
             yield from core.unsubscribe(deadline)
             return
-        yield from core.auto_commit_now(deadline, proved_only=True)
+        yield from core.auto_commit_now(deadline, processed_only=True)
         yield from core.assign(wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
 
     def assign_topics(
@@ -151,13 +151,13 @@ class Calls:
         if not names:
             raise ValueError("assign_topics() needs a topic; to stop reading, call unsubscribe()")
         deadline = self._deadline(timeout)
-        yield from core.auto_commit_now(deadline, proved_only=True)
+        yield from core.auto_commit_now(deadline, processed_only=True)
         # So that the assignment is there when the call returns, and not with some later poll.
         yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
         yield from core.assign_topics(names, timestamp, deadline)
         if timestamp == LATEST:
             # Where the end is must be known before the caller writes anything.
-            for partition in tuple(self._border.assignment):
+            for partition in tuple(self._shared_state.assignment):
                 yield from self._placed(partition, deadline)
 
     def incremental_assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
@@ -166,7 +166,7 @@ class Calls:
             raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
         self._refuse_followed()
         starts, ends = ranges(partitions)
-        wanted = partitions_of((*self._border.assignment, *partitions_of(partitions)))
+        wanted = partitions_of((*self._shared_state.assignment, *partitions_of(partitions)))
         yield from core.assign(wanted, starts, ends, self._deadline(timeout))
 
     def incremental_unassign(self, partitions: Partitions, timeout: Seconds | None) -> Waits[None]:
@@ -176,10 +176,10 @@ class Calls:
         self._refuse_followed()
         removed = frozenset(partitions_of(partitions))
         for partition in removed:
-            core.cell(partition)
+            core.shared_partition(partition)
         deadline = self._deadline(timeout)
-        yield from core.auto_commit_now(deadline, proved_only=True)
-        left = tuple(partition for partition in self._border.assignment if partition not in removed)
+        yield from core.auto_commit_now(deadline, processed_only=True)
+        left = tuple(partition for partition in self._shared_state.assignment if partition not in removed)
         yield from core.assign(left, {}, {}, deadline)
 
     def _refuse_followed(self) -> None:
@@ -195,7 +195,7 @@ class Calls:
         return self._core.subscribed or frozenset()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        return frozenset(self._border.assignment)
+        return frozenset(self._shared_state.assignment)
 
     # ------------------------------------------------------------ records
 
@@ -203,7 +203,7 @@ class Calls:
         """What can be had without waiting or looking at anything else (C6); None when there is more to do."""
         limit = self._cap(max_records, self._config.max_poll_records)
         if self._interceptors is not None and (kept := self._interceptors.surplus.take(limit)):
-            self._border.progress.polled(self._clock.now_ms())
+            self._shared_state.progress.polled(self._clock.now_ms())
             return Records.of(kept)
         chunks = self._core.poll_buffered(limit)
         return None if chunks is None else self._records(chunks)
@@ -228,10 +228,12 @@ class Calls:
         """The first of what a poll of one returned; what interceptors added to it comes with the next polls."""
         found = list(records)
         if len(found) > 1 and self._interceptors is not None:
-            cell = self._border.assignment.get(TopicPartition(found[0].topic, found[0].partition))
-            self._interceptors.surplus.keep(found[1:], cell)
+            shared_partition = self._shared_state.assignment.get(
+                TopicPartition(found[0].topic, found[0].partition)
+            )
+            self._interceptors.surplus.keep(found[1:], shared_partition)
             # The next poll is no step: it returns them first.
-            self._border.attention.up = True
+            self._shared_state.attention.up = True
         return found[0] if found else None
 
     def poll_arrow(
@@ -265,15 +267,15 @@ class Calls:
     ) -> Waits[None]:
         start, epoch = target(offset)
         partition = partition_of(partition)
-        self._core.cell(partition)
+        self._core.shared_partition(partition)
         yield from self._core.hand_over(
             m.Seek, self._deadline(timeout), partition=partition, offset=start, leader_epoch=epoch
         )
 
     def reset(self, partitions: Partitions, timestamp: int, timeout: Seconds | None) -> Waits[None]:
-        chosen = partitions_of(partitions) or tuple(self._border.assignment)
+        chosen = partitions_of(partitions) or tuple(self._shared_state.assignment)
         for partition in chosen:
-            self._core.cell(partition)
+            self._core.shared_partition(partition)
         yield from self._core.hand_over(
             m.ResetPositions, self._deadline(timeout), partitions=chosen, timestamp=timestamp
         )
@@ -284,11 +286,11 @@ class Calls:
     def _placed(self, partition: TopicPartition, deadline: int) -> Waits[Origin]:
         """The position, as soon as it is known."""
         core = self._core
-        while (at := core.cell(partition).current()) is None:
+        while (at := core.shared_partition(partition).current()) is None:
             core.check()
             if self._clock.now_ms() >= deadline:
                 raise KafkaTimeoutError(
-                    f"no position for {partition} yet: {core.cell(partition).why_unplaced()}"
+                    f"no position for {partition} yet: {core.shared_partition(partition).why_unplaced()}"
                 )
             yield deadline
         return at
@@ -296,23 +298,27 @@ class Calls:
     def pause(self, partitions: Partitions) -> None:
         now = self._clock.now_ms()
         for partition in partitions_of(partitions):
-            cell = self._core.cell(partition)
-            if not cell.paused:
-                cell.paused_at, cell.paused = now, True
-                self._border.look_at(cell)
+            shared_partition = self._core.shared_partition(partition)
+            if not shared_partition.paused:
+                shared_partition.paused_at, shared_partition.paused = now, True
+                self._shared_state.look_at(shared_partition)
 
     def resume(self, partitions: Partitions) -> None:
         for partition in partitions_of(partitions):
-            cell = self._core.cell(partition)
-            if cell.paused:
-                cell.paused = False
-                self._border.look_at(cell)
+            shared_partition = self._core.shared_partition(partition)
+            if shared_partition.paused:
+                shared_partition.paused = False
+                self._shared_state.look_at(shared_partition)
 
     def finished(self) -> frozenset[TopicPartition]:
-        return frozenset(p for p, cell in self._border.assignment.items() if cell.is_finished)
+        return frozenset(
+            p for p, shared_partition in self._shared_state.assignment.items() if shared_partition.is_finished
+        )
 
     def paused(self) -> frozenset[TopicPartition]:
-        return frozenset(p for p, cell in self._border.assignment.items() if cell.paused)
+        return frozenset(
+            p for p, shared_partition in self._shared_state.assignment.items() if shared_partition.paused
+        )
 
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
         now = self._clock.now_ms()
@@ -320,17 +326,17 @@ class Calls:
         named = core.subscribed or core.followed
         found = {
             TopicPartition(topic, -1): _not_fetched(now, *why)
-            for topic, why in self._border.missing.items()
+            for topic, why in self._shared_state.missing.items()
             if topic in named
         }
-        for partition, cell in self._border.assignment.items():
-            if (why := cell.why(now)) is not None:
+        for partition, shared_partition in self._shared_state.assignment.items():
+            if (why := shared_partition.why(now)) is not None:
                 found[partition] = _not_fetched(now, *why)
         return found
 
     def current_lag(self, partition: Partition) -> int | None:
-        cell = self._core.cell(partition_of(partition))
-        return cell.lag(read_committed=self._config.isolation_level == "read_committed")
+        shared_partition = self._core.shared_partition(partition_of(partition))
+        return shared_partition.lag(read_committed=self._config.isolation_level == "read_committed")
 
     # ------------------------------------------------------------ commits
 
@@ -349,7 +355,7 @@ class Calls:
             return {}
         began = self._clock.now_ms()
         found = yield from self._core.call(m.FetchCommitted, self._deadline(timeout), partitions=wanted)
-        self._border.measures.intake.committed_ms += self._clock.now_ms() - began
+        self._shared_state.measures.poll_measures.committed_ms += self._clock.now_ms() - began
         return cast("dict[TopicPartition, OffsetAndMetadata | None]", found)
 
     # ------------------------------------------------------------ the cluster
@@ -393,7 +399,7 @@ class Calls:
         return tuple(self._core.rebalances)
 
     def network_lateness(self) -> NetworkLateness:
-        return self._border.lateness.seen(self._clock.now_ms())
+        return self._shared_state.lateness.seen(self._clock.now_ms())
 
     def stalls(self) -> Sequence[Stall]:
         return self._core.stalls.history()
@@ -402,7 +408,7 @@ class Calls:
         self._core.need_group("enforce_rebalance()")
         if not isinstance(reason, str):
             raise TypeError(f"a reason is a str, not {reason!r}")
-        self._border.send(m.EnforceRebalance(0, 0, reason))
+        self._shared_state.send(m.EnforceRebalance(0, 0, reason))
 
     def metrics(self) -> Mapping[MetricName, float]:
         return self._metrics.read(self._clock.now_ms())
@@ -425,14 +431,14 @@ class Calls:
         None, too, while a poll waits: that one ends with `stop`.
         """
         core = self._core
-        since = self._border.progress.processing_since(self._clock.now_ms())
+        since = self._shared_state.progress.processing_since(self._clock.now_ms())
         if core.closing or since is None or core.stalls.thread is None:
             return None
         return core.stalls.present()
 
     def leave_unfinished(self) -> None:
         """Leave the group, without a commit, whatever the application is doing. Any thread; waits for nothing."""
-        self._border.send(m.Close(0, add_ms(self._clock.now_ms(), FAREWELL_MS), leave=None))
+        self._shared_state.send(m.Close(0, add_ms(self._clock.now_ms(), FAREWELL_MS), leave=None))
 
     def closed_by(self, timeout: Seconds | None) -> int:
         """The deadline of a close: without one of its own that of the grace period that `stop` was told of."""
@@ -441,8 +447,8 @@ class Calls:
             return add_ms(now, ms)
         return max(min(add_ms(now, _CLOSE_MS), self._close_by), add_ms(now, FAREWELL_MS))
 
-    def close(self, deadline: int, *, proved_only: bool, leave: bool | None = None) -> Waits[None]:
-        return self._core.close(deadline, proved_only=proved_only, leave=leave)
+    def close(self, deadline: int, *, processed_only: bool, leave: bool | None = None) -> Waits[None]:
+        return self._core.close(deadline, processed_only=processed_only, leave=leave)
 
     def describe(self, kind: str) -> str:
         """One line of state, for the repr."""
@@ -450,7 +456,7 @@ class Calls:
         return (
             f"<{kind} {self._config.client_id} group={self._config.group_id or '-'} "
             f"{'closed' if core.closed else 'open'} member={core.group.member_id or '-'} "
-            f"generation={core.group.generation_id} assigned={len(self._border.assignment)}>"
+            f"generation={core.group.generation_id} assigned={len(self._shared_state.assignment)}>"
         )
 
     def _deadline(self, timeout: Seconds | None) -> int:

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from kadence.clock import Clock, add_ms
 from kadence.config import ConsumerConfig
+from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import CommitCallback
 from kadence.consumer.application.exchange import Exchange, Run, Waits
 from kadence.consumer.application.interceptors import Interceptors
-from kadence.consumer.border import messages as m
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.cells import Cell
-from kadence.consumer.news import News
+from kadence.consumer.log_limiter import LogLimiter
+from kadence.consumer.shared_partition import SharedPartition
+from kadence.consumer.shared_state import SharedState
 from kadence.errors import CommitFailedError, KafkaError, WakeupError
 from kadence.logs import logger
 from kadence.types import OffsetAndMetadata, TopicPartition
@@ -42,26 +42,26 @@ class Commits:
     def __init__(
         self,
         config: ConsumerConfig,
-        border: Border,
+        shared_state: SharedState,
         exchange: Exchange,
         clock: Clock,
         interceptors: Interceptors | None,
     ) -> None:
         self.completed: deque[tuple[CommitCallback, m.CommitCompleted]] = deque()
         self._config = config
-        self._border = border
+        self._shared_state = shared_state
         self._exchange = exchange
         self._clock = clock
         self._interceptors = interceptors
         self._callbacks: dict[int, CommitCallback | None] = {}
         self._own = 0
-        self._news = News()
+        self._log_limiter = LogLimiter()
         self._partings: set[int] = set()
-        """Commits of what was proved of partitions that are given up, which have not ended."""
+        """Commits of what is processed of partitions that are given up, which have not ended."""
         self._next_at = add_ms(clock.now_ms(), config.auto_commit_interval_ms)
         self._refresh_at = self._next_at
         self._last: dict[TopicPartition, tuple[int, int]] = {}
-        """What was committed last of each partition, and the lease under which: under another nothing is known."""
+        """What was committed last of each partition, and in which fetch epoch: in another nothing is known."""
         exchange.on_commit = self._on_completed
 
     # ------------------------------------------------------------ asked for
@@ -70,7 +70,7 @@ class Commits:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: int
     ) -> Waits[None]:
         """Commit and wait. None: everything returned (the caller says that it is processed)."""
-        self._exchange.take_facts()
+        self._exchange.take_background_events()
         self._exchange.raise_fatal()
         chosen, lost = self._chosen(offsets)
         yield from self.run_callbacks()
@@ -81,9 +81,9 @@ class Commits:
         except CommitFailedError as error:
             self._remember(_but(chosen, error))
             raise
-        self._border.measures.intake.commit_sync_ms += self._clock.now_ms() - began
+        self._shared_state.measures.poll_measures.commit_sync_ms += self._clock.now_ms() - began
         self._remember(chosen)
-        self._exchange.take_facts()
+        self._exchange.take_background_events()
         yield from self.run_callbacks()
 
     def commit_async(
@@ -92,7 +92,7 @@ class Commits:
         callback: CommitCallback | None,
     ) -> None:
         """Commit without waiting; ``callback(offsets, error)`` runs inside a later call, in order."""
-        self._exchange.take_facts()
+        self._exchange.take_background_events()
         self._exchange.raise_fatal()
         self._send(*self._chosen(offsets), callback)
 
@@ -110,14 +110,14 @@ class Commits:
             yield Run(self._run_first)
 
     def _run_first(self) -> Any:
-        callback, fact = self.completed[0]
+        callback, event = self.completed[0]
         # Remove it right before the callback: Ctrl-C before that loses none, and Ctrl-C within runs none twice.
         del self.completed[0]
-        return callback(fact.offsets, fact.error)
+        return callback(event.offsets, event.error)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The position of every assigned partition that has one: what commit() without offsets means."""
-        return _offsets(self._border.assignment.values(), Cell.current)
+        return _offsets(self._shared_state.assignment.values(), SharedPartition.current)
 
     # ------------------------------------------------------------ automatic
 
@@ -131,7 +131,7 @@ class Commits:
         return min(deadline, self._next_at) if waits else deadline
 
     def commit_due(self) -> None:
-        """Commit what was proved, when the interval is over. Only ever called inside a poll."""
+        """Commit what is processed, when the interval is over. Only ever called inside a poll."""
         now = self._clock.now_ms()
         if not self.due(now):
             return
@@ -145,41 +145,41 @@ class Commits:
         if offsets:
             self._own = self._send(offsets, frozenset(), None)
 
-    def commit_now(self, deadline: int, *, proved_only: bool) -> Waits[None]:
+    def commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign). Failures are logged: the records come again."""
         if self._config.auto_commit:
-            offsets = self._changed(self._proved() if proved_only else self.consumed())
+            offsets = self._changed(self._proved() if processed_only else self.consumed())
             yield from self._commit_quietly(offsets, deadline)
 
     def commit_soon(self) -> None:
-        """Commit what was proved, without waiting: a manual assignment ends, and there is no group to tell of it."""
+        """Commit what is processed, without waiting: a manual assignment ends, and there is no group to tell of it."""
         if self._config.auto_commit and (offsets := self._changed(self._proved())):
             self._own = self._send(offsets, frozenset(), None)
 
     def commit_parting(self, partitions: tuple[TopicPartition, ...], deadline: int) -> None:
-        """Commit what was proved of these, which are about to be given up, without waiting.
+        """Commit what is processed of these, which are about to be given up, without waiting.
 
         The network thread gives them up, with the `CallbackDone` that follows, once this commit has ended.
         """
         offsets = self._changed(self._proved(partitions)) if self._config.auto_commit else {}
-        if offsets and not self._border.ended:
+        if offsets and not self._shared_state.ended:
             call_id = self._exchange.next_id()
             self._partings.add(call_id)
             deadline = min(deadline, add_ms(self._clock.now_ms(), self._config.request_timeout_ms))
-            self._border.send(m.Commit(call_id, deadline, offsets, retry=False, parting=True))
+            self._shared_state.send(m.Commit(call_id, deadline, offsets, retry=False, parting=True))
 
     # ------------------------------------------------------------ within
 
     def _proved(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        assignment = self._border.assignment
-        cells = (
+        assignment = self._shared_state.assignment
+        shared_partitions = (
             assignment.values()
             if partitions is None
             else [assignment[p] for p in partitions if p in assignment]
         )
-        return _offsets(cells, Cell.proved_position)
+        return _offsets(shared_partitions, SharedPartition.processed_position)
 
     def _send(
         self,
@@ -190,7 +190,7 @@ class Commits:
         call_id = self._exchange.next_id()
         self._callbacks[call_id] = callback
         deadline = add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms)
-        self._border.send(m.Commit(call_id, deadline, offsets, retry=False, lost=lost))
+        self._shared_state.send(m.Commit(call_id, deadline, offsets, retry=False, lost=lost))
         return call_id
 
     def _commit_quietly(
@@ -200,7 +200,7 @@ class Commits:
             return
         try:
             # A wakeup that came before ends the wait, not the commit.
-            self._exchange.take_facts()
+            self._exchange.take_background_events()
             call_id = self._exchange.start(m.Commit, deadline, offsets=offsets, retry=True, parting=True)
             yield from self._exchange.finish(m.Commit, call_id, deadline)
             self._remember(offsets)
@@ -209,41 +209,41 @@ class Commits:
         except KafkaError as error:
             _warn(offsets, error)
 
-    def _on_completed(self, fact: m.CommitCompleted) -> None:
+    def _on_completed(self, event: m.CommitCompleted) -> None:
         """An asynchronous commit ended. Done again after an interruption it does nothing twice."""
-        callback = self._callbacks.get(fact.id)
-        if fact.id == self._own:
+        callback = self._callbacks.get(event.id)
+        if event.id == self._own:
             self._own = 0
-            if fact.error is not None:
+            if event.error is not None:
                 self._next_at = add_ms(self._clock.now_ms(), self._config.retry_backoff_ms)
-        committed = fact.offsets if fact.error is None else _but(fact.offsets, fact.error)
+        committed = event.offsets if event.error is None else _but(event.offsets, event.error)
         self._note(committed)
-        if fact.error is None:
-            self._news.over("commit")
-        elif fact.id in self._partings:
-            _warn(fact.offsets, fact.error)
-        elif callback is None and self._news.is_new(self._clock.now_ms(), "commit", str(fact.error)):
-            log.warning("commit of %d partitions failed: %s", len(fact.offsets), fact.error)
+        if event.error is None:
+            self._log_limiter.over("commit")
+        elif event.id in self._partings:
+            _warn(event.offsets, event.error)
+        elif callback is None and self._log_limiter.is_new(self._clock.now_ms(), "commit", str(event.error)):
+            log.warning("commit of %d partitions failed: %s", len(event.offsets), event.error)
         ends: list[tuple[CommitCallback, m.CommitCompleted]] = []
         if self._interceptors is not None and committed:
-            ends.append((self._interceptors.on_commit, m.CommitCompleted(fact.id, committed, None)))
+            ends.append((self._interceptors.on_commit, m.CommitCompleted(event.id, committed, None)))
         if callback is not None:
-            ends.append((callback, fact))
-        if not self.completed or self.completed[-1][1].id != fact.id:
+            ends.append((callback, event))
+        if not self.completed or self.completed[-1][1].id != event.id:
             self.completed.extend(ends)
-        self._callbacks.pop(fact.id, None)
-        self._partings.discard(fact.id)
+        self._callbacks.pop(event.id, None)
+        self._partings.discard(event.id)
 
     def _changed(
         self, offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What is not committed already, as far as this assignment of the partition knows."""
-        assignment, last = self._border.assignment, self._last
+        assignment, last = self._shared_state.assignment, self._last
         return {
             partition: offset
             for partition, offset in offsets.items()
-            if (cell := assignment.get(partition)) is None
-            or last.get(partition) != (cell.lease, offset.offset)
+            if (shared_partition := assignment.get(partition)) is None
+            or last.get(partition) != (shared_partition.fetch_epoch, offset.offset)
         }
 
     def _remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -254,14 +254,14 @@ class Commits:
 
     def _note(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These are committed. What the application committed by itself is proved, or we would take it back."""
-        assignment = self._border.assignment
+        assignment = self._shared_state.assignment
         for partition, offset in offsets.items():
-            cell = assignment.get(partition)
-            if cell is None:
+            shared_partition = assignment.get(partition)
+            if shared_partition is None:
                 self._last.pop(partition, None)
             else:
-                self._last[partition] = (cell.lease, offset.offset)
-                cell.prove(offset.offset, offset.leader_epoch)
+                self._last[partition] = (shared_partition.fetch_epoch, offset.offset)
+                shared_partition.mark_processed(offset.offset, offset.leader_epoch)
 
 
 def _but(
@@ -280,10 +280,10 @@ def _warn(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception)
 
 
 def _offsets(
-    cells: Iterable[Cell], position: Callable[[Cell], Any]
+    shared_partitions: Iterable[SharedPartition], position: Callable[[SharedPartition], Any]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     result = {}
-    for cell in cells:
-        if (at := position(cell)) is not None:
-            result[cell.partition] = OffsetAndMetadata(at.offset, at.leader_epoch)
+    for shared_partition in shared_partitions:
+        if (at := position(shared_partition)) is not None:
+            result[shared_partition.partition] = OffsetAndMetadata(at.offset, at.leader_epoch)
     return result

@@ -15,20 +15,20 @@ from typing import Final, Protocol, TypeVar
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.config.table import AUTO
+from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange, Run, Waits
 from kadence.consumer.application.interceptors import Interceptors
 from kadence.consumer.application.pace import Pace
-from kadence.consumer.application.reading.collector import Collector
-from kadence.consumer.application.reading.dead_letters import DeadLetters, LetterProducers
-from kadence.consumer.application.reading.decoding import Decoding
-from kadence.consumer.application.reading.steps import Steps
 from kadence.consumer.application.rebalancing import Rebalancing
 from kadence.consumer.application.stall import Stalls
-from kadence.consumer.border import messages as m
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.cells import Cell
+from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
+from kadence.consumer.fetch.decoding import Decoding
+from kadence.consumer.fetch.fetch_collector import FetchCollector
+from kadence.consumer.fetch.steps import Steps
+from kadence.consumer.shared_partition import SharedPartition
+from kadence.consumer.shared_state import SharedState
 from kadence.errors import ClosedError, IllegalStateError, InvalidGroupIdError, KafkaError
 from kadence.logs import logger
 from kadence.records import Columns, Record
@@ -54,7 +54,7 @@ class Engine(Protocol):
     def is_alive(self) -> bool: ...
 
 
-Engines = Callable[[ConsumerConfig], tuple[Border, Engine]]
+Engines = Callable[[ConsumerConfig], tuple[SharedState, Engine]]
 """Makes the network side of one consumer; see `suppliers`."""
 
 
@@ -64,7 +64,7 @@ class Core:
     def __init__(
         self,
         config: ConsumerConfig,
-        border: Border,
+        shared_state: SharedState,
         engine: Engine,
         clock: Clock,
         letter_producers: LetterProducers,
@@ -76,23 +76,23 @@ class Core:
         self.pattern: str | None = None
         self.manual = False
         self.followed: frozenset[str] = frozenset()
-        self._border = border
+        self._shared_state = shared_state
         self._engine = engine
         self._exchange = Exchange(
-            border,
+            shared_state,
             clock,
             GroupMetadata(config.group_id or "", group_instance_id=config.group_instance_id),
         )
         self.interceptors = Interceptors(config.interceptors) if config.interceptors else None
-        self._commits = Commits(config, border, self._exchange, clock, self.interceptors)
-        self._rebalancing = Rebalancing(border, self._exchange, self._commits, clock)
-        self._collector = Collector(
-            border,
+        self._commits = Commits(config, shared_state, self._exchange, clock, self.interceptors)
+        self._rebalancing = Rebalancing(shared_state, self._exchange, self._commits, clock)
+        self._collector = FetchCollector(
+            shared_state,
             check_crcs=config.check_crcs,
             max_batch_bytes=config.max_batch_bytes,
             buffer_memory=config.buffer_memory,
             unpack_bytes=config.unpack_bytes,
-            hand_bytes=config.hand_bytes,
+            decoded_bytes=config.decoded_bytes,
             counts=config.prefetch_heuristic != "bytes",
             clock=clock,
         )
@@ -102,7 +102,10 @@ class Core:
         self._take = self._collector.take_records
         if config.dead_letter_topic is not None:
             self._dead_letters = DeadLetters(
-                config.dead_letter_topic, config.group_id, lambda: letter_producers(config), border.signal.set
+                config.dead_letter_topic,
+                config.group_id,
+                lambda: letter_producers(config),
+                shared_state.signal.set,
             )
         if config.key_deserializer is not None or config.value_deserializer is not None:
             self.decoding = Decoding(config, self._collector, self._dead_letters)
@@ -111,15 +114,15 @@ class Core:
             config.group_id,
             lambda: (self._collector.given(), self._collector.in_hand()),
             config.stall_report_callback,
-            border.wall_offset_ms,
+            shared_state.wall_offset_ms,
         )
-        # The network thread keeps the border: held by that, a consumer that nobody closed would never be collected.
+        # The network thread keeps it: held by that, a consumer that nobody closed would never be collected.
         noticed = weakref.WeakMethod(self.stalls.noticed)
-        border.on_stall = lambda fact: None if (notice := noticed()) is None else notice(fact)
+        shared_state.on_stall = lambda event: None if (notice := noticed()) is None else notice(event)
         self.pace: Pace | None = None
         if config.max_poll_records == AUTO:
             self.pace = Pace(int(config.max_poll_interval_ms * config.max_poll_records_ratio))
-        self._intake = border.measures.intake
+        self._poll_measures = shared_state.measures.poll_measures
         self._polls_after_stop = 0
         self._is_counted = False
         """The poll under way was counted on the fast path, which had nothing for it."""
@@ -176,19 +179,19 @@ class Core:
     def poll_buffered(self, limit: int) -> list[tuple[TopicPartition, list[Record]]] | None:
         """The fast path of a poll: records from the buffer, without a wait, a hop or a wake (C6).
 
-        None when the ordinary path has something to do: a fact to look at, a commit that is due, a wakeup. A poll that
-        finds nothing of the kind arms the steps (`reading.steps`) for those that follow it.
+        None when the ordinary path has something to do: a background event to look at, a commit that is due, a wakeup.
+        A poll that finds nothing of the kind arms the steps (`fetch.steps`) for those that follow it.
         """
         self._refuse_inside_taking()
-        border, exchange = self._border, self._exchange
-        attention = border.attention
+        shared_state, exchange = self._shared_state, self._exchange
+        attention = shared_state.attention
         # The steps of the thread that polled before are refused by the attention that is lowered now.
         self._collector.steps.take_over()
         # First: what changes after this look is seen by the next one.
         attention.up = False
         if (
-            border.facts
-            or border.wants_polled
+            shared_state.background_events
+            or shared_state.wants_polled
             or exchange.callbacks
             or exchange.failures
             or exchange.fatal is not None
@@ -196,7 +199,7 @@ class Core:
             or exchange.woken
             or exchange.stopping
             or exchange.identity is not exchange.group
-            or border.ended
+            or shared_state.ended
         ):
             attention.up = True
             return None
@@ -204,10 +207,10 @@ class Core:
         if self._commits.due(now):
             attention.up = True
             return None
-        border.progress.polled(now)
+        shared_state.progress.polled(now)
         self.stalls.thread = current_thread()
-        self._intake.polled(now)
-        self._collector.prove()
+        self._poll_measures.polled(now)
+        self._collector.mark_processed()
         # A position that moved without a record ends a poll too; None would go on waiting for one.
         chunks = self._taken(partial(self._take, limit)) or ([] if self._collector.advanced else None)
         self._is_counted = chunks is None
@@ -225,7 +228,7 @@ class Core:
     def poll_columns(
         self, deadline: int, limit: int, *, columns: tuple[str, ...], max_bytes: int | None
     ) -> Waits[list[tuple[TopicPartition, list[Columns]]]]:
-        """As `poll`, as columns of bytes; see `Collector.take_columns`."""
+        """As `poll`, as columns of bytes; see `FetchCollector.take_columns`."""
         return self._poll(
             deadline, partial(self._collector.take_columns, limit, columns=columns, max_bytes=max_bytes)
         )
@@ -234,27 +237,27 @@ class Core:
         if self.subscribed is None and self.pattern is None and not self.manual:
             raise IllegalStateError("nothing to poll: call subscribe() or assign() first")
         self._refuse_inside_taking()
-        border, exchange = self._border, self._exchange
+        shared_state, exchange = self._shared_state, self._exchange
         now = self.clock.now_ms()
-        border.progress.enter_poll(now)
+        shared_state.progress.enter_poll(now)
         if not self._is_counted:
-            self._intake.polled(now)
+            self._poll_measures.polled(now)
         self._is_counted = False
         self.stalls.thread = current_thread()
         returned = 0
         try:
-            self._collector.prove()
+            self._collector.mark_processed()
             while True:
-                exchange.take_facts()
+                exchange.take_background_events()
                 if exchange.stalled is not None:
                     self.stalls.over(self.clock.now_ms(), exchange.stalled)
                     exchange.stalled = None
                 if exchange.stopping:
                     self._tell_polls_after_stop()
                     return []
-                if border.wants_polled:
-                    border.wants_polled = False
-                    border.send(m.Polled(0, 0))
+                if shared_state.wants_polled:
+                    shared_state.wants_polled = False
+                    shared_state.send(m.Polled(0, 0))
                 self._commits.commit_due()
                 exchange.adopt_identity()
                 try:
@@ -272,8 +275,8 @@ class Core:
                 yield self._commits.next_wake(deadline)
         finally:
             now = self.clock.now_ms()
-            border.progress.leave_poll(now)
-            self._intake.waited(now)
+            shared_state.progress.leave_poll(now)
+            self._poll_measures.waited(now)
             if self.pace is not None:
                 self.pace.returns(now, returned)
 
@@ -313,7 +316,7 @@ class Core:
 
     def _take_decoded(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
         """Deserialisers are user code: one that hangs is processing that hangs (B4), though it runs inside poll()."""
-        progress = self._border.progress
+        progress = self._shared_state.progress
         progress.enter_callback(self.clock.now_ms())
         try:
             return self._take(limit)
@@ -323,8 +326,12 @@ class Core:
     @property
     def is_finished(self) -> bool:
         """Whether all that is assigned are ranges, and all of each was returned: no poll will return anything."""
-        cells = self._border.assignment.values()
-        return self.manual and bool(cells) and all(cell.is_finished for cell in cells)
+        shared_partitions = self._shared_state.assignment.values()
+        return (
+            self.manual
+            and bool(shared_partitions)
+            and all(shared_partition.is_finished for shared_partition in shared_partitions)
+        )
 
     @property
     def steps(self) -> Steps:
@@ -369,8 +376,8 @@ class Core:
         """Replace the subscription. Once this returns no record of a topic that left it is returned by a poll."""
         self.forgive()
         self.subscribed, self.pattern, self.listener = topics, pattern or regex, listener
-        self._border.wants_polled = True
-        self._border.attention.up = True
+        self._shared_state.wants_polled = True
+        self._shared_state.attention.up = True
         yield from self.hand_over(
             m.Subscribe,
             deadline,
@@ -419,10 +426,10 @@ class Core:
         self.need_group("commit_async()")
         self._commits.commit_async(offsets, callback)
 
-    def auto_commit_now(self, deadline: int, *, proved_only: bool) -> Waits[None]:
+    def auto_commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign), if there is anything to read at all."""
         if self.manual or self.subscribed is not None or self.pattern is not None:
-            yield from self._commits.commit_now(deadline, proved_only=proved_only)
+            yield from self._commits.commit_now(deadline, processed_only=processed_only)
 
     # ------------------------------------------------------------ the end
 
@@ -448,7 +455,7 @@ class Core:
         if error is not None:
             raise error
 
-    def close(self, deadline: int, *, proved_only: bool, leave: bool | None) -> Waits[None]:
+    def close(self, deadline: int, *, processed_only: bool, leave: bool | None) -> Waits[None]:
         """Commit, leave, stop: each within the deadline, none of them able to hang (B7)."""
         if self.closed or self._rebalancing.closing:
             return
@@ -457,14 +464,14 @@ class Core:
         error: Exception | None = None
         try:
             try:
-                if not self._border.ended:
-                    yield from self.auto_commit_now(self._half_way(deadline), proved_only=proved_only)
+                if not self._shared_state.ended:
+                    yield from self.auto_commit_now(self._half_way(deadline), processed_only=processed_only)
                     yield from self._exchange.leave(
                         m.Close, deadline, self._serving_until(deadline), leave=leave
                     )
             except Exception as raised:  # noqa: BLE001 - raised below, once everything is stopped
                 error = raised
-            self._exchange.take_facts()
+            self._exchange.take_background_events()
             try:
                 yield from self._commits.run_callbacks()
             except Exception as raised:  # noqa: BLE001 - as above
@@ -479,8 +486,8 @@ class Core:
             self._rebalancing.closing = False
             raise
         self.closed = True
-        self._border.attention.up = True
-        self._border.assignment = {}
+        self._shared_state.attention.up = True
+        self._shared_state.assignment = {}
         self._collector.drop_all()
         if self.interceptors is not None:
             self.interceptors.close()
@@ -489,10 +496,10 @@ class Core:
 
     def abandon(self, deadline: int) -> None:
         """From another thread, while the one inside does not come back: leave the group, and be closed."""
-        self._border.send(m.Close(0, deadline, leave=None))
+        self._shared_state.send(m.Close(0, deadline, leave=None))
         self._engine.join(max(deadline - self.clock.now_ms(), 100) / 1000)
         self.closed = True
-        self._border.attention.up = True
+        self._shared_state.attention.up = True
 
     def _half_way(self, deadline: int) -> int:
         """Half of the time that is left is for a commit: the other half is for leaving the group.
@@ -516,19 +523,19 @@ class Core:
             more = "; without a group assign_topics() reads all of a topic" if what == "subscribe()" else ""
             raise InvalidGroupIdError(f"{what} needs group.id{more}")
 
-    def cell(self, partition: TopicPartition) -> Cell:
-        """The cell of an assigned partition.
+    def shared_partition(self, partition: TopicPartition) -> SharedPartition:
+        """The shared partition of an assigned partition.
 
         Raises:
             IllegalStateError: it is not assigned to this consumer.
         """
-        cell = self._border.assignment.get(partition)
-        if cell is None:
+        shared_partition = self._shared_state.assignment.get(partition)
+        if shared_partition is None:
             raise IllegalStateError(f"{partition} is not assigned to this consumer")
-        return cell
+        return shared_partition
 
     def check(self) -> None:
         """Called during a wait: raise the error, or the wakeup, that must end it."""
-        self._exchange.take_facts()
+        self._exchange.take_background_events()
         self._exchange.raise_failure()
         self._exchange.raise_wakeup()

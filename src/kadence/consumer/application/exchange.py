@@ -1,9 +1,9 @@
-"""Sends imperatives to the network side, receives facts, and completes the calls that wait for them. Application side.
+"""Sends events to the network side, receives its events, and completes the calls that wait. Application side.
 
-A call sends an imperative, and its answer comes back as a fact with the same id (C2). Deadlines are enforced
-by the reaper on the network thread; here they only bound the wait should that thread be late. Each wait is a
-`Waits` generator: it yields an absolute deadline (ms) when something must cross the border first, or a `Run`
-when user code is to be run. It looks at the border each time it is resumed, so a wake-up that was for something
+A call sends an application event, and its answer comes back as a background event with the same id (C2). Deadlines are
+enforced by the reaper on the network thread; here they only bound the wait should that thread be late. Each wait is a
+`Waits` generator: it yields an absolute deadline (ms) when something must cross the shared state first, or a `Run`
+when user code is to be run. It looks at the shared state each time it is resumed, so a wake-up that was for something
 else costs one more look and nothing is ever missed.
 """
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kadence.clock import Clock, add_ms
-from kadence.consumer.border import messages as m
-from kadence.consumer.border.buffer import Border
+from kadence.consumer import events as m
+from kadence.consumer.shared_state import SharedState
 from kadence.errors import ClosedError, FatalNetworkError, KafkaTimeoutError, WakeupError
 from kadence.logs import logger
 from kadence.types import GroupMetadata, TopicPartition
@@ -54,12 +54,12 @@ class Exchange:
         callbacks: steps of a rebalance that the application must take (C5), each until its end was told.
         failures: errors that no call caused, for the next poll (B6). fatal: one that every call raises.
         woken: `wakeup` was called and nothing has raised it yet. stopping: `stop` was called: polls return nothing.
-        has_records: whether anything that was fetched of a partition under a lease is still to be returned.
+        has_records: whether anything that was fetched of a partition under a fetch epoch is still to be returned.
         on_commit: takes the end of an asynchronous commit.
         stalled: the stall that was told of and that no poll has ended (B4).
     """
 
-    def __init__(self, border: Border, clock: Clock, group: GroupMetadata) -> None:
+    def __init__(self, shared_state: SharedState, clock: Clock, group: GroupMetadata) -> None:
         self.group = self.identity = group
         self.rebalances: list[m.Rebalance] = []
         self.callbacks: list[m.CallbackNeeded] = []
@@ -68,9 +68,9 @@ class Exchange:
         self.woken = False
         self.stopping = False
         self.stalled: m.Stalled | None = None
-        self.has_records: Callable[[TopicPartition, int], bool] = lambda partition, lease: False
-        self.on_commit: Callable[[m.CommitCompleted], None] = lambda fact: None
-        self._border = border
+        self.has_records: Callable[[TopicPartition, int], bool] = lambda partition, fetch_epoch: False
+        self.on_commit: Callable[[m.CommitCompleted], None] = lambda event: None
+        self._shared_state = shared_state
         self._clock = clock
         self._ids = 0
         self._answers: dict[int, m.Answer] = {}
@@ -80,8 +80,8 @@ class Exchange:
         self._ids += 1
         return self._ids
 
-    def call(self, kind: type[m.Imperative], deadline: int, **fields: Any) -> Waits[Any]:
-        """Send an imperative and wait for its answer.
+    def call(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> Waits[Any]:
+        """Send an application event and wait for its answer.
 
         Raises:
             ClosedError, FatalNetworkError: the network thread has ended. KafkaTimeoutError: the deadline passed.
@@ -92,8 +92,8 @@ class Exchange:
         call_id = self.start(kind, deadline, **fields)
         return (yield from self.finish(kind, call_id, deadline))
 
-    def hand_over(self, kind: type[m.Imperative], deadline: int, **fields: Any) -> Waits[None]:
-        """Send an imperative and wait until the network thread has carried it out, which needs no broker.
+    def hand_over(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> Waits[None]:
+        """Send an application event and wait until the network thread has carried it out, which needs no broker.
 
         So there is nothing that a wakeup would have to end: it is for the next call, and so is an error of the
         background. Raises as `call` does apart from that.
@@ -103,12 +103,12 @@ class Exchange:
         yield from self.finish(kind, call_id, deadline, heeds_wakeup=False)
 
     def _ready(self) -> None:
-        self.take_facts()
-        if self._border.ended:
+        self.take_background_events()
+        if self._shared_state.ended:
             self._raise_dead()
 
     def finish(
-        self, kind: type[m.Imperative], call_id: int, deadline: int, *, heeds_wakeup: bool = True
+        self, kind: type[m.ApplicationEvent], call_id: int, deadline: int, *, heeds_wakeup: bool = True
     ) -> Waits[Any]:
         """Wait for the answer to what `start` sent; raises as `call` does."""
         until = add_ms(deadline, _GRACE_MS)
@@ -116,22 +116,22 @@ class Exchange:
             while (answer := self.answer(call_id)) is None:
                 if heeds_wakeup:
                     self.raise_wakeup()
-                if self._border.ended:
+                if self._shared_state.ended:
                     self._raise_dead()
                 until = self._patience(kind, until)
                 yield until
-                self.take_facts()
+                self.take_background_events()
         finally:
             self.ignore(call_id)
         if answer.error is not None:
             raise answer.error
         return answer.value
 
-    def start(self, kind: type[m.Imperative], deadline: int, **fields: Any) -> int:
-        """Send an imperative whose answer is looked for by `answer`, now and then. Returns its id."""
+    def start(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> int:
+        """Send an application event whose answer is looked for by `answer`, now and then. Returns its id."""
         call_id = self.next_id()
         self._expected.add(call_id)
-        self._border.send(kind(call_id, deadline, **fields))
+        self._shared_state.send(kind(call_id, deadline, **fields))
         return call_id
 
     def answer(self, call_id: int) -> m.Answer | None:
@@ -147,14 +147,14 @@ class Exchange:
         self._answers.pop(call_id, None)
 
     def leave(
-        self, kind: type[m.Imperative], deadline: int, serve: Callable[[], Waits[None]], **fields: Any
+        self, kind: type[m.ApplicationEvent], deadline: int, serve: Callable[[], Waits[None]], **fields: Any
     ) -> Waits[None]:
-        """An imperative during which the group asks for callbacks: ``serve`` runs them."""
+        """An application event during which the group asks for callbacks: ``serve`` runs them."""
         call_id = self.start(kind, deadline, **fields)
         until = add_ms(deadline, _GRACE_MS)
         error: Exception | None = None
-        while call_id not in self._answers and not self._border.ended:
-            self.take_facts()
+        while call_id not in self._answers and not self._shared_state.ended:
+            self.take_background_events()
             try:
                 yield from serve()
             except Exception as raised:  # noqa: BLE001 - raised below, once the group is left
@@ -169,7 +169,7 @@ class Exchange:
         if error is not None:
             raise error
 
-    def _patience(self, kind: type[m.Imperative], until: int) -> int:
+    def _patience(self, kind: type[m.ApplicationEvent], until: int) -> int:
         """Until when the network thread may take to answer, which was ``until``.
 
         Raises:
@@ -186,68 +186,71 @@ class Exchange:
     def wakeup(self) -> None:
         """From any thread: end the blocking call under way, or the next one."""
         self.woken = True
-        self._border.alert()
+        self._shared_state.alert()
 
     def stop(self) -> None:
         """From any thread, and from a signal handler: polls return nothing from now on."""
         self.stopping = True
-        self._border.alert()
+        self._shared_state.alert()
 
     # ------------------------------------------------------------ what came back
 
-    def take_facts(self) -> None:
-        facts = self._border.facts
-        if not facts:
+    def take_background_events(self) -> None:
+        background_events = self._shared_state.background_events
+        if not background_events:
             return
         began = self._clock.now_ms()
-        while facts:
-            # Taken out last, and what is done with it may be done again: an interruption loses no fact.
-            fact = facts[0]
-            if isinstance(fact, m.Answer):
+        while background_events:
+            # Taken out last, and what is done with it may be done again: an interruption loses no background event.
+            event = background_events[0]
+            if isinstance(event, m.Answer):
                 # An answer nobody waits for belongs to a call that was ended by a wakeup or Ctrl-C.
-                if fact.id in self._expected:
-                    self._answers[fact.id] = fact
-            elif isinstance(fact, m.CallbackNeeded):
-                if not self.callbacks or self.callbacks[-1] is not fact:
-                    self.callbacks.append(fact)
-            elif isinstance(fact, m.CommitCompleted):
-                self.on_commit(fact)
-            elif isinstance(fact, m.IdentityChanged):
-                self.group = fact.group
-            elif isinstance(fact, m.RebalanceFinished):
-                self.group = fact.group
-                if not self.rebalances or self.rebalances[-1] is not fact.rebalance:
-                    self.rebalances.append(fact.rebalance)
+                if event.id in self._expected:
+                    self._answers[event.id] = event
+            elif isinstance(event, m.CallbackNeeded):
+                if not self.callbacks or self.callbacks[-1] is not event:
+                    self.callbacks.append(event)
+            elif isinstance(event, m.CommitCompleted):
+                self.on_commit(event)
+            elif isinstance(event, m.IdentityChanged):
+                self.group = event.group
+            elif isinstance(event, m.RebalanceFinished):
+                self.group = event.group
+                if not self.rebalances or self.rebalances[-1] is not event.rebalance:
+                    self.rebalances.append(event.rebalance)
                 del self.rebalances[:-_HISTORY]
-            elif isinstance(fact, m.Failed):
-                self._failed(fact)
-            elif isinstance(fact, m.Stalled):
-                self.stalled = fact
-            facts.popleft()
-        self._border.measures.facts.taken(began, self._clock.now_ms())
+            elif isinstance(event, m.Failed):
+                self._failed(event)
+            elif isinstance(event, m.Stalled):
+                self.stalled = event
+            background_events.popleft()
+        self._shared_state.measures.background_events.taken(began, self._clock.now_ms())
 
     @property
     def lost(self) -> frozenset[TopicPartition]:
         """What was lost, and is told by the next poll. Until then the application may hold records of it."""
-        losses = [fact.partitions for fact in self.callbacks if isinstance(fact, m.LosePartitions)]
+        losses = [event.partitions for event in self.callbacks if isinstance(event, m.LosePartitions)]
         return frozenset().union(*losses)
 
     def adopt_identity(self) -> None:
         """What polls return from now on goes with the present identity, unless a loss is still to be told.
 
-        Only polls call this, and what ends a subscription: whatever else takes facts must not give records of an
-        earlier membership the identity of the present one, or a worker that was away commits what others have read.
+        Only polls call this, and what ends a subscription: whatever else takes background events must not give records
+        of an earlier membership the identity of the present one, or a worker that was away commits what others have
+        read.
         """
         if self.identity is not self.group and not self.lost:
             self.identity = self.group
 
-    def _failed(self, fact: m.Failed) -> None:
+    def _failed(self, event: m.Failed) -> None:
         """Keep an error for the next call. What is repeated in the background is told once."""
-        if fact.fatal:
-            self.fatal = fact.error
-        # The same words under another lease are another error: the earlier one is void by now.
-        elif (str(fact.error), fact.lease) not in ((str(each.error), each.lease) for each in self.failures):
-            self.failures.append(fact)
+        if event.fatal:
+            self.fatal = event.error
+        # The same words under another fetch epoch are another error: the earlier one is void by now.
+        elif (str(event.error), event.fetch_epoch) not in (
+            (str(each.error), each.fetch_epoch) for each in self.failures
+        ):
+            self.failures.append(event)
 
     # ------------------------------------------------------------ what must end a call
 
@@ -266,7 +269,7 @@ class Exchange:
                 raise failure.error
             if not self._stands(failure):
                 del self.failures[place]
-            elif self.has_records(failure.partition, failure.lease):
+            elif self.has_records(failure.partition, failure.fetch_epoch):
                 place += 1
             else:
                 # Behind the others, so that each of several is told.
@@ -274,7 +277,7 @@ class Exchange:
                 del self.failures[place]
                 raise copy.copy(failure.error) from failure.error
         self.raise_fatal()
-        if self._border.ended:
+        if self._shared_state.ended:
             self._raise_dead()
 
     def raise_fatal(self) -> None:
@@ -291,11 +294,11 @@ class Exchange:
         """Whether it is still true: an error of a position is void once a seek or an assignment has changed it."""
         if failure.partition is None:
             return True
-        cell = self._border.assignment.get(failure.partition)
-        return cell is not None and cell.lease == failure.lease
+        shared_partition = self._shared_state.assignment.get(failure.partition)
+        return shared_partition is not None and shared_partition.fetch_epoch == failure.fetch_epoch
 
     def _raise_dead(self) -> None:
-        cause = self._border.dead
+        cause = self._shared_state.dead
         if cause is None:
             raise ClosedError("this consumer is closed")
         raise FatalNetworkError(
@@ -303,6 +306,6 @@ class Exchange:
         ) from cause
 
 
-def _unanswered(kind: type[m.Imperative]) -> str:
+def _unanswered(kind: type[m.ApplicationEvent]) -> str:
     why = "a C call that holds the GIL may keep it from running"
     return f"{m.what_of(kind)}: the network thread did not answer in time; {why}"

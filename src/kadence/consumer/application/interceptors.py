@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from kadence.consumer.application.records import Records
-from kadence.consumer.border.cells import Cell
+from kadence.consumer.shared_partition import SharedPartition
 from kadence.logs import logger
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
@@ -82,20 +82,23 @@ class Surplus:
     def __init__(self) -> None:
         self._records: list[Record] = []
         self._returned = 0
-        self._cell: Cell | None = None
-        self._lease = 0
+        self._shared_partition: SharedPartition | None = None
+        self._fetch_epoch = 0
 
-    def keep(self, records: list[Record], cell: Cell | None) -> None:
-        """These are returned by the next calls; nothing else is kept. ``cell``: of the partition they come from."""
+    def keep(self, records: list[Record], shared_partition: SharedPartition | None) -> None:
+        """The next calls return these; nothing else is kept. ``shared_partition``: the partition they come from."""
         self._returned = 0
-        self._cell, self._lease = cell, 0 if cell is None else cell.lease
+        self._shared_partition, self._fetch_epoch = (
+            shared_partition,
+            0 if shared_partition is None else shared_partition.fetch_epoch,
+        )
         self._records = records
 
     def take(self, limit: int) -> list[Record]:
         """At most ``limit`` of them."""
         if not self._records:
             return []
-        if self._cell is None or self._cell.lease != self._lease:
+        if self._shared_partition is None or self._shared_partition.fetch_epoch != self._fetch_epoch:
             self._records = []
         del self._records[: self._returned]
         taken = self._records[:limit]

@@ -1,6 +1,6 @@
 """The steps of a rebalance that the application takes: callbacks, and the commit before partitions go (C5).
 
-The network side asks for them by facts (`CallbackNeeded`), and each is answered by `CallbackDone`, whatever the
+The network side asks for them (`CallbackNeeded`), and each is answered by `CallbackDone`, whatever the
 callback raised. They run on the application's thread, inside poll(), unsubscribe() and close(). Application side.
 """
 
@@ -13,11 +13,11 @@ from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
 from kadence.clock import FOREVER, Clock
+from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import AsyncRebalanceListener
 from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange, Run, Waits
-from kadence.consumer.border import messages as m
-from kadence.consumer.border.buffer import Border
+from kadence.consumer.shared_state import SharedState
 
 __all__ = ["Rebalancing", "without_void"]
 
@@ -30,10 +30,10 @@ class Rebalancing:
         closing: the consumer is closing, and has committed already.
     """
 
-    def __init__(self, border: Border, exchange: Exchange, commits: Commits, clock: Clock) -> None:
+    def __init__(self, shared_state: SharedState, exchange: Exchange, commits: Commits, clock: Clock) -> None:
         self.listener: AsyncRebalanceListener | None = None
         self.closing = False
-        self._border = border
+        self._shared_state = shared_state
         self._exchange = exchange
         self._commits = commits
         self._clock = clock
@@ -43,8 +43,9 @@ class Rebalancing:
     def serve(self, until: int = FOREVER) -> Waits[None]:
         """Run what is asked for, and callbacks of commits. The first exception is raised at the end.
 
-        Before partitions are revoked what was proved of them is committed. Nobody waits for that here, so a revocation
-        is finished by this one call (B12): the network thread gives the partitions up when the commit has ended.
+        Before partitions are revoked what is processed of them is committed. Nobody waits for that here, so a
+        revocation is finished by this one call (B12): the network thread gives the partitions up when the commit has
+        ended.
 
         Args:
             until: when that commit has to be over; its request timeout counts, too.
@@ -54,60 +55,60 @@ class Rebalancing:
             yield from self._commits.run_callbacks()
         except Exception as raised:  # noqa: BLE001 - raised below: the group waits for what follows
             error = raised
-        while (fact := self._next()) is not None:
-            if isinstance(fact, m.RevokePartitions) and not self.closing:
-                self._commits.commit_parting(fact.partitions, until)
-            step = self._run(fact)
-            self._steps[fact.id] = weakref.ref(step)
+        while (event := self._next()) is not None:
+            if isinstance(event, m.RevokePartitions) and not self.closing:
+                self._commits.commit_parting(event.partitions, until)
+            step = self._run(event)
+            self._steps[event.id] = weakref.ref(step)
             try:
                 yield from step
             except Exception as raised:  # noqa: BLE001 - raised below, after the other callbacks
                 error = error or raised
-            self._exchange.take_facts()
+            self._exchange.take_background_events()
         if error is not None:
             raise error
 
     def _next(self) -> m.CallbackNeeded | None:
         """The first one that has not begun. Of those that ended untold (Ctrl-C in the telling) the end is told now."""
         callbacks = self._exchange.callbacks
-        if any(isinstance(fact, m.LosePartitions) and fact.instead_of for fact in callbacks):
+        if any(isinstance(event, m.LosePartitions) and event.instead_of for event in callbacks):
             # In one step, so that an interruption finds all of it done or nothing.
             callbacks[:] = without_void(callbacks, self._steps)
-        for fact in tuple(callbacks):
-            known = self._steps.get(fact.id)
+        for event in tuple(callbacks):
+            known = self._steps.get(event.id)
             if known is None:
-                return fact
+                return event
             if (step := known()) is None or getgeneratorstate(step) == GEN_CLOSED:
-                self._tell_done(fact, "interrupted")
+                self._tell_done(event, "interrupted")
         return None
 
-    def _tell_done(self, fact: m.CallbackNeeded, text: str | None) -> None:
-        """Tell the network thread, which ignores a repetition. The fact is kept until it was told."""
-        gave_up = fact.partitions if isinstance(fact, m.RevokePartitions) else ()
-        self._border.send(m.CallbackDone(fact.id, 0, text, gave_up))
-        self._exchange.callbacks.remove(fact)
-        del self._steps[fact.id]
+    def _tell_done(self, event: m.CallbackNeeded, text: str | None) -> None:
+        """Tell the network thread, which ignores a repetition. The background event is kept until it was told."""
+        gave_up = event.partitions if isinstance(event, m.RevokePartitions) else ()
+        self._shared_state.send(m.CallbackDone(event.id, 0, text, gave_up))
+        self._exchange.callbacks.remove(event)
+        del self._steps[event.id]
 
-    def _run(self, fact: m.CallbackNeeded) -> Waits[None]:
+    def _run(self, event: m.CallbackNeeded) -> Waits[None]:
         """One step. Its end is always told, whatever the callback raised: the group waits for it."""
         text: str | None = "interrupted"
         try:
             if self.listener is not None:
-                yield from self._timed(self.listener, fact)
+                yield from self._timed(self.listener, event)
             text = None
         except BaseException as raised:
             text = repr(raised)
             raise
         finally:
-            self._tell_done(fact, text)
+            self._tell_done(event, text)
 
-    def _timed(self, listener: AsyncRebalanceListener, fact: m.CallbackNeeded) -> Waits[None]:
+    def _timed(self, listener: AsyncRebalanceListener, event: m.CallbackNeeded) -> Waits[None]:
         began = self._clock.now_ms()
         try:
-            yield Run(_callback(listener, fact))
+            yield Run(_callback(listener, event))
         finally:
             now = self._clock.now_ms()
-            self._border.measures.intake.called(fact, now, now - began)
+            self._shared_state.measures.poll_measures.called(event, now, now - began)
 
 
 def without_void(callbacks: Iterable[m.CallbackNeeded], begun: Container[int] = ()) -> list[m.CallbackNeeded]:
@@ -117,22 +118,22 @@ def without_void(callbacks: Iterable[m.CallbackNeeded], begun: Container[int] = 
     once, by that; so is what one revoked that has ended, and waits no more.
     """
     left = list(callbacks)
-    for lost in [fact for fact in left if isinstance(fact, m.LosePartitions)]:
-        void = {fact.id for fact in left if fact.id in lost.instead_of and fact.id not in begun}
+    for lost in [event for event in left if isinstance(event, m.LosePartitions)]:
+        void = {event.id for event in left if event.id in lost.instead_of and event.id not in begun}
         told = {p for callback, going in lost.instead_of.items() if callback not in void for p in going}
         still = tuple(partition for partition in lost.partitions if partition not in told)
         left = [
-            replace(lost, partitions=still, instead_of={}) if fact is lost else fact
-            for fact in left
-            if fact.id not in void and (fact is not lost or still)
+            replace(lost, partitions=still, instead_of={}) if event is lost else event
+            for event in left
+            if event.id not in void and (event is not lost or still)
         ]
     return left
 
 
-def _callback(listener: AsyncRebalanceListener, fact: m.CallbackNeeded) -> Callable[[], Any]:
-    partitions = list(fact.partitions)
-    if isinstance(fact, m.RevokePartitions):
+def _callback(listener: AsyncRebalanceListener, event: m.CallbackNeeded) -> Callable[[], Any]:
+    partitions = list(event.partitions)
+    if isinstance(event, m.RevokePartitions):
         return lambda: listener.on_partitions_revoked(partitions)
-    if isinstance(fact, m.LosePartitions):
+    if isinstance(event, m.LosePartitions):
         return lambda: listener.on_partitions_lost(partitions)
     return lambda: listener.on_partitions_assigned(partitions)

@@ -1,7 +1,7 @@
 """The thread shell: who may enter a consumer, and how its calls wait. Application side.
 
 `core.Core` says what a call does; this says how a thread carries it: one owner at a time (C7), none at all
-after fork (C8), waits on the border's signal, user code run with the poll timer told of it.
+after fork (C8), waits on the shared state's signal, user code run with the poll timer told of it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, cast
 from kadence.clock import Clock, add_ms, wait_seconds
 from kadence.consumer.application.core import Core, Run, Waits
 from kadence.consumer.application.farewell import FAREWELL_MS
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.hand import Attention
+from kadence.consumer.decoded_records import Attention
+from kadence.consumer.shared_state import SharedState
 from kadence.errors import ClosedError, ConcurrentAccessError, ForkedError, KafkaError
 from kadence.logs import logger
 
@@ -48,9 +48,9 @@ def forks() -> int:
     return _forks
 
 
-def watch_forks(border: Border) -> None:
-    """Raise the border's attention in each child process."""
-    _attentions.add(border.attention)
+def watch_forks(shared_state: SharedState) -> None:
+    """Raise the shared state's attention in each child process."""
+    _attentions.add(shared_state.attention)
 
 
 class Shell:
@@ -62,7 +62,7 @@ class Shell:
     AWAITS: ClassVar[bool] = False
     """Whether callbacks may be coroutine functions."""
 
-    __slots__ = ("__exit__", "_border", "_clock", "_core", "_fork", "_lock", "release")
+    __slots__ = ("__exit__", "_clock", "_core", "_fork", "_lock", "_shared_state", "release")
 
     if TYPE_CHECKING:
 
@@ -70,16 +70,16 @@ class Shell:
             self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
         ) -> None: ...
 
-    def __init__(self, core: Core, border: Border, clock: Clock) -> None:
+    def __init__(self, core: Core, shared_state: SharedState, clock: Clock) -> None:
         self._core = core
-        self._border = border
+        self._shared_state = shared_state
         self._clock = clock
         self._lock = threading.RLock()
         # The methods of the lock itself: Ctrl-C could interrupt a Python function before it has released the lock.
         self.__exit__ = self._lock.__exit__  # type: ignore[method-assign]
         self.release = self._lock.release
         self._fork = _forks
-        watch_forks(border)
+        watch_forks(shared_state)
 
     @property
     def forked(self) -> bool:
@@ -96,7 +96,7 @@ class Shell:
             acquired = self._lock.acquire(blocking=False)
             if acquired:
                 # Steps, which do not enter, are refused from here on: see `reading.steps`.
-                self._border.attention.up = True
+                self._shared_state.attention.up = True
                 if self._core.steps.is_inside_elsewhere():
                     self._lock.release()
                     acquired = False
@@ -143,7 +143,7 @@ class Shell:
                     return False
                 self._core.wakeup()
                 acquired = self._lock.acquire(timeout=0.05)
-            self._border.attention.up = True
+            self._shared_state.attention.up = True
         except BaseException:
             self._let_go()
             raise
@@ -157,11 +157,11 @@ class Shell:
     def run(self, call: Waits[T]) -> T:
         """Carry a call on this thread until it returns.
 
-        The signal is prepared before the call looks at the border again, so nothing that comes between its
+        The signal is prepared before the call looks at the shared state again, so nothing that comes between its
         look and our wait is missed. A call in a signal handler may run in the midst of another call's wait: what it
-        took from the border may be what that one waits for, so that one is made to look again.
+        took from the shared state may be what that one waits for, so that one is made to look again.
         """
-        signal, clock = self._border.signal, self._clock
+        signal, clock = self._shared_state.signal, self._clock
         interrupts = signal.waiting
         try:
             step = next(call)
@@ -184,7 +184,7 @@ class Shell:
             call.close()
 
     def _run_user_code(self, call: Waits[T], step: Run) -> int | Run:
-        progress, clock = self._border.progress, self._clock
+        progress, clock = self._shared_state.progress, self._clock
         progress.enter_callback(clock.now_ms())
         try:
             step.work()

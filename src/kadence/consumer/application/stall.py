@@ -1,9 +1,9 @@
 """Stall reports: the application did not poll for a set share of the processing timeout (B4). Application side.
 
-The network thread notices, since the application's is busy. It says so by a fact and by `Border.on_stall`. A helper
-thread of this side then looks where the thread is that should poll, and reports it: once when the stall is noticed,
-once when the group is left because of it, once when the application polls again. Between these there is nothing new to
-report, so there is one share, not a list of them. Keys and values of records are never part of a report.
+The network thread notices, since the application's is busy. It says so by an event and by `SharedState.on_stall`. A
+helper thread of this side then looks where the thread is that should poll, and reports it: once when the stall is
+noticed, once when the group is left because of it, once when the application polls again. Between these there is
+nothing new to report, so there is one share, not a list of them. Keys and values of records are never part of a report.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from kadence.clock import wall_time
-from kadence.consumer.border.messages import Stalled
+from kadence.consumer.events import Stalled
 from kadence.logs import Lines, logger
 from kadence.types import TopicPartition
 
@@ -89,7 +89,7 @@ class Stalls:
 
     Args:
         group_id: for the log. look: what is in hand: how many records the last poll returned, and the offsets that
-            are not proved processed; called on a helper thread.
+            are not known to be processed; called on a helper thread.
         callback: the application's own, stall.report.callback. wall_offset: what makes ms since 1970 of monotonic ms.
 
     Attributes:
@@ -128,25 +128,25 @@ class Stalls:
         records, in_hand = self._look()
         return f"Records of the last poll: {records}{_named(in_hand)}. {self._whereabouts()[1]}"
 
-    def noticed(self, fact: Stalled) -> None:
+    def noticed(self, event: Stalled) -> None:
         """On the network thread: leave it to a helper, whatever it takes."""
         recorded = self._recorded = threading.Lock()
         recorded.acquire()
-        _aside(partial(self._report, recorded), fact)
+        _aside(partial(self._report, recorded), event)
 
-    def over(self, now: int, fact: Stalled) -> None:
+    def over(self, now: int, event: Stalled) -> None:
         """On the application's thread: it polls again."""
         recorded = self._recorded
         if recorded.acquire(timeout=_PATIENCE_S):
             recorded.release()
         ended_at = wall_time(now + self._wall_offset())
-        stall = self._change(fact, ended_at=ended_at, ended_monotonic_ms=now)
+        stall = self._change(event, ended_at=ended_at, ended_monotonic_ms=now)
         if stall is None:
             return
         log.warning(
             "group %s: the application polls again, after %.1f s%s",
             self._group_id,
-            (now - fact.since) / 1000,
+            (now - event.since) / 1000,
             ", and joins the group again" if stall.left_group else "",
         )
         if self._callback is not None:
@@ -154,8 +154,8 @@ class Stalls:
 
     # ------------------------------------------------------------ on a helper thread
 
-    def _report(self, recorded: threading.Lock, fact: Stalled) -> None:
-        if fact.left and (known := self._change(fact, left_group=True)) is not None:
+    def _report(self, recorded: threading.Lock, event: Stalled) -> None:
+        if event.left and (known := self._change(event, left_group=True)) is not None:
             recorded.release()
             self._tell(known)
             return
@@ -163,30 +163,30 @@ class Stalls:
         name, stack = self._whereabouts()
         offset = self._wall_offset()
         stall = Stall(
-            since=wall_time(fact.since + offset),
-            reported_at=wall_time(fact.at + offset),
-            since_monotonic_ms=fact.since,
-            reported_monotonic_ms=fact.at,
-            timeout_ms=fact.timeout_ms,
+            since=wall_time(event.since + offset),
+            reported_at=wall_time(event.at + offset),
+            since_monotonic_ms=event.since,
+            reported_monotonic_ms=event.at,
+            timeout_ms=event.timeout_ms,
             thread=name,
             stack=stack,
             records=records,
             in_hand=in_hand,
-            left_group=fact.left,
+            left_group=event.left,
         )
         with self._lock:
             self._history.append(stall)
             self.count += 1
             del self._history[:-_HISTORY]
         recorded.release()
-        if not fact.left:
+        if not event.left:
             log.warning(
                 "group %s: the application has not polled for %.1f s; in another %.1f s (max.poll.interval.ms) the "
                 "consumer leaves the group. "
                 "Records of the last poll: %d%s. %s",
                 self._group_id,
-                (fact.at - fact.since) / 1000,
-                (fact.since + fact.timeout_ms - fact.at) / 1000,
+                (event.at - event.since) / 1000,
+                (event.since + event.timeout_ms - event.at) / 1000,
                 records,
                 _named(in_hand),
                 Lines(stack),
@@ -200,11 +200,11 @@ class Stalls:
             except Exception:
                 log.exception("stall.report.callback raised")
 
-    def _change(self, fact: Stalled, **changes: Any) -> Stall | None:
-        """The stall that ``fact`` is about, with changes; None when it was never reported."""
+    def _change(self, event: Stalled, **changes: Any) -> Stall | None:
+        """The stall that ``event`` is about, with changes; None when it was never reported."""
         with self._lock:
             for place, stall in enumerate(self._history):
-                if stall.since_monotonic_ms == fact.since:
+                if stall.since_monotonic_ms == event.since:
                     self._history[place] = changed = dataclasses.replace(stall, **changes)
                     return changed
         return None

@@ -14,9 +14,9 @@ from kadence.consumer.application.calls import Calls
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.metrics import catalogue
 from kadence.consumer.application.stall import Stall
-from kadence.consumer.border.lateness import NetworkLateness
-from kadence.consumer.border.messages import Rebalance
-from kadence.consumer.border.reasons import NotFetched
+from kadence.consumer.events import Rebalance
+from kadence.consumer.lateness import NetworkLateness
+from kadence.consumer.not_fetched import NotFetched
 from kadence.idioms import unmade
 from kadence.metrics import MetricName
 from kadence.types import GroupMetadata, TopicPartition
@@ -97,7 +97,7 @@ class ConsumerState:
     # ------------------------------------------------------------ what was measured
 
     def network_lateness(self) -> NetworkLateness:
-        """How late the network thread ran, and how many heartbeats the pulse sent in its place."""
+        """How late the network thread ran, and how many heartbeats the native thread sent in its place."""
         return self._calls.network_lateness()
 
     def stalls(self) -> Sequence[Stall]:

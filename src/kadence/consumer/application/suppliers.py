@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kadence.config import ConsumerConfig
     from kadence.consumer.application.core import Engine, Engines
-    from kadence.consumer.application.reading.dead_letters import LetterProducers
-    from kadence.consumer.border.buffer import Border
+    from kadence.consumer.fetch.dead_letters import LetterProducers
+    from kadence.consumer.shared_state import SharedState
 
 __all__ = ["letter_producer", "network_side"]
 
@@ -30,7 +30,7 @@ class _NetworkSides:
     def __init__(self) -> None:
         self.simulated: ContextVar[Engines | None] = ContextVar("simulated", default=None)
 
-    def __call__(self, config: ConsumerConfig, *, awaits: bool) -> tuple[Border, Engine]:
+    def __call__(self, config: ConsumerConfig, *, awaits: bool) -> tuple[SharedState, Engine]:
         """For a consumer whose calls are awaited, or block their thread.
 
         Raises:

@@ -12,9 +12,9 @@ from typing import cast
 
 from kadence.config import ConsumerConfig
 from kadence.consumer.assembly import Surroundings, network_side
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.network.jobs import Done, FinishedJobs
-from kadence.consumer.network.thread import NetworkSide
+from kadence.consumer.jobs import Done, FinishedJobs
+from kadence.consumer.network_thread import NetworkSide
+from kadence.consumer.shared_state import SharedState
 from kadence.metrics.network import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.net.poller import PlainPoller, Poller
@@ -73,7 +73,7 @@ class _Jobs(FinishedJobs):
 class _Surroundings(Surroundings):
     """What a consumer's network side has from a simulation instead of the machine."""
 
-    has_pulse = False
+    has_native_heartbeat = False
 
     def __init__(self, process: Process, network: Network, driver: Driver, rng: random.Random) -> None:
         self.scheduler: Scheduler = process.scheduler
@@ -107,8 +107,8 @@ class Engine:
         self._process = process
         self._driver = Driver(process, network)
         surroundings = _Surroundings(process, network, self._driver, rng)
-        self.border, client, build = network_side(config, surroundings)
-        self._driver.turn = NetworkSide(self.border, build, client.close).run_once
+        self.shared_state, client, build = network_side(config, surroundings)
+        self._driver.turn = NetworkSide(self.shared_state, build, client.close).run_once
 
     def start(self) -> None:
         self._driver.stir()
@@ -122,13 +122,13 @@ class Engine:
 
 def engines(
     process: Process, network: Network, rng: random.Random
-) -> Callable[[ConsumerConfig], tuple[Border, Engine]]:
+) -> Callable[[ConsumerConfig], tuple[SharedState, Engine]]:
     """Makes the network sides of the consumers of one process."""
     count = itertools.count(1)
 
-    def make(config: ConsumerConfig) -> tuple[Border, Engine]:
+    def make(config: ConsumerConfig) -> tuple[SharedState, Engine]:
         # A name that was made up depends on what else this process of yours has done.
         engine = Engine(replace(config, client_id=f"{process.name}-{next(count)}"), process, network, rng)
-        return engine.border, engine
+        return engine.shared_state, engine
 
     return make

@@ -12,10 +12,10 @@ from kadence.config import ProducerConfig
 from kadence.errors import IllegalStateError, KafkaTimeoutError
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.producer.accumulator import Accumulator
+from kadence.producer.append import estimated_size
 from kadence.producer.arguments import checked_group, checked_offsets
 from kadence.producer.futures import RecordFuture
 from kadence.producer.gate import Gate
-from kadence.producer.intake import estimated_size
 from kadence.producer.partitioner import partition_for_key
 from kadence.producer.thread import Turn
 from kadence.producer.topics import Topics

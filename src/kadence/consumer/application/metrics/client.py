@@ -1,4 +1,4 @@
-"""The rows of consumer-metrics: polls, calls, connections, and the two queues of the border (KIP-1068)."""
+"""The rows of consumer-metrics: polls, calls, connections, and the two queues of the shared state (KIP-1068)."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ from kadence.consumer.application.metrics.rows import (
     times,
     total,
 )
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.measures import Measures, Queue
+from kadence.consumer.measures import Measures, Queue
+from kadence.consumer.shared_state import SharedState
 from kadence.metrics.network import NANOS, NodeMeters
 
 __all__ = ["client", "one_node"]
 
 
-def client(border: Border) -> Rows:
+def client(shared_state: SharedState) -> Rows:
     """Of polls, calls and connections: consumer-metrics."""
-    measures = border.measures
-    network, intake = measures.network, measures.intake
-    yield from ago("last-poll", "the last poll() began", lambda: intake.last_at)
+    measures = shared_state.measures
+    network, poll_measures = measures.network, measures.poll_measures
+    yield from ago("last-poll", "the last poll() began", lambda: poll_measures.last_at)
     between = "time between the beginnings of two calls of poll()"
-    yield Row("time-between-poll-avg", f"The average {between}, in ms", intake.polls.average)
-    yield Row("time-between-poll-max", f"The longest {between}, in ms", intake.polls.highest)
+    yield Row("time-between-poll-avg", f"The average {between}, in ms", poll_measures.polls.average)
+    yield Row("time-between-poll-max", f"The longest {between}, in ms", poll_measures.polls.highest)
     yield Row(
         "poll-idle-ratio-avg",
         "The average share of the time that poll() waits, as opposed to the application working",
-        intake.idle.average,
+        poll_measures.idle.average,
     )
     yield Row(
         "commit-sync-time-ns-total",
         "Time spent in commit(), in ns",
-        lambda now: intake.commit_sync_ms * NANOS,
+        lambda now: poll_measures.commit_sync_ms * NANOS,
     )
     yield Row(
-        "committed-time-ns-total", "Time spent in committed(), in ns", lambda now: intake.committed_ms * NANOS
+        "committed-time-ns-total",
+        "Time spent in committed(), in ns",
+        lambda now: poll_measures.committed_ms * NANOS,
     )
     yield Row("connection-count", "The number of open connections", lambda now: network.connections)
     yield from events("connection-creation", "connections that were made", network.connected)
@@ -65,7 +67,7 @@ def client(border: Border) -> Rows:
         "failed-reauthentication", "standing connections whose login was refused", network.failed_relogins
     )
     yield from times("reauthentication-latency", "login of a standing connection", network.relogins)
-    yield from _queues(border)
+    yield from _queues(shared_state)
 
 
 def _io(measures: Measures) -> Rows:
@@ -97,12 +99,22 @@ def _io(measures: Measures) -> Rows:
     yield from times("unsent-requests-queue-time", "time that a request waits to be sent", network.unsent_ms)
 
 
-def _queues(border: Border) -> Rows:
-    """The two directions of the border (KIP-1068)."""
-    measures = border.measures
+def _queues(shared_state: SharedState) -> Rows:
+    """The two directions of the shared state (KIP-1068)."""
+    measures = shared_state.measures
     for name, what, size, queue in (
-        ("application", "calls to the network thread", lambda: len(border.imperatives), measures.imperatives),
-        ("background", "facts for the application", lambda: len(border.facts), measures.facts),
+        (
+            "application",
+            "calls to the network thread",
+            lambda: len(shared_state.application_events),
+            measures.application_events,
+        ),
+        (
+            "background",
+            "background events for the application",
+            lambda: len(shared_state.background_events),
+            measures.background_events,
+        ),
     ):
         yield from _queue(f"{name}-event-queue", what, size, queue)
     yield Row(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from kadence.consumer.application.metrics.rows import Row, Rows, ago, count, events, per_hour, times
-from kadence.consumer.border.buffer import Border
+from kadence.consumer.shared_state import SharedState
 
 __all__ = ["membership"]
 
 
-def membership(border: Border) -> Rows:
+def membership(shared_state: SharedState) -> Rows:
     """Rows of classic groups are there in every group."""
-    group, intake = border.measures.group, border.measures.intake
+    group, poll_measures = shared_state.measures.group, shared_state.measures.poll_measures
     yield Row(
         "assigned-partitions",
         "The number of partitions that are this consumer's",
-        lambda now: len(border.assignment),
+        lambda now: len(shared_state.assignment),
     )
     yield from events("heartbeat", "heartbeats that were answered", group.heartbeats)
     yield Row(
@@ -43,6 +43,6 @@ def membership(border: Border) -> Rows:
         )
         yield Row(f"{name}-total", f"The number of {what}", count(meter))
     yield from ago("last-rebalance", "the last rebalance ended", lambda: group.last_at)
-    yield from times("partition-assigned-latency", "on_partitions_assigned callback", intake.assigned)
-    yield from times("partition-revoked-latency", "on_partitions_revoked callback", intake.revoked)
-    yield from times("partition-lost-latency", "on_partitions_lost callback", intake.lost)
+    yield from times("partition-assigned-latency", "on_partitions_assigned callback", poll_measures.assigned)
+    yield from times("partition-revoked-latency", "on_partitions_revoked callback", poll_measures.revoked)
+    yield from times("partition-lost-latency", "on_partitions_lost callback", poll_measures.lost)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from kadence.consumer.application.metrics import client, fetching, group, own
 from kadence.consumer.application.metrics.rows import Read, Rows
-from kadence.consumer.border.buffer import Border
-from kadence.consumer.border.cells import Cell
-from kadence.consumer.border.measures import TopicFetches, TopicIntake
-from kadence.consumer.border.reasons import NotFetchedReason
+from kadence.consumer.measures import TopicFetches, TopicPollMeasures
+from kadence.consumer.not_fetched import NotFetchedReason
+from kadence.consumer.shared_partition import SharedPartition
+from kadence.consumer.shared_state import SharedState
 from kadence.metrics import MetricName
 from kadence.metrics.network import NodeMeters
 from kadence.metrics.sensors import Tally
@@ -40,17 +40,19 @@ _Named = list[tuple[MetricName, Read]]
 class Metrics:
     """Reads the measures of one consumer."""
 
-    def __init__(self, config: ConsumerConfig, border: Border, core: Core) -> None:
+    def __init__(self, config: ConsumerConfig, shared_state: SharedState, core: Core) -> None:
         self._config = config
-        self._border = border
+        self._shared_state = shared_state
         self._core = core
         self._fixed: _Named = [
-            *self._named(CLIENT, client.client(border)),
-            *self._named(FETCH, fetching.fetching(border.measures)),
-            *self._named(KADENCE, own.own(border, config.buffer_memory, self._skipped, self._dead_lettered)),
+            *self._named(CLIENT, client.client(shared_state)),
+            *self._named(FETCH, fetching.fetching(shared_state.measures)),
+            *self._named(
+                KADENCE, own.own(shared_state, config.buffer_memory, self._skipped, self._dead_lettered)
+            ),
         ]
         if config.group_id is not None:
-            self._fixed += self._named(COORDINATOR, group.membership(border))
+            self._fixed += self._named(COORDINATOR, group.membership(shared_state))
             self._fixed += self._named(KADENCE, own.stalls(lambda now: core.stalls.count))
         # Replaced as a whole, so that threads that read at once do not disturb each other.
         self._found: dict[Hashable, _Named] = {}
@@ -69,25 +71,28 @@ class Metrics:
 
     def _parts(self) -> Iterator[tuple[Hashable, list[tuple[str, Rows]], dict[str, str]]]:
         """What there is one of for each broker, topic, partition, reason and cause."""
-        border, measures = self._border, self._border.measures
+        shared_state, measures = self._shared_state, self._shared_state.measures
         for node_id, node in measures.network.nodes.items():
             # Bootstrap addresses are -2, -3 … here, -1, -2 … in Kafka's own client.
             name = f"node-{node_id if node_id >= 0 else node_id + 1}"
             yield node, [(NODE, client.one_node(node))], {"node-id": name}
         for topic, fetches in measures.fetches.topics.items():
             yield fetches, [(FETCH, fetching.fetched(fetches))], {"topic": topic}
-        for topic, intake in measures.intake.topics.items():
-            yield intake, [(FETCH, fetching.taken(intake))], {"topic": topic}
+        for topic, poll_measures in measures.poll_measures.topics.items():
+            yield poll_measures, [(FETCH, fetching.taken(poll_measures))], {"topic": topic}
         committed = self._config.isolation_level == "read_committed"
-        for partition, cell in border.assignment.items():
+        for partition, shared_partition in shared_state.assignment.items():
             tags = {"topic": partition.topic, "partition": str(partition.partition)}
             yield (
-                cell,
-                [(FETCH, fetching.one_partition(cell, committed=committed)), (KADENCE, own.unfetched(cell))],
+                shared_partition,
+                [
+                    (FETCH, fetching.one_partition(shared_partition, committed=committed)),
+                    (KADENCE, own.unfetched(shared_partition)),
+                ],
                 tags,
             )
         for reason in NotFetchedReason:
-            yield reason, [(KADENCE, own.one_reason(border, reason))], {"reason": reason.name.lower()}
+            yield reason, [(KADENCE, own.one_reason(shared_state, reason))], {"reason": reason.name.lower()}
         for cause in measures.group.causes:
             yield cause, [(KADENCE, own.one_cause(measures, cause))], {"cause": cause}
 
@@ -111,22 +116,22 @@ def catalogue() -> tuple[MetricName, ...]:
     def nothing(now: int) -> float:
         return 0
 
-    border = Border(lambda: None)
-    cell = Cell(TopicPartition("", 0), 0)
+    shared_state = SharedState(lambda: None)
+    shared_partition = SharedPartition(TopicPartition("", 0), 0)
     per_partition = ("topic", "partition")
     groups: tuple[tuple[str, Rows, tuple[str, ...]], ...] = (
-        (CLIENT, client.client(border), ()),
-        (COORDINATOR, group.membership(border), ()),
-        (FETCH, fetching.fetching(border.measures), ()),
+        (CLIENT, client.client(shared_state), ()),
+        (COORDINATOR, group.membership(shared_state), ()),
+        (FETCH, fetching.fetching(shared_state.measures), ()),
         (FETCH, fetching.fetched(TopicFetches()), ("topic",)),
-        (FETCH, fetching.taken(TopicIntake(0, Tally(0))), ("topic",)),
-        (FETCH, fetching.one_partition(cell, committed=False), per_partition),
+        (FETCH, fetching.taken(TopicPollMeasures(0, Tally(0))), ("topic",)),
+        (FETCH, fetching.one_partition(shared_partition, committed=False), per_partition),
         (NODE, client.one_node(NodeMeters()), ("node-id",)),
-        (KADENCE, own.own(border, 0, nothing, nothing), ()),
+        (KADENCE, own.own(shared_state, 0, nothing, nothing), ()),
         (KADENCE, own.stalls(nothing), ()),
-        (KADENCE, own.unfetched(cell), per_partition),
-        (KADENCE, own.one_reason(border, NotFetchedReason.PAUSED), ("reason",)),
-        (KADENCE, own.one_cause(border.measures, ""), ("cause",)),
+        (KADENCE, own.unfetched(shared_partition), per_partition),
+        (KADENCE, own.one_reason(shared_state, NotFetchedReason.PAUSED), ("reason",)),
+        (KADENCE, own.one_cause(shared_state.measures, ""), ("cause",)),
     )
     return tuple(
         MetricName(row.name, group, dict.fromkeys(("client-id", *tags), ""), row.description)

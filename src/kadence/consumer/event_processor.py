@@ -1,0 +1,285 @@
+"""What each call of the application means on the network side (C2): one method for each application event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kadence.consumer import events as m
+from kadence.consumer.group.commit import CommitRequestManager
+from kadence.consumer.group.membership import Membership
+from kadence.consumer.log_limiter import in_short
+from kadence.consumer.positions.metadata import MetadataManager
+from kadence.consumer.positions.offsets import OffsetsRequestManager
+from kadence.consumer.subscription import Subscription
+from kadence.errors import IllegalStateError, InvalidGroupIdError
+from kadence.logs import logger
+from kadence.types import TopicPartition
+
+__all__ = ["ApplicationEventProcessor"]
+
+log = logger("kadence.consumer")
+
+_EARLIEST: Final = -2
+
+
+class ApplicationEventProcessor:
+    """Applies application events to the managers and the subscription.
+
+    Attributes:
+        closing: the `Close` that was asked for, until the thread has ended.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        metadata: MetadataManager,
+        offsets: OffsetsRequestManager,
+        membership: Membership | None,
+        commits: CommitRequestManager | None,
+        tell: Callable[[m.BackgroundEvent], None],
+    ) -> None:
+        self._subscription = subscription
+        self._metadata = metadata
+        self._offsets = offsets
+        self._membership = membership
+        self._commits = commits
+        self._tell = tell
+        self._leaving: list[m.Unsubscribe] = []
+        self._followed: frozenset[str] = frozenset()
+        """Topics whose partitions are assigned as they are made."""
+        self.is_cut_off: Callable[[], bool] = lambda: False
+        """Tells whether no broker is there."""
+        self.closing: m.Close | None = None
+        self._steps: dict[type[m.ApplicationEvent], Callable[[int, Any], None]] = {
+            m.Subscribe: self._subscribe,
+            m.Unsubscribe: self._unsubscribe,
+            m.Assign: self._assign,
+            m.AssignTopics: self._assign_topics,
+            m.Polled: self._polled,
+            m.Seek: self._seek,
+            m.ResetPositions: self._reset,
+            m.Commit: self._commit,
+            m.FetchCommitted: self._fetch_committed,
+            m.ListOffsets: self._list_offsets,
+            m.TopicMetadata: self._topic_metadata,
+            m.EnforceRebalance: self._enforce_rebalance,
+            m.CallbackDone: self._callback_done,
+            m.Close: self._close,
+        }
+
+    def process(self, now: int, event: m.ApplicationEvent) -> None:
+        self._steps[type(event)](now, event)
+
+    def settle(self, now: int) -> None:
+        """Answer what waited for the group to be left."""
+        del now
+        member = self._membership
+        if self._leaving and (member is None or member.left or self._nobody_is_there):
+            self._have_left()
+
+    def _have_left(self) -> None:
+        """The group is left: forget the subscription, and answer the calls that waited for it.
+
+        Called for a call that has run out of time, too: its late end must not undo what the application begins next.
+        """
+        self._subscription.unsubscribe()
+        self._followed = frozenset()
+        self._metadata.need("subscription", frozenset())
+        for call in self._leaving:
+            self._answer(call)
+        self._leaving.clear()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the consumer is closing and has nothing more to send."""
+        if self.closing is None:
+            return False
+        left = self._membership is None or self._membership.left
+        return (left and (self._commits is None or not self._commits.pending)) or self._nobody_is_there
+
+    @property
+    def _nobody_is_there(self) -> bool:
+        """No broker can be told what is still to be told, and that is all that is still to be done."""
+        return (self._membership is None or self._membership.has_parted) and self.is_cut_off()
+
+    def topics_changed(self, now: int) -> None:
+        """Metadata changed: a pattern may match other topics now, a topic that is followed have other partitions.
+
+        The membership looks by itself (C5).
+        """
+        del now
+        subscription = self._subscription
+        if made := [p for p in self._partitions_of(self._followed) if p not in subscription.partitions]:
+            log.info("found new partitions, which are read from the beginning: %s", in_short(made))
+            self._add(made, _EARLIEST)
+        if subscription.pattern is None or self._membership is None:
+            return
+        matching = self._metadata.matching()
+        if matching != subscription.topics:
+            log.info("pattern %r matches %d topics now", subscription.pattern, len(matching))
+            subscription.topics = matching
+
+    # ------------------------------------------------------------ one method for each application event
+
+    def _subscribe(self, now: int, call: m.Subscribe) -> None:
+        if self._leaving:
+            self._have_left()
+        topics = call.topics if call.topics is not None else self._topics_of(call.pattern)
+        log.info(
+            "subscribes to %s",
+            ", ".join(sorted(call.topics or ())) or f"the pattern {call.pattern or call.regex!r}",
+        )
+        subscription = self._subscription
+        subscription.subscribe(topics, call.pattern, has_listener=call.has_listener, regex=call.regex)
+        subscription.mark_revoking(subscription.deserted)
+        self._metadata.want_matching(call.pattern)
+        self._metadata.need("subscription", call.topics or frozenset())
+        assert self._membership is not None
+        self._membership.subscription_changed(now)
+        self._answer(call)
+
+    def _topics_of(self, pattern: str | None) -> frozenset[str]:
+        self._metadata.want_matching(pattern)
+        return self._metadata.matching()
+
+    def _unsubscribe(self, now: int, call: m.Unsubscribe) -> None:
+        self._metadata.want_matching(None)
+        self._leaving.append(call)
+        log.info("unsubscribes")
+        if self._subscription.by_group and self._membership is not None:
+            self._membership.leave(now, reason="unsubscribe() was called")
+        self.settle(now)
+
+    def _assign(self, now: int, call: m.Assign) -> None:
+        del now
+        if self._leaving:
+            self._have_left()
+        self._followed = frozenset()
+        self._metadata.need("subscription", frozenset(p.topic for p in call.partitions))
+        self._subscription.assign(call.partitions)
+        for partition, (offset, leader_epoch) in call.starts.items():
+            if call.ends.get(partition) is None or not self._subscription.continues(partition, offset):
+                self._subscription.position(partition, offset, leader_epoch)
+        for partition, end in call.ends.items():
+            floor = 0 if end is None or partition not in call.starts else call.starts[partition][0]
+            self._subscription.limit(partition, floor, end)
+        log.info("assigned by hand: %s", in_short(call.partitions))
+        self._answer(call)
+
+    def _assign_topics(self, now: int, call: m.AssignTopics) -> None:
+        del now
+        if self._leaving:
+            self._have_left()
+        self._metadata.need("subscription", call.topics)
+        self._followed = call.topics
+        subscription = self._subscription
+        partitions = self._partitions_of(call.topics)
+        subscription.assign([p for p in subscription.partitions if p.topic in call.topics])
+        for partition in subscription.partitions:
+            subscription.limit(partition, 0, None)
+        self._add([p for p in partitions if p not in subscription.partitions], None)
+        if call.timestamp is not None:
+            for partition in partitions:
+                subscription.await_reset(partition, call.timestamp)
+        log.info("topics assigned by hand: %s", in_short(partitions))
+        self._answer(call)
+
+    def _partitions_of(self, topics: frozenset[str]) -> list[TopicPartition]:
+        cluster = self._metadata.cluster
+        return [
+            TopicPartition(topic, each.partition)
+            for topic in sorted(topics)
+            for each in cluster.partitions_for(topic)
+        ]
+
+    def _add(self, partitions: list[TopicPartition], timestamp: int | None) -> None:
+        subscription = self._subscription
+        subscription.assign((*subscription.partitions, *partitions))
+        if timestamp is not None:
+            for partition in partitions:
+                subscription.await_reset(partition, timestamp)
+
+    def _polled(self, now: int, call: m.Polled) -> None:
+        del call
+        if self._membership is not None:
+            self._membership.polled(now)
+
+    def _seek(self, now: int, call: m.Seek) -> None:
+        del now
+        if call.partition in self._subscription.partitions:
+            self._subscription.widen(call.partition, call.offset)
+            self._subscription.position(call.partition, call.offset, call.leader_epoch)
+            self._answer(call)
+        else:
+            self._answer(
+                call,
+                IllegalStateError(f"{call.partition} is no longer assigned to this consumer"),
+            )
+
+    def _reset(self, now: int, call: m.ResetPositions) -> None:
+        del now
+        for partition in call.partitions:
+            if partition in self._subscription.partitions:
+                if call.timestamp == _EARLIEST:
+                    self._subscription.widen(partition, 0)
+                self._subscription.await_reset(partition, call.timestamp)
+        self._answer(call)
+
+    def _commit(self, now: int, call: m.Commit) -> None:
+        if self._commits is None:
+            self._answer(call, InvalidGroupIdError("a commit needs group.id"))
+        else:
+            self._commits.commit(now, call)
+
+    def _fetch_committed(self, now: int, call: m.FetchCommitted) -> None:
+        if self._commits is None:
+            self._answer(call, InvalidGroupIdError("committed() needs group.id"))
+        else:
+            self._commits.fetch_committed(now, call)
+
+    def _list_offsets(self, now: int, call: m.ListOffsets) -> None:
+        del now
+        self._offsets.list_offsets(call)
+
+    def _topic_metadata(self, now: int, call: m.TopicMetadata) -> None:
+        del now
+        self._metadata.ask(call)
+
+    def _enforce_rebalance(self, now: int, call: m.EnforceRebalance) -> None:
+        if self._membership is not None:
+            self._membership.rebalance(now, call.reason)
+
+    def _callback_done(self, now: int, call: m.CallbackDone) -> None:
+        """The commits that were given before it, in the callback maybe, are of a member that still owns what goes."""
+        member = self._membership
+        if member is None:
+            return
+
+        def done(now: int) -> None:
+            member.callback_done(now, call.id, call.error)
+
+        if call.gave_up and self._commits is not None:
+            # Who leaves does not wait for a coordinator that nobody finds.
+            stays = self.closing is None and not self._leaving
+            self._commits.after(now, call.gave_up, done, patient=stays)
+        else:
+            done(now)
+
+    def _close(self, now: int, call: m.Close) -> None:
+        self.closing = call
+        if self._subscription.by_group and self._membership is not None:
+            self._membership.leave(
+                now, reason="the consumer is closing", callbacks=bool(call.id), goodbye=call.leave
+            )
+
+    def hurry(self, now: int) -> None:
+        """The time for closing is over: tell the group now, without waiting for callbacks of the application."""
+        if self.closing is not None and self._subscription.by_group and self._membership is not None:
+            self._membership.leave(
+                now, reason="the consumer is closing", callbacks=False, goodbye=self.closing.leave
+            )
+
+    def _answer(self, call: m.ApplicationEvent, error: Exception | None = None) -> None:
+        if call.id:
+            self._tell(m.Answer(call.id, None, error))

@@ -1,0 +1,399 @@
+"""Everything that crosses between the application thread and the network thread, as plain data (C2).
+
+Application events go from the application to the network thread, background events the other way. An application event
+with an ``id`` is answered by exactly one `Answer` with that id; ``deadline`` (absolute ms) is enforced on the
+network thread by the reaper, so no caller waits past it whatever the brokers do. All are picklable: the
+same shared state can lie between two processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from kadence.clock import wall_time
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+__all__ = [
+    "Answer",
+    "ApplicationEvent",
+    "Assign",
+    "AssignPartitions",
+    "AssignTopics",
+    "BackgroundEvent",
+    "CallbackDone",
+    "CallbackNeeded",
+    "Close",
+    "Commit",
+    "CommitCompleted",
+    "EnforceRebalance",
+    "Failed",
+    "FetchCommitted",
+    "IdentityChanged",
+    "ListOffsets",
+    "LosePartitions",
+    "Polled",
+    "Rebalance",
+    "RebalanceFailed",
+    "RebalanceFinished",
+    "ResetPositions",
+    "RevokePartitions",
+    "Seek",
+    "Stalled",
+    "Subscribe",
+    "TopicMetadata",
+    "Unsubscribe",
+    "what_of",
+]
+
+# ---------------------------------------------------------------- application → network
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationEvent:
+    """A call of the application. ``id`` 0: nobody waits for an answer."""
+
+    id: int
+    deadline: int
+
+    @property
+    def what(self) -> str:
+        """What was asked for, in the words of an error."""
+        return what_of(type(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe(ApplicationEvent):
+    """Replace the subscription. Joining starts with the next `Polled`.
+
+    Exactly one of ``topics``, ``pattern`` (matched here) and ``regex`` (matched by the broker, KIP-848) is given.
+    ``has_listener``: rebalance callbacks must be run by the application before added partitions may be fetched.
+    """
+
+    topics: frozenset[str] | None
+    pattern: str | None
+    has_listener: bool
+    regex: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe(ApplicationEvent):
+    """Leave the group (or drop the manual assignment) and forget the subscription."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assign(ApplicationEvent):
+    """Manual assignment: replace the set, keep the positions of what stays.
+
+    ``starts``: offset and leader epoch (None: unknown) from which some of the partitions are to be read, whatever
+    position they had. ``ends``: where the ranges of some of them end (None: they have no end); others keep theirs.
+    A range that begins at the position goes on with what is buffered.
+    """
+
+    partitions: tuple[TopicPartition, ...]
+    starts: Mapping[TopicPartition, tuple[int, int | None]] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AssignTopics(ApplicationEvent):
+    """Manual assignment of all partitions of these topics, those that are made later too.
+
+    ``timestamp``: where each is read from, as `ResetPositions` has it, or ms since 1970; None: its committed offset, or
+    what auto.offset.reset says, and partitions that were assigned before go on where they are. What is made later is
+    read from its beginning.
+    """
+
+    topics: frozenset[str]
+    timestamp: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Polled(ApplicationEvent):
+    """The application polls again: join, rejoin, or go on after a poll timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seek(ApplicationEvent):
+    """Move one position. With an epoch the position is validated before it is fetched (KIP-320)."""
+
+    partition: TopicPartition
+    offset: int
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPositions(ApplicationEvent):
+    """Seek to the beginning (timestamp −2) or end (−1) of partitions, lazily."""
+
+    partitions: tuple[TopicPartition, ...]
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(ApplicationEvent):
+    """Commit offsets.
+
+    ``retry``: somebody waits for the `Answer`; else its end is told by `CommitCompleted`. ``parting``: because
+    something ends; not worth waiting for where no broker is there. Either is repeated on retriable errors until the
+    deadline; a commit that is neither is tried once. ``lost``: partitions that were lost, of which no poll has told the
+    application yet: they are refused, though they may have been assigned anew (C12).
+    """
+
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    retry: bool
+    parting: bool = False
+    lost: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def what(self) -> str:
+        return _about(type(self), (p.topic for p in self.offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class FetchCommitted(ApplicationEvent):
+    """Committed offsets of partitions. Answer: dict[TopicPartition, OffsetAndMetadata | None]."""
+
+    partitions: frozenset[TopicPartition]
+
+    @property
+    def what(self) -> str:
+        return _about(type(self), (p.topic for p in self.partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsets(ApplicationEvent):
+    """Offsets by timestamp (−1 latest, −2 earliest, ≥ 0 ms).
+
+    Answer: dict[TopicPartition, OffsetAndTimestamp | None].
+    """
+
+    timestamps: Mapping[TopicPartition, int]
+
+    @property
+    def what(self) -> str:
+        return _about(type(self), (p.topic for p in self.timestamps))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata(ApplicationEvent):
+    """Partitions of topics (None = all). Answer: dict[str, list[PartitionInfo]]; unknown topics are absent."""
+
+    topics: tuple[str, ...] | None
+
+    @property
+    def what(self) -> str:
+        return _about(type(self), self.topics or ())
+
+
+@dataclass(frozen=True, slots=True)
+class EnforceRebalance(ApplicationEvent):
+    """Rejoin the group (KIP-568)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackDone(ApplicationEvent):
+    """The application ran the callback of the background event with this ``id``. ``error``: its text when it raised.
+
+    Sent whatever the callback raised, else the reconciliation would stand for ever. ``gave_up``: what it let go of, if
+    the background event was `RevokePartitions`.
+    """
+
+    error: str | None
+    gave_up: tuple[TopicPartition, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Close(ApplicationEvent):
+    """Leave the group, finish what is in flight, stop the thread, all before the deadline.
+
+    ``leave``: tell the broker so for good, or not at all (KIP-1092); None: dynamic members do, of static ones the
+    place is kept.
+    """
+
+    leave: bool | None
+
+
+_CALLS: Final[dict[type[ApplicationEvent], str]] = {
+    Subscribe: "subscribe()",
+    Unsubscribe: "unsubscribe()",
+    Assign: "assign()",
+    AssignTopics: "assign_topics()",
+    Seek: "seek()",
+    ResetPositions: "seek_to_beginning() or seek_to_end()",
+    Close: "close()",
+    Commit: "a commit",
+    FetchCommitted: "looking up committed offsets",
+    ListOffsets: "looking up offsets",
+    TopicMetadata: "looking up topics",
+}
+
+_NAMED: Final = 5
+
+
+def what_of(kind: type[ApplicationEvent]) -> str:
+    """What calls of this kind ask for, in the words of an error."""
+    return _CALLS.get(kind, kind.__name__)
+
+
+def _about(kind: type[ApplicationEvent], topics: Iterable[str]) -> str:
+    """`what_of` a call that is about these topics."""
+    names = sorted(set(topics))
+    if not names:
+        return what_of(kind)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    one_or_many = "topic" if len(names) == 1 else "topics"
+    return f"{what_of(kind)} ({one_or_many} {', '.join(map(repr, names[:_NAMED]))}{more})"
+
+
+# ---------------------------------------------------------------- network → application
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundEvent:
+    """Something that happened on the network thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(BackgroundEvent):
+    """The end of the application event ``id``: a value or an error."""
+
+    id: int
+    value: object = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackNeeded(BackgroundEvent):
+    """A step of a rebalance that the application must take inside poll, unsubscribe or close (C5).
+
+    It answers with `CallbackDone` of the same id. Sent even when no listener is set if the application
+    may still work on records of the partitions (revocation), or must commit before it gives them up.
+    """
+
+    id: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RevokePartitions(CallbackNeeded):
+    """Give these up gracefully; they are still ours, so a commit works."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignPartitions(CallbackNeeded):
+    """These are new (may be empty). With a listener they are fetched once the answer is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LosePartitions(CallbackNeeded):
+    """These are no longer ours: session, generation or poll interval lost.
+
+    ``instead_of``: the callbacks that were asked for before and whose end was not heard of, each with the partitions
+    that it revokes. One that has not begun never begins; what one that has begun revokes is not told again (B11).
+    """
+
+    instead_of: Mapping[int, tuple[TopicPartition, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCompleted(BackgroundEvent):
+    """End of an asynchronous commit, in the order in which the commits were given."""
+
+    id: int
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """One rebalance of this member, or the loss of all its partitions without a rebalance after it.
+
+    Attributes:
+        cause: why, in words. Only the group's leader also names the members that joined and left.
+        started_monotonic_ms, ended_monotonic_ms: in ms of this machine's monotonic clock (`time.monotonic`).
+        generation: the generation (KIP-848: member epoch) after it; −1: this member is not in the group.
+        assigned: all partitions that are assigned after it. added, removed: the partitions that it added and
+            removed; a partition that was lost and assigned again is in both.
+    """
+
+    cause: str
+    started_monotonic_ms: int
+    ended_monotonic_ms: int
+    generation: int
+    assigned: tuple[TopicPartition, ...]
+    added: tuple[TopicPartition, ...]
+    removed: tuple[TopicPartition, ...]
+
+    _wall_offset_ms: int = field(default=0, repr=False, compare=False)
+    """What makes ms since 1970 of the monotonic times; by the clocks as they stood when it was told."""
+
+    @property
+    def started_at(self) -> datetime:
+        """When it began, in UTC: for comparing it with a log."""
+        return wall_time(self.started_monotonic_ms + self._wall_offset_ms)
+
+    @property
+    def ended_at(self) -> datetime:
+        """When it ended, in UTC."""
+        return wall_time(self.ended_monotonic_ms + self._wall_offset_ms)
+
+    @property
+    def duration(self) -> float:
+        """Seconds from its cause to its end."""
+        return (self.ended_monotonic_ms - self.started_monotonic_ms) / 1_000
+
+    def by_wall_clock(self, offset_ms: int) -> Rebalance:
+        """The same, with what makes ms since 1970 of its times."""
+        return replace(self, _wall_offset_ms=offset_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceFinished(BackgroundEvent):
+    """Kept by the application side as history."""
+
+    rebalance: Rebalance
+    group: GroupMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceFailed(BackgroundEvent):
+    """A rebalance that had begun ended with the loss of the identity. Only measured: another one follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityChanged(BackgroundEvent):
+    """The identity changed without a rebalance: another member moved the KIP-848 group to another epoch."""
+
+    group: GroupMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled(BackgroundEvent):
+    """Nothing was polled for a set share of the processing timeout, or for all of it (B4). Told once each.
+
+    Times are monotonic ms. ``since``: the last sign of progress. ``left``: the group is left because of it.
+    """
+
+    since: int
+    at: int
+    timeout_ms: int
+    left: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(BackgroundEvent):
+    """An error that no call caused: the next poll raises it (B6). ``fatal``: every later call does.
+
+    With ``partition`` it is about the position that this partition has under ``fetch_epoch``: every poll raises it,
+    once the records that were fetched before are returned, until a seek or another assignment makes it void.
+    """
+
+    error: Exception
+    fatal: bool = False
+    partition: TopicPartition | None = None
+    fetch_epoch: int = 0

@@ -1,0 +1,166 @@
+"""Keys and values from bytes, and what becomes of records that are bad. Application side.
+
+It stands between a partition's decoded records and the poll, where a deserialiser is set. It looks at the next raw
+records in the records, and moves their index past those that were returned or passed over. So commits, `position` and a
+seek past a bad record mean what they say (A4), and what a poll could not return is decoded anew by the next one. Polls
+that are steps call the same decoder, and leave to this what that refuses.
+
+raise        the records before a bad one are returned; then each poll raises, until the application seeks past it
+skip         it is counted and logged, and passed over
+dead-letter  it goes to another topic; no record of its partition after it is returned before that is acknowledged
+"""
+
+from __future__ import annotations
+
+from kadence.config import ConsumerConfig
+from kadence.consumer.fetch.dead_letters import BadRecord, DeadLetters, Delivery
+from kadence.consumer.fetch.fetch_collector import FetchCollector
+from kadence.consumer.fetch.partition_reader import PartitionReader
+from kadence.consumer.fetch.steps import Decoder
+from kadence.errors import DeadLetterError, RecordDeserializationError
+from kadence.logs import logger
+from kadence.records import Record
+from kadence.types import TopicPartition
+
+__all__ = ["Chunks", "Decoding"]
+
+log = logger("kadence.consumer")
+
+Chunks = list[tuple[TopicPartition, list[Record]]]
+
+
+class _Letters:
+    """Bad records of one partition on their way to the dead letter topic.
+
+    ``settled``: offsets of those that it has; a poll that is put back meets them again.
+    """
+
+    __slots__ = ("delivery", "fetch_epoch", "settled")
+
+    def __init__(self, fetch_epoch: int) -> None:
+        self.fetch_epoch = fetch_epoch
+        self.delivery: Delivery | None = None
+        self.settled: set[int] = set()
+
+
+class Decoding:
+    """Deserialises keys and values, and handles records that a deserialiser refuses.
+
+    Attributes:
+        decoder: what calls the deserialisers; steps call them by it, too.
+        skipped: bad records passed over, ever. dead_lettered: those acknowledged by the dead letter topic.
+    """
+
+    def __init__(
+        self, config: ConsumerConfig, collector: FetchCollector, dead_letters: DeadLetters | None
+    ) -> None:
+        self.skipped = 0
+        self.dead_lettered = 0
+        self._collector = collector
+        self._dead_letters = dead_letters
+        self._raises = config.deserialization_errors == "raise"
+        self.decoder = collector.steps.decoder = Decoder(config.key_deserializer, config.value_deserializer)
+        self._letters: dict[TopicPartition, _Letters] = {}
+
+    def take(self, limit: int) -> Chunks:
+        """At most ``limit`` records, decoded.
+
+        Raises:
+            RecordDeserializationError: the next record is bad, and no record came before it.
+            DeadLetterError: it could not be written to the dead letter topic; the next poll tries again.
+        """
+        return self._collector.take(limit, self._give)
+
+    def _give(self, reader: PartitionReader, limit: int) -> list[Record]:
+        """The next records of one partition; none while its bad ones are on their way."""
+        while raw := reader.look(limit):
+            letters = self._letters_of(reader)
+            if letters is not None and letters.delivery is not None and not letters.delivery.done:
+                break
+            good, bad = self._decode(raw)
+            if bad and not self._pass_over(reader, bad):
+                break
+            if bad:
+                self._collector.passed(reader.shared_partition)
+            if not reader.give(self._collector.steps.touched, len(good) + len(bad)):
+                break
+            if good:
+                return good
+            self._collector.advanced = True
+        return []
+
+    def held_up(self) -> set[TopicPartition]:
+        """Partitions of which no record is returned before their dead letters are acknowledged."""
+        return {partition for partition, letters in self._letters.items() if letters.delivery is not None}
+
+    def _letters_of(self, reader: PartitionReader) -> _Letters | None:
+        """Those under way; what was sent under an old fetch epoch is no longer waited for."""
+        letters = self._letters.get(reader.partition)
+        if letters is not None and letters.fetch_epoch != reader.shared_partition.fetch_epoch:
+            del self._letters[reader.partition]
+            return None
+        return letters
+
+    # ------------------------------------------------------------ bytes to objects
+
+    def _decode(self, raw: list[Record]) -> tuple[list[Record], list[BadRecord]]:
+        """The good ones and the bad ones up to where they end, or up to a bad one that is to be raised."""
+        good: list[Record] = []
+        bad: list[BadRecord] = []
+        decoder, end = self.decoder, len(raw)
+        at = decoder.run(raw, 0, end, good)
+        while at < end:
+            assert decoder.failed is not None
+            (record, field, error), decoder.failed = decoder.failed, None
+            if self._raises:
+                if not good:
+                    raise _bad(record, field, error) from error
+                break
+            bad.append(BadRecord(record, field, error))
+            at = decoder.run(raw, at + 1, end, good)
+        return good, bad
+
+    def _pass_over(self, reader: PartitionReader, bad: list[BadRecord]) -> bool:
+        """Whether the application need not hear of these (any more)."""
+        if self._dead_letters is None:
+            for each in bad:
+                self.skipped += 1
+                log.warning("skipped: %s", _said_of(each.record, each.field, each.error))
+            return True
+        letters = self._letters.setdefault(reader.partition, _Letters(reader.shared_partition.fetch_epoch))
+        if letters.delivery is not None:
+            self._delivered(letters, letters.delivery, self._dead_letters.topic)
+        settled = letters.settled
+        unsettled = [each for each in bad if each.record.offset not in settled]
+        if unsettled:
+            letters.delivery = self._dead_letters.deliver(unsettled)
+        return not unsettled
+
+    def _delivered(self, letters: _Letters, delivery: Delivery, topic: str) -> None:
+        letters.delivery = None
+        if delivery.error is not None:
+            # The next poll sends them again: nothing is lost, and nothing goes on.
+            first = delivery.bad[0].record
+            raise DeadLetterError(
+                f"{len(delivery.bad)} bad records of {first.topic}-{first.partition}, from offset {first.offset} on, "
+                f"could not be written to dead.letter.topic {topic!r}: {delivery.error}"
+            ) from delivery.error
+        letters.settled = {each.record.offset for each in delivery.bad} | letters.settled
+        for each in delivery.bad:
+            self.dead_lettered += 1
+            log.warning("to %s: %s", topic, _said_of(each.record, each.field, each.error))
+
+
+def _said_of(record: Record, field: str, error: Exception) -> str:
+    """Never the bytes, nor what an exception says of them: they may be secret."""
+    return f"the {field} of {record.topic}-{record.partition} at offset {record.offset} is bad ({type(error).__name__})"
+
+
+def _bad(record: Record, field: str, error: Exception) -> RecordDeserializationError:
+    return RecordDeserializationError(
+        f"{_said_of(record, field, error)}; seek past it, or set deserialization.errors to skip or dead-letter",
+        partition=TopicPartition(record.topic, record.partition),
+        offset=record.offset,
+        field=field,
+        record=record,
+    )

@@ -1,0 +1,1 @@
+"""The fetch manager: what is fetched, from which broker and when. Network thread, sans-IO."""

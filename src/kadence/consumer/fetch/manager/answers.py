@@ -1,0 +1,250 @@
+"""What the answers to fetches mean: bytes for the application, the session's next step. Network thread, sans-IO.
+
+What an error of one partition sets going is in `errors`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kadence.config import ConsumerConfig
+from kadence.connection.request import Loan
+from kadence.consumer.copies import frees, is_small
+from kadence.consumer.events import Failed
+from kadence.consumer.fetch.manager.errors import FetchErrors
+from kadence.consumer.fetch.manager.memory import Memory
+from kadence.consumer.fetch.manager.reasons import Reasons, trouble_of
+from kadence.consumer.fetch.manager.requests import Sent
+from kadence.consumer.fetch.manager.sizes import Sizes
+from kadence.consumer.log_limiter import LogLimiter
+from kadence.consumer.not_fetched import NotFetchedReason
+from kadence.consumer.positions.metadata import MetadataManager
+from kadence.consumer.positions.truncation import note_epochs
+from kadence.consumer.request_manager import AddBackgroundEvent
+from kadence.consumer.shared_state import CompletedFetch, SharedState
+from kadence.consumer.subscription import PartitionState, Status, Subscription
+from kadence.errors import CorruptRecordError
+from kadence.lag import end_offset
+from kadence.logs import logger
+from kadence.protocol import error_codes as ec
+from kadence.protocol.fetch import FetchResponse, PartitionData
+from kadence.records import scan
+from kadence.records.batch import ATTRIBUTES_AT, COMPRESSION
+from kadence.types import TopicPartition
+
+__all__ = ["READ_COMMITTED", "FetchAnswers"]
+
+log = logger("kadence.consumer.fetch")
+
+READ_COMMITTED: Final = 1
+_SESSION_ERRORS = frozenset(
+    {
+        ec.FETCH_SESSION_ID_NOT_FOUND,
+        ec.INVALID_FETCH_SESSION_EPOCH,
+        ec.FETCH_SESSION_TOPIC_ID_ERROR,
+        ec.INCONSISTENT_TOPIC_ID,
+        ec.UNKNOWN_TOPIC_ID,
+    }
+)
+_OF_TOPICS = frozenset(
+    {
+        ec.UNKNOWN_TOPIC_OR_PARTITION,
+        ec.UNKNOWN_TOPIC_ID,
+        ec.INCONSISTENT_TOPIC_ID,
+        ec.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+class FetchAnswers:
+    """Turns the answers to fetches into bytes for the application.
+
+    Attributes:
+        node_retry_at: no fetch to a broker before this time (ms).
+        stale_bytes: bytes that came for a position that had moved on.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        metadata: MetadataManager,
+        shared_state: SharedState,
+        memory: Memory,
+        sizes: Sizes,
+        reasons: Reasons,
+        add_event: AddBackgroundEvent,
+    ) -> None:
+        self._config = config
+        self._subscription = subscription
+        self._metadata = metadata
+        self._shared_state = shared_state
+        self._memory = memory
+        self._sizes = sizes
+        self._reasons = reasons
+        self._measures = shared_state.measures.fetches
+        self._add_event = add_event
+        self._errors = FetchErrors(config, subscription, metadata, add_event)
+        self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
+        self.node_retry_at: dict[int, int] = {}
+        self._troubled: dict[PartitionState, None] = {}
+        self.stale_bytes = 0
+        self._log_limiter = LogLimiter()
+
+    def failed(self, now: int, sent: Sent, error: Exception | None) -> None:
+        """No answer. The client's own reconnect backoff comes on top of this one."""
+        if sent.session is not None:
+            sent.session.failed()
+        self.node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
+        for partition in sent.asked:
+            if (state := self._subscription.partitions.get(partition)) is not None:
+                state.preferred_replica = None
+                self._in_trouble(
+                    state, (NotFetchedReason.BROKER_UNREACHABLE, f"broker {sent.node_id}: {error}")
+                )
+        self._metadata.request_update(now)
+
+    def _in_trouble(self, state: PartitionState, trouble: tuple[NotFetchedReason, str]) -> None:
+        """Its latest fetch failed like this; it is so until one is answered."""
+        state.trouble = trouble
+        self._troubled[state] = None
+        state.mark()
+
+    def _out_of_trouble(self, sent: Sent) -> None:
+        """A fetch was answered: whatever was wrong with its partitions before is over."""
+        for state in tuple(self._troubled):
+            if state.partition in sent.asked:
+                state.trouble = None
+                del self._troubled[state]
+                state.mark()
+
+    def answered(self, now: int, sent: Sent, response: FetchResponse, arena: Loan | None) -> int:
+        """Returns how many bytes of records came."""
+        code = response.error_code
+        if self._troubled:
+            self._out_of_trouble(sent)
+        if code:
+            for partition in sent.asked:
+                if (state := self._subscription.partitions.get(partition)) is not None:
+                    self._in_trouble(state, trouble_of(code))
+            if sent.session is not None:
+                if code == ec.FETCH_SESSION_ID_NOT_FOUND:
+                    sent.session.restart()
+                else:
+                    sent.session.failed()
+            if code not in _SESSION_ERRORS:
+                if self._log_limiter.is_new(now, sent.node_id, code):
+                    log.warning("fetch from broker %d failed: %s", sent.node_id, ec.name(code))
+                self.node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
+            if code in _OF_TOPICS:
+                self._metadata.request_update(now)
+                self.node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
+            return 0
+        if sent.session is not None:
+            sent.session.answered(response.session_id)
+            sent.session.answers += 1
+        sent.answers += 1
+        sizes = [
+            len(data.records) for topic in response.responses for data in topic.partitions if data.records
+        ]
+        copies = arena is not None and is_small(sizes) and frees(sizes, arena)
+        for topic in response.responses:
+            name = topic.topic or sent.names.get(topic.topic_id)
+            if name is None:
+                continue
+            for data in topic.partitions:
+                partition = TopicPartition(name, data.partition_index)
+                self._partition(now, sent, partition, data, response, arena, copies)
+        self._measures.end(now)
+        return sum(sizes)
+
+    def _partition(
+        self,
+        now: int,
+        sent: Sent,
+        partition: TopicPartition,
+        data: PartitionData,
+        response: FetchResponse,
+        arena: Loan | None,
+        copies: bool,
+    ) -> None:
+        asked = sent.asked.get(partition)
+        state = self._subscription.partitions.get(partition)
+        if (
+            asked is None
+            or state is None
+            or state.shared_partition.fetch_epoch != asked.fetch_epoch
+            or state.status is not Status.FETCHING
+            or state.offset != asked.offset
+            or state.checked not in (None, asked.leader_epoch)
+        ):
+            self.stale_bytes += len(data.records or b"")
+            return
+        if data.error_code:
+            self._errors.partition_failed(now, sent, state, data, response)
+            state.preferred_replica = None
+            if state.status is Status.FETCHING:
+                self._in_trouble(state, trouble_of(data.error_code))
+            return
+        if self._errors.diverged(now, state, data):
+            return
+        shared_partition = state.shared_partition
+        shared_partition.high_watermark = data.high_watermark
+        shared_partition.last_stable_offset = data.last_stable_offset
+        shared_partition.log_start = data.log_start_offset
+        read_committed = self._isolation == READ_COMMITTED
+        end = end_offset(data.high_watermark, data.last_stable_offset, read_committed=read_committed)
+        self._measures.heard(now, shared_partition, end, data.log_start_offset)
+        if read_committed:
+            self._reasons.stable(now, state, data.last_stable_offset, data.high_watermark)
+        if data.preferred_read_replica >= 0:
+            if state.preferred_replica != data.preferred_read_replica:
+                # Telling it again does not prolong it: the leader must be asked once in this time (KIP-392).
+                state.preferred_replica, state.preferred_by = data.preferred_read_replica, sent.node_id
+                state.preferred_until = now + self._config.metadata_max_age_ms
+                state.mark()
+            return
+        records = data.records
+        if not records or arena is None:
+            return
+        next_offset, count, complete = scan(records, asked.offset)
+        self._measures.add(partition.topic, len(records), count)
+        if not complete:
+            self._add_event(
+                Failed(
+                    CorruptRecordError(
+                        f"{partition} at offset {asked.offset}: {len(records)} bytes came that hold no whole batch; "
+                        "the log may be damaged: seek() past this offset to go on"
+                    )
+                )
+            )
+            state.retry_at = now + self._config.retry_backoff_max_ms
+            self._in_trouble(state, trouble_of(ec.CORRUPT_MESSAGE))
+            return
+        if next_offset == asked.offset:
+            # A batch of an older format, or a damaged one: the application gets it, and its reader says so. It is not
+            # fetched again at once, nor while it lies in the buffer.
+            state.retry_at = now + self._config.retry_backoff_max_ms
+            self._in_trouble(state, trouble_of(ec.CORRUPT_MESSAGE))
+            if state.buffered_bytes:
+                return
+        self._memory.saw(compressed=bool(records[ATTRIBUTES_AT] & COMPRESSION))
+        aborted = None
+        if self._isolation == READ_COMMITTED and data.aborted_transactions:
+            aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions)
+        batches = memoryview(records)[:complete]
+        self._sizes.saw(partition.topic, next_offset - asked.offset, batches)
+        note_epochs(state, batches, self._metadata.leader_epoch(partition))
+        state.offset, state.named_at = next_offset, -1
+        state.mark()
+        state.fetched_bytes += complete
+        state.fetched_records += count
+        self._subscription.move_to_end(partition)
+        held: memoryview | bytes = batches
+        if copies:
+            held, arena = self._shared_state.copies.pack(batches)
+        else:
+            arena.retain()
+        self._shared_state.put(
+            CompletedFetch(shared_partition, asked.fetch_epoch, asked.offset, held, arena, aborted, count)
+        )

@@ -1,0 +1,421 @@
+"""What to fetch, from whom, and when not to (A3). Network thread, sans-IO.
+
+One long-polling fetch per broker, in a fetch session (KIP-227). The next one leaves as soon as there is room
+for its answer: a partition is left out while more than one fetch of it lies in the buffer, a broker while its
+partitions hold more than that on average (`prefetch` has other measures), everything while `buffer.memory` would
+be passed (KIP-81; `memory`). Room is reserved before a fetch leaves and the broker is told the size, so the cap holds
+whatever comes back; only a single batch that is larger than the whole cap is let in alone.
+
+A broker serves one request at a time on a connection, so a partition that becomes fetchable behind a parked
+fetch (resumed, moved, just drained) is asked for on a second connection, outside the session. Such a side fetch does
+not wait at first, and longer each time it brought nothing: the next partition is not to hang on it either.
+
+`places` knows which partitions are to be fetched, and looks only at what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kadence.clock import FOREVER
+from kadence.config import ConsumerConfig
+from kadence.connection.request import Completed, ConnectionPurpose, Repeat, Request
+from kadence.consumer.events import Failed
+from kadence.consumer.fetch.manager.answers import READ_COMMITTED, FetchAnswers
+from kadence.consumer.fetch.manager.brokers import Broker
+from kadence.consumer.fetch.manager.fetchable import FetchablePartitions
+from kadence.consumer.fetch.manager.memory import Arenas, Memory
+from kadence.consumer.fetch.manager.prefetch import FetchChoice, prefetch
+from kadence.consumer.fetch.manager.reasons import Reasons
+from kadence.consumer.fetch.manager.requests import Sent, forgotten_topics, topics
+from kadence.consumer.fetch.manager.session import FINAL_EPOCH, SessionPlan, Wanted
+from kadence.consumer.fetch.manager.sizes import Sizes
+from kadence.consumer.not_fetched import NotFetchedReason
+from kadence.consumer.positions.metadata import MetadataManager
+from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Poll
+from kadence.consumer.shared_state import SharedState
+from kadence.consumer.subscription import PartitionState, Subscription
+from kadence.errors import AuthenticationError
+from kadence.protocol.fetch import FetchRequest, FetchResponse
+from kadence.types import TopicPartition
+from kadence.wire import ZERO_UUID
+
+__all__ = ["FetchRequestManager"]
+
+_LAST_VERSION_WITH_NAMES: Final = 12
+_LEAST_REPEATED_MS: Final = 100
+"""A fetch that the broker holds for less is not left to be repeated: there would be many of them at a time."""
+_SIDE_MIN_MS: Final = 10
+"""A fetch behind a parked one is not worth a request when the parked one ends sooner than this."""
+
+
+class FetchRequestManager:
+    """Decides which partitions to fetch, from which broker and when, and makes the Fetch requests.
+
+    Attributes:
+        requests, session_requests: fetches sent, and how many of them belonged to a session.
+        memory: the books of buffer.memory.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        metadata: MetadataManager,
+        shared_state: SharedState,
+        arenas: Arenas,
+        add_event: AddBackgroundEvent,
+    ) -> None:
+        self._config = config
+        self._subscription = subscription
+        self._metadata = metadata
+        self._shared_state = shared_state
+        self.memory = Memory(config, arenas, shared_state)
+        self._sizes = Sizes()
+        self._reasons = Reasons(config, metadata)
+        self._answers = FetchAnswers(
+            config, subscription, metadata, shared_state, self.memory, self._sizes, self._reasons, add_event
+        )
+        self._prefetch = prefetch(config, subscription, shared_state)
+        self._places = FetchablePartitions(
+            config, subscription, metadata, shared_state, self._prefetch, self._reasons
+        )
+        self._add_event = add_event
+        self._per_partition = config.max_partition_fetch_bytes
+        self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
+        self.requests = 0
+        self.session_requests = 0
+
+    # ------------------------------------------------------------ what to send
+
+    def poll(self, now: int) -> Poll:
+        if not (self._subscription.partitions or self._subscription.changed):
+            return NOTHING
+        self.memory.look()
+        wake_at = self._places.look(now)
+        requests: list[Request] = []
+        # The broker that was served longest ago comes first: with scarce memory the same ones would always be served.
+        for broker in self._due(now):
+            request = self._ask(now, broker)
+            if request is not None:
+                requests.append(request)
+        waiting: list[Broker] = []
+        for broker in self._places.brokers.values():
+            wake_at = min(wake_at, broker.again_at)
+            if broker.blocked is NotFetchedReason.MEMORY:
+                waiting.append(broker)
+        if not waiting:
+            self._shared_state.wake_held, self._shared_state.pressing = -1, False
+        elif self._wait_for_memory(waiting):
+            wake_at = now
+        self._reasons.tell(now)
+        wake_at = min(wake_at, self._reasons.due)
+        return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
+
+    def _due(self, now: int) -> list[Broker]:
+        """Brokers that may have to be asked: something changed since they were looked at."""
+        found = [
+            broker
+            for broker in self._places.brokers.values()
+            if broker.stirred
+            or broker.again_at <= now
+            or (broker.blocked is NotFetchedReason.MEMORY and self.memory.admit(broker.least, broker.least))
+            or (broker.blocked is NotFetchedReason.BUFFERED and self._prefetch.released())
+        ]
+        if len(found) > 1:
+            found.sort(key=lambda broker: broker.served_at)
+        return found
+
+    def _wait_for_memory(self, waiting: list[Broker]) -> bool:
+        """Have the application tell when there is room for a fetch that waits. True when there is some by now."""
+        shared_state = self._shared_state
+        shared_state.wake_held = max(self.memory.level(broker.least) for broker in waiting)
+        if any(state.buffered_bytes > 0 for state in self._places.unready.states):
+            shared_state.press()
+        else:
+            shared_state.pressing = False
+        # Looked at again: what was given back before the level was set has woken nobody.
+        return any(self.memory.admit(broker.least, broker.least) for broker in waiting)
+
+    def _ask(self, now: int, broker: Broker) -> Request | None:
+        """The next request to one broker, if it is time for one."""
+        broker.stirred, broker.again_at, broker.blocked = False, FOREVER, None
+        if not broker.candidates:
+            return None
+        retry_at = self._answers.node_retry_at.get(broker.node_id, 0)
+        if retry_at > now:
+            self._hold(now, broker, NotFetchedReason.BACKOFF, retry_at)
+            return None
+        parked = broker.parked
+        if parked is not None:
+            if broker.side is not None or parked.ends_at - now < _SIDE_MIN_MS:
+                self._hold(now, broker, NotFetchedReason.AWAITING_TURN)
+                return None
+            if not broker.urgent and (parked_at := broker.parked_at(parked)) > now:
+                self._hold(now, broker, NotFetchedReason.AWAITING_TURN, parked_at)
+                return None
+        verdict = self._prefetch.weigh(broker)
+        if verdict is FetchChoice.NONE:
+            self._hold(now, broker, NotFetchedReason.BUFFERED)
+            return None
+        if parked is None:
+            self._compose(broker, verdict)
+            return self._session_fetch(now, broker)
+        return self._side_fetch(now, broker, verdict)
+
+    def _hold(self, now: int, broker: Broker, reason: NotFetchedReason, again_at: int = FOREVER) -> None:
+        """Not now; partitions that no fetch asks for are not fetched because of this."""
+        broker.blocked, broker.again_at = reason, again_at
+        noted = broker.noted
+        for state in broker.candidates:
+            if noted.get(state) is reason or state.awaits_fetch:
+                continue
+            noted[state] = reason
+            if reason is NotFetchedReason.BACKOFF:
+                self._reasons.waits(now, state)
+            else:
+                self._reasons.note(now, state, reason)
+
+    def _session_fetch(self, now: int, broker: Broker) -> Request | None:
+        session = broker.session
+        if not session.wanted:
+            # Everything is asked for by other fetches. An empty session would be closed by the broker.
+            self._hold(now, broker, NotFetchedReason.AWAITING_TURN)
+            return None
+        max_bytes = self._room(broker, session.wanted)
+        if not max_bytes:
+            self._hold(now, broker, NotFetchedReason.MEMORY)
+            return None
+        plan = session.plan()
+        sent = Sent(
+            broker.node_id,
+            session.asked,
+            session.names,
+            session,
+            now,
+            now + self._config.fetch_max_wait_ms,
+        )
+        session.under_way = True
+        broker.parked = sent
+        self.session_requests += 1
+        broker.late.clear()
+        broker.urgent, broker.side_wait_ms = False, 0
+        for state in broker.changed:
+            if state.place is broker.wanted and not state.awaits_fetch:
+                broker.add_late(state, drained=True)
+        self._note_sent(now, broker)
+        request = self._request(now, broker, sent, plan, max_bytes, ConnectionPurpose.FETCH, session.has_ids)
+        if plan.is_repeatable and self._config.fetch_max_wait_ms >= _LEAST_REPEATED_MS:
+            request.repeat = Repeat(
+                lambda: self._may_repeat(broker, sent),
+                lambda count, sent_at: self._repeated(broker, request, count, sent_at),
+            )
+        return request
+
+    def _may_repeat(self, broker: Broker, sent: Sent) -> bool:
+        """Whether the next fetch would be the same one if this one brings nothing."""
+        return (
+            broker.parked is sent
+            and broker.side is None
+            and not (
+                broker.changed or broker.late or self._subscription.changed or self._shared_state.changed
+            )
+        )
+
+    def _repeated(self, broker: Broker, request: Request, count: int, sent_at: int) -> None:
+        """A fetch went out again so often, the last time at ``sent_at``, since nothing came (`Request.repeat`)."""
+        sent: Sent = request.tag
+        assert sent.session is not None
+        sent.session.repeated(count)
+        measures = self._shared_state.measures
+        took_ms = (sent_at - sent.sent_at) // count
+        for _ in range(count):
+            measures.fetch_ms.record(sent_at, took_ms)
+            measures.fetches.throttle_ms.record(sent_at, 0)
+        self.requests += count
+        self.session_requests += count
+        broker.served_at = sent.sent_at = sent_at
+        sent.ends_at = sent_at + self._config.fetch_max_wait_ms
+
+    def _side_fetch(self, now: int, broker: Broker, verdict: FetchChoice) -> Request | None:
+        hungry = verdict is FetchChoice.HUNGRY
+        states = [state for state in broker.late if not (hungry and state.buffered_bytes > 0)]
+        if not states:
+            self._hold(now, broker, NotFetchedReason.BUFFERED)
+            return None
+        asked = {state.partition: self._wanted(state) for state in states}
+        max_bytes = self._room(broker, asked)
+        if not max_bytes:
+            self._hold(now, broker, NotFetchedReason.MEMORY)
+            return None
+        assert broker.parked is not None
+        wait_ms = min(broker.side_wait_ms, broker.parked.ends_at - now)
+        names = {wanted.topic_id: partition.topic for partition, wanted in asked.items()}
+        sent = Sent(broker.node_id, asked, names, None, now, now + wait_ms)
+        broker.side = sent
+        broker.urgent = False
+        for state in states:
+            state.flight, state.in_flight, state.named_at = sent, state.shared_partition.fetch_epoch, 0
+            del broker.late[state]
+            self._reasons.sent(now, state)
+        self._note_sent(now, broker)
+        plan = SessionPlan(0, FINAL_EPOCH, asked, {})
+        return self._request(
+            now, broker, sent, plan, max_bytes, ConnectionPurpose.SIDE, ZERO_UUID not in names
+        )
+
+    def _compose(self, broker: Broker, verdict: FetchChoice) -> None:
+        """Bring the session up to what is to be fetched of the broker now."""
+        session, wanted = broker.session, broker.wanted
+        hungry = verdict is FetchChoice.HUNGRY
+        changed, broker.changed = broker.changed, {}
+        if hungry:
+            changed.update((state, None) for state in wanted.states if state.buffered_bytes > 0)
+        for state in changed:
+            is_ours = state.flight is session
+            is_elsewhere = not is_ours and state.awaits_fetch
+            if state.place is wanted and not is_elsewhere and not (hungry and state.buffered_bytes > 0):
+                if session.want(state.partition, self._wanted(state)) or not is_ours:
+                    state.named_at = session.answers
+                state.flight, state.in_flight = session, state.shared_partition.fetch_epoch
+                broker.noted.setdefault(state, NotFetchedReason.AWAITING_TURN)
+                continue
+            if state.place is wanted:
+                # Asked for by another fetch, or not now: looked at again with the next one.
+                broker.changed[state] = None
+            if is_ours:
+                state.flight = None
+            session.drop(state.partition)
+
+    def _note_sent(self, now: int, broker: Broker) -> None:
+        """What waited for the broker is being fetched."""
+        for state in tuple(broker.noted):
+            if state.awaits_fetch:
+                del broker.noted[state]
+                self._reasons.sent(now, state)
+        if broker.late:
+            # Held back though the broker is asked: they hold enough, and the others nothing.
+            self._hold(now, broker, NotFetchedReason.BUFFERED)
+
+    def _room(self, broker: Broker, asked: Mapping[TopicPartition, Wanted]) -> int:
+        """How many bytes a fetch of these partitions may ask for; 0 when it has to wait."""
+        per_partition = self._per_partition
+        wanted = per_partition * len(asked)
+        if self._subscription.has_ranges:
+            wanted = sum(each.max_bytes for each in asked.values())
+        if wanted > per_partition:
+            share = max(self.memory.share(self._serving()), per_partition)
+            wanted = min(wanted, share)
+        wanted = min(wanted, self._config.fetch_max_bytes)
+        broker.least = min(wanted, per_partition)
+        return self.memory.admit(wanted, broker.least)
+
+    def _serving(self) -> int:
+        """Brokers that have partitions of ours to give."""
+        return sum(bool(b.wanted.states or b.full.states) for b in self._places.brokers.values())
+
+    def _wanted(self, state: PartitionState) -> Wanted:
+        partition = state.partition
+        epoch = self._metadata.leader_epoch(partition)
+        return Wanted(
+            state.shared_partition.fetch_epoch,
+            state.offset,
+            -1 if epoch is None else epoch,
+            self._metadata.topic_id(partition.topic),
+            self._most_of(state),
+            -1 if state.epoch is None else state.epoch,
+        )
+
+    def _most_of(self, state: PartitionState) -> int:
+        """The bound on what comes of a partition: what is left of its range, or what is configured.
+
+        Never what there is room for: the session would have to name every partition again.
+        """
+        end, most = state.shared_partition.end, self._per_partition
+        if end is None:
+            return most
+        return min(most, self._sizes.room_for(state.partition.topic, end - state.offset))
+
+    def _request(
+        self,
+        now: int,
+        broker: Broker,
+        sent: Sent,
+        plan: SessionPlan,
+        max_bytes: int,
+        purpose: ConnectionPurpose,
+        with_ids: bool,
+    ) -> Request:
+        self.requests += 1
+        broker.served_at = now
+        message = FetchRequest(
+            max_wait_ms=sent.ends_at - now,
+            min_bytes=self._config.fetch_min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=self._isolation,
+            session_id=plan.session_id,
+            session_epoch=plan.epoch,
+            topics=topics(plan.send),
+            forgotten_topics_data=forgotten_topics(plan.forget),
+            rack_id=self._config.client_rack,
+        )
+        deadline = sent.ends_at + self._config.request_timeout_ms
+        cap = None if with_ids else _LAST_VERSION_WITH_NAMES
+        request = Request(message, sent.node_id, deadline, purpose, tag=sent, max_version=cap)
+        self.memory.reserve(request, max_bytes)
+        return request
+
+    # ------------------------------------------------------------ what came back
+
+    def is_private(self, completed: Completed) -> bool:
+        """Records, or none: errors, truncations and other replicas are for metadata, offsets and validation, too."""
+        response = completed.response
+        if not isinstance(response, FetchResponse) or response.error_code:
+            return False
+        for topic in response.responses:
+            for data in topic.partitions:
+                told = data.diverging_epoch
+                if (
+                    data.error_code
+                    or data.preferred_read_replica >= 0
+                    or max(told.epoch, told.end_offset) >= 0
+                ):
+                    return False
+        return True
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        sent: Sent = completed.request.tag
+        broker = self._places.broker(sent.node_id)
+        self.memory.settle(completed.request, 0 if completed.loan is None else completed.loan.size)
+        sent.under_way = False
+        if sent.session is None:
+            broker.side = None
+        else:
+            broker.parked = None
+            sent.session.under_way = False
+        try:
+            size = 0
+            if isinstance(completed.response, FetchResponse):
+                size = self._answers.answered(now, sent, completed.response, completed.loan)
+            else:
+                self._answers.failed(now, sent, completed.error)
+                if isinstance(completed.error, AuthenticationError):
+                    self._add_event(Failed(completed.error))
+            broker.answered(now, sent, size, self._config.fetch_min_bytes)
+        finally:
+            if completed.loan is not None:
+                completed.loan.release()
+        self._is_over(broker, sent)
+
+    def _is_over(self, broker: Broker, sent: Sent) -> None:
+        """A fetch no longer stands in the way of another one of its partitions."""
+        broker.stirred = True
+        partitions = self._subscription.partitions
+        if sent.session is None:
+            for partition in sent.asked:
+                if (state := partitions.get(partition)) is not None:
+                    state.mark()
+        else:
+            for state in broker.changed:
+                state.mark()

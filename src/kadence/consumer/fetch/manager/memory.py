@@ -1,0 +1,183 @@
+"""Accounting for `buffer.memory`: what is held, what fetches under way may bring, what is left (A3, KIP-81).
+
+Held are the arenas with fetched bytes, batches that are decompressed, bytes copied out of arenas, and records decoded
+ahead of small polls (for which a little is always kept free). Room is
+reserved before a fetch leaves and the broker is told the size, so nothing has to be refused when it comes. Three
+things are not known beforehand:
+
+- A broker sends one batch of the first partition whatever its size (KIP-74). What came beyond its reservation is
+  counted, and the next fetches reserve as much; that fades, so one large record does not slow a consumer for good.
+- What a batch decompresses to. A quarter of the memory is kept free for it while compressed batches come, more once a
+  larger batch was seen.
+- A batch above the whole cap. It is let in when nothing else is held, and counted.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from kadence.config import ConsumerConfig
+from kadence.connection.request import Request
+from kadence.consumer.shared_state import SharedState
+
+__all__ = ["Arenas", "Memory"]
+
+_OVERHEAD: Final = 16_384
+"""A response's own fields, and the smallest arena."""
+_MEMORY_OF_CODECS: Final = 64
+"""So many answers without compressed batches say that none are to be expected."""
+
+
+class Arenas(Protocol):
+    """Where responses lie.
+
+    Attributes:
+        slack: how many bytes the arenas lent from now on may be larger than a fresh one would be.
+        limit: how many bytes they may take together with what is kept for the next ones.
+    """
+
+    slack: int
+    limit: int
+
+    @property
+    def in_use(self) -> int:
+        """Bytes of arenas that somebody holds."""
+        ...
+
+
+class Memory:
+    """Counts the bytes that `buffer.memory` bounds: held, reserved for fetches in flight, and free.
+
+    Attributes:
+        most_held, exceeded: see `Books`.
+        oversized: answers that brought more than was reserved for them.
+    """
+
+    def __init__(self, config: ConsumerConfig, arenas: Arenas, shared_state: SharedState) -> None:
+        self._cap = config.buffer_memory
+        self._unpack_bytes = config.unpack_bytes
+        self._decoded_bytes = config.decoded_bytes
+        self._arenas = arenas
+        self._shared_state = shared_state
+        # For each fetch without an answer, what was reserved for it.
+        self._reserved: dict[Request, int] = {}
+        # As far as looked at.
+        self._held = 0
+        self._largest_answer = 0
+        self._expects_compressed = _MEMORY_OF_CODECS
+        self._is_over = False
+        # What was decompressed when no more than the cap was held.
+        self._unpacked = 0
+        self.most_held = 0
+        self.exceeded = 0
+        self.oversized = 0
+
+    def held(self) -> int:
+        shared_state = self._shared_state
+        return (
+            self._arenas.in_use
+            + shared_state.decompressed_bytes
+            + shared_state.copied_bytes
+            + shared_state.decoded_bytes
+        )
+
+    def look(self) -> None:
+        """Once a turn: keep the statistics, and tell the arenas what they may waste and keep."""
+        shared_state = self._shared_state
+        # Read once, for the application may be decompressing.
+        unpacked = shared_state.decompressed_bytes
+        held = self._arenas.in_use + unpacked + shared_state.copied_bytes + shared_state.decoded_bytes
+        if not held and not self._held:
+            return
+        self._held = held
+        self.most_held = max(self.most_held, held)
+        if held <= self._cap:
+            self._is_over, self._unpacked = False, unpacked
+        elif not self._is_over:
+            self._is_over = True
+            # Else it came with a batch that was decompressed, which the application counts.
+            self.exceeded += unpacked == self._unpacked
+        self._arenas.slack = max(self._free(), 0)
+        self._arenas.limit = (
+            self._cap
+            - shared_state.decompressed_bytes
+            - shared_state.copied_bytes
+            - shared_state.decoded_bytes
+        )
+
+    def share(self, brokers: int) -> int:
+        """What a fetch may ask for so that one from each of so many brokers can be on its way at once."""
+        return _fits((self._cap - self._unpack_bytes) // max(brokers, 1))
+
+    def admit(self, wanted: int, least: int) -> int:
+        """How many bytes a fetch may ask for, 0 when it has to wait.
+
+        Args:
+            wanted: what it would like. least: it is not worth a request for less.
+        """
+        free = self._free()
+        if _reservation(least) <= free and self._largest_answer <= free:
+            return max(min(wanted, _fits(free)), 1)
+        # Records decoded ahead do not count: they have their own part, and whoever holds them waits for this fetch.
+        if not self._reserved and self.held() == self._shared_state.decoded_bytes:
+            return max(min(wanted, max(_fits(free), _fits(self._unpack_bytes))), 1)
+        return 0
+
+    def level(self, least: int) -> int:
+        """How much `SharedState.fetched_bytes` may be for a fetch of ``least`` bytes to be admitted.
+
+        Never below 0, where one is always admitted that is alone.
+        """
+        missing = max(_reservation(least), self._largest_answer) - self._free()
+        return max(self._arenas.in_use + self._shared_state.copied_bytes - max(missing, 0), 0)
+
+    def reserve(self, request: Request, max_bytes: int) -> None:
+        """Book a fetch of ``max_bytes``."""
+        self._reserved[request] = max(_reservation(max_bytes), self._largest_answer)
+        self._arenas.slack = max(self._free(), 0)
+
+    def settle(self, request: Request, size: int) -> None:
+        """The fetch has ended; its answer takes ``size`` bytes of arena (0: none came)."""
+        reserved = self._reserved.pop(request)
+        if size > reserved:
+            self.oversized += 1
+            self._largest_answer = size
+        elif self._largest_answer and size:
+            self._largest_answer -= self._largest_answer // 8 + 1
+
+    def saw(self, *, compressed: bool) -> None:
+        """Whether an answer had compressed batches."""
+        if compressed:
+            self._expects_compressed = _MEMORY_OF_CODECS
+        elif self._expects_compressed:
+            # Believe the very first answer: most topics are of one kind.
+            self._expects_compressed -= min(self._expects_compressed, 8)
+
+    def _free(self) -> int:
+        shared_state = self._shared_state
+        expected = 0
+        for request, reserved in self._reserved.items():
+            # What has begun to arrive lies in an arena, and counts as that.
+            if reserved > request.lent_bytes:
+                expected += reserved - request.lent_bytes
+        unpacked = shared_state.decompressed_bytes
+        if self._expects_compressed:
+            unpacked = max(unpacked, self._unpack_bytes, shared_state.largest_batch)
+        return (
+            self._cap
+            - self._arenas.in_use
+            - shared_state.copied_bytes
+            - self._decoded_bytes
+            - expected
+            - unpacked
+        )
+
+
+def _reservation(max_bytes: int) -> int:
+    """Arenas come in sizes an eighth apart."""
+    return max_bytes + (max_bytes >> 3) + _OVERHEAD
+
+
+def _fits(room: int) -> int:
+    """The largest fetch whose reservation is not above ``room``."""
+    return (room - _OVERHEAD) * 8 // 9

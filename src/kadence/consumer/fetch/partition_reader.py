@@ -1,0 +1,532 @@
+"""One partition's reader: the bytes that were fetched, a cursor in them, and decoded records (C9). Application side.
+
+Records are decoded (`decoded_records`), for a small poll some ahead of what it asked for, and given out
+by an index. What a poll took is put back by that index, so it is neither fetched nor decoded a second time.
+
+The bytes of a fetch are given back when the last of its records was given out. Until then a reader can open them again
+behind the decoded records, which it does after Ctrl-C in the midst of decoding, or behind what was given out, which it
+does when rows are wanted as columns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from kadence.consumer.decoded_records import DecodedRecords
+from kadence.consumer.fetch import ranges
+from kadence.consumer.fetch.steps import ReaderState, Steps
+from kadence.consumer.measures import TopicPollMeasures
+from kadence.consumer.shared_partition import SharedPartition
+from kadence.consumer.shared_state import CompletedFetch, SharedState
+from kadence.errors import KafkaError
+from kadence.records import Columns, FetchedRecords, Record
+
+__all__ = ["PartitionReader", "ReaderContext"]
+
+_NOTHING: Final = memoryview(b"")
+
+
+class ReaderContext(Protocol):
+    """What the readers of one consumer share.
+
+    Attributes:
+        shared_state: the shared state. check_crcs, max_batch_bytes: see `FetchedRecords`.
+        advanced: whether a position moved without a record in the poll under way. steps: which poll that is.
+    """
+
+    shared_state: SharedState
+    steps: Steps
+    check_crcs: bool
+    max_batch_bytes: int
+    advanced: bool
+
+    def ahead(self, limit: int) -> tuple[int, int]:
+        """How many records to decode for a poll of ``limit``, and how many bytes they may take if that is more."""
+        ...
+
+    def has_room(self) -> bool:
+        """Whether there is memory for another decompressed batch, and nobody waits for it."""
+        ...
+
+    def make_room(self) -> bool:
+        """A reader can go on only by decompressing a batch: whether it may. If not, it waits for the others."""
+        ...
+
+    def weighed(self, before: int, most: int) -> None:
+        """A batch was decompressed: how much more was held before, and at most, than is counted now."""
+        ...
+
+    def drained(self, shared_partition: SharedPartition, count: int) -> None:
+        """So many records less are buffered."""
+        ...
+
+    def refetch(self, shared_partition: SharedPartition) -> None:
+        """Fetch again from the position."""
+        ...
+
+    def passed(self, shared_partition: SharedPartition) -> None:
+        """The position moves over what is not returned."""
+        ...
+
+
+class PartitionReader(ReaderState):
+    """Reads the fetched records of one partition in order.
+
+    Attributes:
+        shared_partition: the partition's. fetches: what was fetched of it, the one that is being read first.
+        retained: bytes that the batch being read was decompressed to.
+        waits: there is no memory to decompress its next batch, and nothing of it is decoded.
+        relieved_at: the end of its range when its memory was looked at last, if the range was read to it by then.
+    """
+
+    __slots__ = (
+        "_context",
+        "_given",
+        "_open",
+        "fetches",
+        "poll_measures",
+        "relieved_at",
+        "retained",
+        "waits",
+    )
+
+    def __init__(
+        self, shared_partition: SharedPartition, poll_measures: TopicPollMeasures, context: ReaderContext
+    ) -> None:
+        super().__init__(shared_partition, shared_partition.partition, poll_measures.records)
+        self.poll_measures = poll_measures
+        self.fetches: deque[CompletedFetch] = deque()
+        self.retained = 0
+        self.waits = False
+        self.relieved_at: int | None = None
+        self._context = context
+        self._open: FetchedRecords | None = None
+        self._given = 0
+        """Records of the first fetch that were given out, as far as `ReaderContext.drained` was told."""
+
+    def __repr__(self) -> str:
+        decoded = self.decoded
+        return f"<Reader {self.partition} fetches={len(self.fetches)} decoded={0 if decoded is None else decoded.left}>"
+
+    @property
+    def decoded(self) -> DecodedRecords | None:
+        """The decoded records, if they are of the present fetch epoch."""
+        shared_partition = self.shared_partition
+        decoded = shared_partition.decoded
+        return (
+            decoded if decoded is not None and decoded.fetch_epoch == shared_partition.fetch_epoch else None
+        )
+
+    @property
+    def left(self) -> int:
+        """How many decoded records are left."""
+        decoded = self.decoded
+        return 0 if decoded is None else decoded.left
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to give out."""
+        return not self.fetches and not self.left
+
+    @property
+    def size(self) -> int:
+        """Fetched bytes that are held."""
+        return sum(len(fetched.data) for fetched in self.fetches)
+
+    # ------------------------------------------------------------ giving out
+
+    def look(self, limit: int) -> list[Record]:
+        """The next records, at most ``limit``, in a list that nobody changes; `give` says that they are given out.
+
+        Raises:
+            KafkaError: what comes next cannot be read, and nothing comes before it.
+        """
+        if self.left < limit:
+            self._decode(limit)
+        decoded = self.decoded
+        if decoded is None:
+            return []
+        index = decoded.index
+        if index == 0 and limit >= decoded.count:
+            return decoded.records
+        return decoded.records[index : index + limit]
+
+    def fill(self, limit: int) -> None:
+        """Have decoded records, if there are none, for a poll of ``limit`` to come.
+
+        Not if the poll under way took the last: should it be interrupted, what it took is put back.
+        """
+        shared_partition, decoded = self.shared_partition, self.decoded
+        is_empty = decoded is None or (not decoded.left and decoded.began == decoded.index)
+        if is_empty and not (shared_partition.paused or shared_partition.revoking or shared_partition.held):
+            # What cannot be read is raised by the poll that asks for it.
+            with contextlib.suppress(KafkaError):
+                self._decode(limit)
+
+    def give(self, touched: list[ReaderState], count: int) -> bool:
+        """The first ``count`` of the records that `look` returned are given out; False if their fetch epoch is over."""
+        decoded = self.decoded
+        if decoded is None:
+            return False
+        # Before anything moves: whatever interrupts us from here on can be put back.
+        touched.append(self)
+        decoded.index += count
+        self.count()
+        self._drained(count)
+        if not decoded.left:
+            if decoded.end != decoded.records[-1].offset + 1:
+                self._context.passed(self.shared_partition)
+            self._end_fetch()
+        return True
+
+    def give_columns(
+        self,
+        touched: list[ReaderState],
+        limit: int,
+        take: Callable[[FetchedRecords, int, bool], list[Columns]],
+    ) -> list[Columns]:
+        """At most ``limit`` records as columns; they are given out.
+
+        Raises:
+            KafkaError: as `look`.
+        """
+        if not self._lay_down():
+            return []
+        context = self._context
+        while (fetched := self._next_fetch()) is not None:
+            reader = self._reader(fetched)
+            unpacks = context.has_room() or (reader.is_packed and context.make_room())
+            self.waits = not unpacks and reader.is_packed
+            if self.waits:
+                return []
+            before = self._resume_at(fetched)
+            touched.append(self)
+            self.is_torn = True
+            items: list[Columns] = []
+            error: KafkaError | None = None
+            try:
+                items = ranges.columns(
+                    take(reader, ranges.limit(limit, before, self.shared_partition.end), unpacks),
+                    self.shared_partition.end,
+                )
+            except KafkaError as raised:
+                error = raised
+            finally:
+                self._keep_books(reader)
+            if items:
+                self.shared_partition.decoded = self._behind(reader, began=0)
+            elif reader.next_offset != before:
+                self.shared_partition.decoded = self._behind(reader, began=1)
+                context.advanced = True
+            self._is_sound(reader)
+            if error is not None and not self._is_beyond_end(reader):
+                raise error
+            self._end_fetch()
+            if items:
+                count = sum(len(part) for part in items)
+                self._count_gone(count)
+                self._drained(count)
+                return items
+        return []
+
+    def _count_gone(self, count: int) -> None:
+        """Tell the metrics what was given out and is not kept."""
+        calls = self._context.steps.calls
+        before = self.gone if self.gone_in == calls else 0
+        self.records.total += count
+        self.gone, self.gone_in = before + count, calls
+
+    def count_back(self) -> None:
+        """Take from the metrics what the poll under way was counted for: it is fetched again, and counted again."""
+        decoded = self.shared_partition.decoded
+        count = self.gone if self.gone_in == self._context.steps.calls else 0
+        self.gone = 0
+        if decoded is not None and decoded.count and decoded.counted > decoded.began:
+            count += decoded.counted - decoded.began
+            decoded.counted = decoded.began
+        self.records.total -= count
+
+    def count(self) -> None:
+        """Tell the metrics what was given out since they were told last."""
+        decoded = self.shared_partition.decoded
+        if decoded is not None and decoded.count:
+            self.records.total += decoded.index - decoded.counted
+            decoded.counted = decoded.index
+
+    # ------------------------------------------------------------ decoding
+
+    def _decode(self, limit: int) -> None:
+        """Have ``limit`` decoded records, or as many as the first fetch has that gives any.
+
+        The rest of a poll's cap goes to the next fetch of the same partition only when this one gave nothing (stale, or
+        nothing but control records): two small lists cost more than one poll of a few less.
+        """
+        context = self._context
+        while (fetched := self._next_fetch()) is not None:
+            reader = self._reader(fetched)
+            decoded = self.decoded
+            left = 0 if decoded is None else decoded.left
+            if left and reader.exhausted:
+                return
+            unpacks = context.has_room() or (reader.is_packed and context.make_room())
+            if not unpacks and reader.is_packed:
+                self.waits = not left
+                return
+            self.waits = False
+            if decoded is not None and decoded.count and decoded.began == decoded.count:
+                # Its records are the application's alone now: their memory is used for the next ones.
+                self.shared_partition.decoded = decoded = self._emptied(decoded)
+            before = self._resume_at(fetched)
+            self.is_torn = True
+            items: list[Record] = []
+            size = 0
+            error: KafkaError | None = None
+            try:
+                items, size = self._read(
+                    reader, ranges.limit(limit - left, before, self.shared_partition.end), unpacks
+                )
+            except KafkaError as raised:
+                error = raised
+            finally:
+                self._keep_books(reader)
+            if decoded is not None and left:
+                self.shared_partition.decoded = self._extended(decoded, reader, items)
+                self._hold(self.held + size)
+            elif items:
+                self.shared_partition.decoded = self._filled(reader, items, before)
+                self._hold(size)
+            elif reader.next_offset != before:
+                self._context.passed(self.shared_partition)
+                self.shared_partition.decoded = self._behind(reader, began=1)
+                context.advanced = True
+            self._is_sound(reader)
+            if items or left:
+                return
+            if error is not None and not self._is_beyond_end(reader):
+                raise error
+            self._end_fetch()
+
+    def _is_beyond_end(self, reader: FetchedRecords) -> bool:
+        return ranges.position(reader.next_offset, self.shared_partition.end) == self.shared_partition.end
+
+    def _is_sound(self, reader: FetchedRecords) -> None:
+        """The cursor stands behind the decoded records. Beyond the range it is closed: another may begin there."""
+        if self._stands_at(reader) != reader.next_offset:
+            self.fold()
+        self.is_torn = False
+
+    def _stands_at(self, reader: FetchedRecords) -> int:
+        """The position behind what was read."""
+        return ranges.position(reader.next_offset, self.shared_partition.end)
+
+    def _read(self, reader: FetchedRecords, limit: int, unpacks: bool) -> tuple[list[Record], int]:
+        """The next records, and how many bytes they take if there are more than ``limit``."""
+        count, room = self._context.ahead(limit)
+        count = ranges.limit(count, reader.next_offset, self.shared_partition.end)
+        if count <= limit:
+            return ranges.records(reader.take(limit, unpacks=unpacks), self.shared_partition.end), 0
+        items = ranges.records(reader.take(count, max_bytes=room, unpacks=unpacks), self.shared_partition.end)
+        if len(items) >= limit:
+            return items, reader.taken_bytes
+        # They are large, or the last ones. What was asked for is given whatever its size.
+        if not reader.exhausted and not self._is_beyond_end(reader):
+            items += self._rest(reader, limit - len(items), unpacks)
+        return items, 0
+
+    def _rest(self, reader: FetchedRecords, limit: int, unpacks: bool) -> list[Record]:
+        try:
+            return ranges.records(reader.take(limit, unpacks=unpacks), self.shared_partition.end)
+        except KafkaError:
+            # It is raised again by the poll that finds nothing before it.
+            return []
+
+    def _filled(self, reader: FetchedRecords, items: list[Record], start: int) -> DecodedRecords:
+        """New decoded records, behind those before."""
+        at = self._processed_through()
+        offset, epoch = (start, None) if at is None else at
+        decoded = DecodedRecords(
+            self._fetch_epoch, items, offset, epoch, self._stands_at(reader), reader.leader_epoch
+        )
+        decoded.is_last = reader.exhausted
+        return decoded
+
+    def _extended(
+        self, decoded: DecodedRecords, reader: FetchedRecords, items: list[Record]
+    ) -> DecodedRecords:
+        """The decoded records and new ones behind them, without those that are known to be processed."""
+        began = decoded.began
+        self._processed_through()
+        offset, epoch = decoded.processed() or (decoded.start, decoded.start_epoch)
+        extended = DecodedRecords(
+            decoded.fetch_epoch,
+            decoded.records[began:] + items,
+            offset,
+            epoch,
+            self._stands_at(reader),
+            reader.leader_epoch if items else decoded.end_epoch,
+        )
+        extended.index, extended.counted = decoded.index - began, decoded.counted - began
+        extended.is_last = reader.exhausted
+        return extended
+
+    def _behind(self, reader: FetchedRecords, *, began: int) -> DecodedRecords:
+        """A position behind what was read, without records. ``began`` 0: it can be put back before that."""
+        offset, epoch = self._processed_through() or (reader.next_offset, None)
+        decoded = DecodedRecords(
+            self._fetch_epoch, [], offset, epoch, self._stands_at(reader), reader.leader_epoch
+        )
+        decoded.index, decoded.began = 1, began
+        return decoded
+
+    @property
+    def _fetch_epoch(self) -> int:
+        return self.fetches[0].fetch_epoch
+
+    def _processed_through(self) -> tuple[int, int | None] | None:
+        """Before decoded records are replaced: what they prove goes to the shared partition. Returns the position."""
+        shared_partition = self.shared_partition
+        decoded = self.decoded
+        if decoded is None:
+            origin = shared_partition.origin
+            return None if origin is None else (origin.offset, origin.leader_epoch)
+        if (
+            decoded.processed() is not None
+            and (processed := shared_partition.processed_position()) is not None
+        ):
+            shared_partition.processed = processed
+        return decoded.position()
+
+    def _lay_down(self) -> bool:
+        """Columns are wanted: decoded records are read again from their bytes. False: these are gone."""
+        decoded = self.decoded
+        if decoded is None or not decoded.left:
+            return True
+        offset, _ = decoded.position()
+        if self._next_fetch() is None or self.fetches[0].offset > offset:
+            self._context.refetch(self.shared_partition)
+            return False
+        # First: the cursor stands behind the old records.
+        self.is_torn = True
+        self.shared_partition.decoded = self._emptied(decoded)
+        self._hold(0)
+        return True
+
+    def _emptied(self, decoded: DecodedRecords) -> DecodedRecords:
+        """The position of these, without records; all before it is known to be processed."""
+        self._processed_through()
+        offset, epoch = decoded.position()
+        emptied = DecodedRecords(decoded.fetch_epoch, [], offset, epoch, offset, epoch)
+        emptied.index = emptied.began = 1
+        return emptied
+
+    # ------------------------------------------------------------ fetches
+
+    def _next_fetch(self) -> CompletedFetch | None:
+        """The fetch to read, once those of an old fetch epoch and those that are used up were given back."""
+        while self.fetches:
+            fetched = self.fetches[0]
+            if fetched.fetch_epoch != self.shared_partition.fetch_epoch:
+                self.finish()
+            elif not self._end_fetch():
+                end = self.shared_partition.end
+                # What lies beyond the end of the range is kept: the next one may begin there.
+                return fetched if end is None or self._resume_at(fetched) < end else None
+        return None
+
+    def _end_fetch(self) -> bool:
+        """Give the first fetch back if it has no more to give, and all decoded records are given out."""
+        reader = self._open
+        if reader is None or self.is_torn or not reader.exhausted:
+            return False
+        decoded = self.decoded
+        if decoded is not None and decoded.left:
+            return False
+        self.poll_measures.bytes.total += len(self.fetches[0].data)
+        self.finish()
+        return True
+
+    def _reader(self, fetched: CompletedFetch) -> FetchedRecords:
+        """The open cursor of a fetch, which stands behind the decoded records."""
+        if self.is_torn:
+            self.fold()
+        reader = self._open
+        if reader is not None:
+            reader.catch_up()
+        else:
+            shared_partition, context = self.shared_partition, self._context
+            reader = self._open = FetchedRecords(
+                fetched.data,
+                shared_partition.partition.topic,
+                shared_partition.partition.partition,
+                self._resume_at(fetched),
+                check_crcs=context.check_crcs,
+                max_batch_bytes=context.max_batch_bytes,
+                aborted=fetched.aborted,
+            )
+            self.cursor = reader.cursor
+            self.is_torn = False
+        return reader
+
+    def _resume_at(self, fetched: CompletedFetch) -> int:
+        """Where the cursor has to stand: behind the decoded records."""
+        decoded = self.decoded
+        return fetched.offset if decoded is None else max(fetched.offset, decoded.end)
+
+    def fold(self) -> None:
+        """Close the cursor and give up the decompressed batch; it is opened again behind the decoded records."""
+        reader = self._open
+        if reader is not None:
+            reader.close()
+            self._context.shared_state.decompressed_bytes -= self.retained
+            self.retained = 0
+            self._open = self.cursor = None
+
+    def finish(self) -> None:
+        """The first fetch is done with: give its bytes back, and say so if that is waited for.
+
+        Taken out last, and what comes before may be done again: an interruption leaves the books right.
+        """
+        shared_state = self._context.shared_state
+        fetched = self.fetches[0]
+        if self._open is not None:
+            self.fold()
+        decoded = self.decoded
+        if decoded is None or not decoded.left:
+            self._hold(0)
+        self.shared_partition.drained_bytes += len(fetched.data)
+        fetched.data = _NOTHING
+        self._context.drained(self.shared_partition, fetched.records - self._given)
+        self._given = 0
+        del self.fetches[0]
+        fetched.arena.release()
+        shared_state.made_room(self.shared_partition)
+
+    # ------------------------------------------------------------ the books
+
+    def _keep_books(self, reader: FetchedRecords) -> None:
+        shared_state = self._context.shared_state
+        before, retained = self.retained, reader.retained_bytes
+        if retained != before:
+            shared_state.decompressed_bytes += retained - before
+            self.retained = retained
+        if reader.unpackings:
+            count, size, largest = reader.tally()
+            # It fades, so that one large batch does not cost memory for good.
+            shared_state.largest_batch = max(
+                shared_state.largest_batch - (shared_state.largest_batch >> 6), largest
+            )
+            shared_state.measures.poll_measures.unpacked(count, size)
+            self._context.weighed(before - retained, largest - retained)
+
+    def _hold(self, size: int) -> None:
+        if size != self.held:
+            self._context.shared_state.decoded_bytes += size - self.held
+            self.held = size
+
+    def _drained(self, count: int) -> None:
+        if self.fetches:
+            self._given += count
+            self._context.drained(self.shared_partition, count)

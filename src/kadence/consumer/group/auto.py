@@ -1,0 +1,303 @@
+"""``group.protocol=auto``: KIP-848 where the broker has it, classic where the group already uses that (C4).
+
+Whenever the consumer joins from outside, it asks the coordinator whether the group has classic
+members (DescribeGroups knows no others). If so the consumer joins them in their protocol, because only an
+explicit ``group.protocol=consumer`` may convert a live group. Otherwise it joins by KIP-848, and if the broker
+does not speak that, or will not for this group, by the classic protocol: nothing was owned yet, so no record
+is lost or read twice on the way.
+
+A `SubscriptionPattern` is carried by KIP-848 only: where the group lives by the classic protocol, or the broker
+speaks nothing else, the application is told so instead.
+
+Question and join are two requests. A classic member that comes to an empty group between them is converted, as by
+``group.protocol=consumer``: the protocol has no join that would be refused instead. It goes on reading all the same.
+
+It has a member for each protocol. One is in use; the other is outside the group, or still leaving it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kadence.clock import FOREVER, add_ms
+from kadence.connection.request import Completed, Request
+from kadence.consumer.group.classic import states
+from kadence.consumer.group.classic.member import ClassicMembership
+from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.forms import ConsumerGroupHeartbeatRequest
+from kadence.consumer.group.kip848 import states as kip848_states
+from kadence.consumer.group.kip848.member import STUMBLES, ConsumerMembership
+from kadence.consumer.group.membership import GroupConfig, HeartbeatOutcome
+from kadence.consumer.request_manager import Backoff, Poll
+from kadence.consumer.subscription import PartitionState
+from kadence.errors import UnsupportedVersionError
+from kadence.logs import logger
+from kadence.protocol import error_codes
+from kadence.protocol.describe_groups import DescribeGroupsRequest
+from kadence.types import GroupMetadata, TopicPartition
+
+__all__ = ["AutoMembership"]
+
+log = logger("kadence.consumer")
+
+_NOT_HERE = frozenset({error_codes.UNSUPPORTED_VERSION, error_codes.GROUP_ID_NOT_FOUND})
+"""Refusals of a join after which the classic protocol may still do."""
+
+
+class AutoMembership:
+    """Chooses the group protocol for ``group.protocol=auto``, and makes the member of it.
+
+    It has the interface of `kadence.consumer.group.membership.Membership`.
+
+    Args:
+        coordinator: is asked, and led to.
+        classic, consumer: the two members, on one subscription.
+        config: request and backoff times.
+    """
+
+    def __init__(
+        self,
+        coordinator: CoordinatorRequestManager,
+        classic: ClassicMembership,
+        consumer: ConsumerMembership,
+        config: GroupConfig,
+    ) -> None:
+        self._coordinator = coordinator
+        self._classic = classic
+        self._consumer = consumer
+        self._config = config
+        self._member: ClassicMembership | ConsumerMembership = consumer
+        self._asking = False
+        self._switching = False
+        """We are leaving the classic group, because the new subscription needs KIP-848."""
+        self._question: Request | None = None
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._stumbling = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._stumbles = 0
+        coordinator.on_failed.append(self._coordinator_failed)
+
+    # ------------------------------------------------------------ what others ask
+
+    @property
+    def managed(self) -> bool:
+        return self._member.managed
+
+    @property
+    def group(self) -> GroupMetadata:
+        return self._member.group
+
+    @property
+    def active(self) -> bool:
+        return self._member.active
+
+    @property
+    def joining(self) -> bool:
+        return self._asking or self._member.joining
+
+    @property
+    def settled(self) -> bool:
+        return self._member.settled
+
+    @property
+    def has_parted(self) -> bool:
+        return not self._asking and self._classic.has_parted and self._consumer.has_parted
+
+    @property
+    def left(self) -> bool:
+        return not self._asking and self._classic.left and self._consumer.left
+
+    @property
+    def needs_polled(self) -> bool:
+        # The coordinator must hear our goodbye before our question, or it would count us among the members.
+        switched = self._switching and self._classic.left
+        return (self._member.needs_polled or switched) and not self._asking
+
+    @property
+    def term(self) -> object:
+        return (self._member is self._consumer, self._member.term)
+
+    @property
+    def urgent(self) -> bool:
+        return self._member.urgent
+
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        return self._member.heartbeat_interval_ms
+
+    @property
+    def session_timeout_ms(self) -> int:
+        return self._member.session_timeout_ms
+
+    @property
+    def known_session_ms(self) -> int | None:
+        return self._member.known_session_ms
+
+    @property
+    def _outside(self) -> bool:
+        return self._classic.state in states.OUT and self._consumer.state in kip848_states.OUT
+
+    def __repr__(self) -> str:
+        return f"<auto {'asking' if self._asking else self._member!r}>"
+
+    # ------------------------------------------------------------ what the application wants
+
+    def subscription_changed(self, now: int) -> None:
+        self._switching = self._consumer.needs_kip_848 and self._classic.state not in states.OUT
+        if self._switching:
+            self._classic.leave(now, reason="subscribe() with a SubscriptionPattern, which needs KIP-848")
+        else:
+            self._member.subscription_changed(now)
+
+    def polled(self, now: int) -> None:
+        if not self.needs_polled:
+            return
+        if self.managed and self._outside:
+            self._asking, self._switching, self._stumbles = True, False, 0
+            self._stumbling.succeeded()
+        else:
+            self._member.polled(now)
+
+    def rebalance(self, now: int, reason: str) -> None:
+        self._member.rebalance(now, reason)
+
+    def callback_done(self, now: int, callback_id: int, error: str | None) -> None:
+        self._member.callback_done(now, callback_id, error)
+
+    def leave(self, now: int, *, reason: str, callbacks: bool = True, goodbye: bool | None = None) -> None:
+        self._stop_asking()
+        self._switching = False
+        self._member.leave(now, reason=reason, callbacks=callbacks, goodbye=goodbye)
+
+    def poll_timed_out(self, now: int) -> None:
+        if self._asking:
+            self._stop_asking()  # and the next poll asks again
+        else:
+            self._member.poll_timed_out(now)
+
+    # ------------------------------------------------------------ the question
+
+    def poll(self, now: int) -> Poll:
+        classic, consumer = self._classic.poll(now), self._consumer.poll(now)
+        requests = [*classic.requests, *consumer.requests]
+        wake_at = min(classic.wake_at, consumer.wake_at)
+        if self._asking and self._question is None:
+            wake_at = min(wake_at, self._ask(now, requests))
+        return Poll(requests, wake_at)
+
+    def _ask(self, now: int, requests: list[Request]) -> int:
+        node_id = self._coordinator.node_id
+        if node_id is None:
+            return self._coordinator.require(now)
+        ready_at = max(self._backoff.until, self._stumbling.until)
+        if now < ready_at:
+            return ready_at
+        message = DescribeGroupsRequest(groups=[self._config.group_id or ""])
+        self._question = Request(message, node_id, add_ms(now, self._config.request_timeout_ms))
+        requests.append(self._question)
+        return FOREVER
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        if isinstance(completed.request.message, DescribeGroupsRequest):
+            if completed.request is self._question:
+                self._question = None
+                self._answered(now, completed)
+            return
+        self._classic.on_response(now, completed)
+        self._consumer.on_response(now, completed)
+
+    def _answered(self, now: int, completed: Completed) -> None:
+        if completed.error is not None:
+            self._coordinator.check(now, completed.request.node_id, completed.error)
+            if completed.error.retriable:
+                self._backoff.failed(now)
+            else:
+                # Whatever the reason is, the join will meet it too, and tell of it.
+                member = self._consumer if self._consumer.needs_kip_848 else self._classic
+                self._join(now, member, "the broker does not show its members")
+            return
+        answer: Any = completed.response
+        group = answer.groups[0]
+        self._coordinator.check(now, completed.request.node_id, group.error_code)
+        if group.error_code in error_codes.RETRIABLE:
+            self._backoff.failed(now)
+        elif group.error_code == error_codes.NONE and group.members:
+            if self._consumer.needs_kip_848:
+                self._refuse(now)
+            else:
+                self._join(now, self._classic, "it has classic members")
+        else:
+            self._join(now, self._consumer, "it has no classic members")
+
+    def _join(self, now: int, member: ClassicMembership | ConsumerMembership, why: str) -> None:
+        self._stop_asking()
+        self._backoff.succeeded()
+        log.info(
+            "group %s: group.protocol is %s: %s",
+            self.group.group_id,
+            "classic" if member is self._classic else "consumer",
+            why,
+        )
+        self._member.needs_polled = False
+        self._member = member
+        member.needs_polled = True
+        member.polled(now)
+
+    def _refuse(self, now: int) -> None:
+        """A SubscriptionPattern, and a group with classic members: only the user can say which of them is to change."""
+        self._stop_asking()
+        self._backoff.failed(now)
+        self._member.needs_polled = False
+        self._member = self._consumer
+        self._consumer.refuse_classic_group(now)
+
+    def _stop_asking(self) -> None:
+        self._asking, self._question = False, None
+
+    def _coordinator_failed(self, now: int, error: Exception) -> bool:
+        """Neither member is in the group, so neither takes the error: tell it, and let the next poll ask again."""
+        del now, error
+        self._stop_asking()
+        return False
+
+    # ------------------------------------------------------------ heartbeats, commits
+
+    def heartbeat(self, deadline: int) -> Request:
+        return self._member.heartbeat(deadline)
+
+    def native_heartbeat(self) -> Any:
+        return self._member.native_heartbeat()
+
+    def on_heartbeat(self, now: int, completed: Completed) -> HeartbeatOutcome:
+        if not isinstance(completed.request.message, ConsumerGroupHeartbeatRequest):
+            return self._classic.on_heartbeat(now, completed)
+        joining = self._consumer.state is kip848_states.State.JOINING
+        may_give_way = joining and self._member is self._consumer and not self._consumer.needs_kip_848
+        if may_give_way and _stumbled(completed) and self._stumbles < STUMBLES:
+            # The group is a classic one in its first rebalance, which our question came too early to see.
+            self._stumbles += 1
+            self._stumbling.failed(now)
+            self._consumer.give_way(now)
+            self._asking = True
+            return HeartbeatOutcome.LOST
+        if may_give_way and _not_here(completed):
+            self._consumer.give_way(now)
+            self._join(now, self._classic, "the broker does not offer KIP-848 to it")
+            return HeartbeatOutcome.LOST
+        return self._consumer.on_heartbeat(now, completed)
+
+    def tenure(self, partition: TopicPartition) -> PartitionState | None:
+        return self._member.tenure(partition)
+
+    def commit_refused(self, now: int, sent: GroupMetadata, code: int) -> bool:
+        return self._member.commit_refused(now, sent, code)
+
+
+def _stumbled(completed: Completed) -> bool:
+    answer: Any = completed.response
+    return completed.error is None and answer.error_code == error_codes.UNKNOWN_SERVER_ERROR
+
+
+def _not_here(completed: Completed) -> bool:
+    if completed.error is not None:
+        return isinstance(completed.error, UnsupportedVersionError)
+    return completed.response.error_code in _NOT_HERE

@@ -1,0 +1,370 @@
+"""Offsets of the group: commits in the order in which they were given, and look-ups of what is committed.
+
+One OffsetCommit is under way at a time. Commits that come meanwhile go out together as the next one, the later
+offset of a partition winning, so any rate of commits costs one round trip at a time and no repetition can
+overtake a newer commit. Results are told in order (`Answer` for commits with ``retry``, `CommitCompleted` for
+the others); a commit of no offsets is done when all before it are.
+
+A rebalance in the background can end a generation between a commit's sending and its arrival. Such a commit
+is not failed: it is sent again under the new generation, if every partition in it was this member's all the
+time. A partition that was not (lost, revoked, given to somebody else meanwhile) is left out, and the commit ends
+with a `CommitFailedError` that names it: the group has read it from somewhere else by now. The others are committed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple
+
+from kadence import errors
+from kadence.clock import FOREVER
+from kadence.connection.request import Completed, Request
+from kadence.consumer.events import Answer, Commit, CommitCompleted, FetchCommitted
+from kadence.consumer.group.commit_errors import IDENTITY, error_of, expelled, outsider
+from kadence.consumer.group.commit_requests import Attempt, Pending, codes_of, combined
+from kadence.consumer.group.committed import CommittedOffsets, Done
+from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.membership import ClusterView, GroupConfig, Membership
+from kadence.consumer.request_manager import AddBackgroundEvent, Backoff, Poll
+from kadence.errors import ConnectError, KafkaError, KafkaTimeoutError
+from kadence.logs import logger
+from kadence.protocol import error_codes
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from kadence.wire import ZERO_UUID
+
+__all__ = ["CommitRequestManager"]
+
+log = logger("kadence.consumer")
+
+_MOST_WAITING: Final = 1_000
+"""Asynchronous commits that wait while no coordinator is known. Of more the oldest fail: later ones overtake them."""
+
+
+class _Follower(NamedTuple):
+    """What is to be done when these commits have ended."""
+
+    commits: list[Pending]
+    then: Callable[[int], None]
+    patient: bool
+
+
+class CommitRequestManager:
+    """Sends the group's offset commits in order, and looks up committed offsets.
+
+    `poll` ends the commits and look-ups whose deadline has passed.
+
+    Args:
+        coordinator, membership: where commits go, and as whom.
+        metadata: topic ids, for the versions that name topics by them.
+        config: request and backoff times.
+        add_event: takes the results.
+    """
+
+    def __init__(
+        self,
+        coordinator: CoordinatorRequestManager,
+        membership: Membership,
+        metadata: ClusterView,
+        config: GroupConfig,
+        add_event: AddBackgroundEvent,
+    ) -> None:
+        self.is_cut_off: Callable[[], bool] = lambda: False
+        """Tells whether no broker is there."""
+        self._coordinator = coordinator
+        self._membership = membership
+        self._metadata = metadata
+        self._config = config
+        self._add_event = add_event
+        self._queue: deque[Pending] = deque()
+        self._first_deadline = FOREVER
+        """No commit in the queue has an earlier one."""
+        self._followers: list[_Follower] = []
+        self._attempt: Attempt | None = None
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._refused_as: GroupMetadata | None = None
+        self._committed = CommittedOffsets(coordinator, metadata, config)
+        coordinator.on_failed.append(self._coordinator_failed)
+
+    @property
+    def pending(self) -> int:
+        """Commits whose result is not told yet."""
+        return len(self._queue)
+
+    def trouble(self) -> str | None:
+        """Why a commit that waits has not succeeded yet; None when nothing is known."""
+        failure = next((pending.failure for pending in self._queue if pending.failure is not None), None)
+        return None if failure is None else str(failure)
+
+    def commit(self, now: int, call: Commit) -> None:
+        """Commit. With ``retry`` the answer is an `Answer`, repeated until the deadline; else a `CommitCompleted`."""
+        if not call.retry and len(self._queue) >= _MOST_WAITING and self._coordinator.node_id is None:
+            self._fail_oldest(now)
+        tenure = {partition: self._membership.tenure(partition) for partition in call.offsets}
+        read = {p.topic: held.topic_id for p, held in tenure.items() if held is not None}
+        topic_ids = {topic: topic_id for topic, topic_id in read.items() if topic_id != ZERO_UUID}
+        self._queue.append(Pending(call, tenure, topic_ids, lost=set(call.lost)))
+        self._first_deadline = min(self._first_deadline, call.deadline)
+
+    def _fail_oldest(self, now: int) -> None:
+        oldest = next((p for p in self._queue if not (p.done or p.call.retry)), None)
+        if oldest is not None:
+            text = f"no coordinator of the group is known, and {_MOST_WAITING} later commits wait for one"
+            oldest.done = True
+            oldest.error = errors.for_code(error_codes.COORDINATOR_NOT_AVAILABLE, text)
+            self._tell(now)
+
+    def after(
+        self,
+        now: int,
+        partitions: Collection[TopicPartition],
+        then: Callable[[int], None],
+        *,
+        patient: bool = True,
+    ) -> None:
+        """Call ``then`` once the commits of these that nobody waits for, and that were given so far, have ended.
+
+        Who gave one with ``retry`` has waited for it, or has given it up. Who is not ``patient`` does not wait for a
+        coordinator to be found.
+        """
+        waited_for = [
+            pending
+            for pending in self._queue
+            if not (pending.done or pending.call.retry)
+            and not pending.call.offsets.keys().isdisjoint(partitions)
+        ]
+        if waited_for:
+            self._followers.append(_Follower(waited_for, then, patient))
+            self._release(now)
+        else:
+            then(now)
+
+    def fetch_committed(self, now: int, call: FetchCommitted) -> None:
+        """Answer with dict[TopicPartition, OffsetAndMetadata | None]."""
+        del now
+
+        def done(now: int, result: dict[TopicPartition, OffsetAndMetadata | None] | Exception) -> None:
+            del now
+            if isinstance(result, Exception):
+                self._add_event(Answer(call.id, None, result))
+            else:
+                self._add_event(Answer(call.id, result))
+
+        self._committed.find(call.partitions, call.deadline, done)
+
+    def lookup(self, now: int, partitions: frozenset[TopicPartition], done: Done) -> None:
+        """The same for the network side; repeated until it is answered or refused for good."""
+        del now
+        self._committed.find(partitions, FOREVER, done)
+
+    # ------------------------------------------------------------ the turn
+
+    def poll(self, now: int) -> Poll:
+        wake_at = FOREVER
+        requests: list[Request] = []
+        if self._queue:
+            wake_at = self._expire(now)
+            self._give_up_parting(now)
+        if self._followers:
+            self._release(now)
+        if self._queue and self._attempt is None:
+            wake_at = min(wake_at, self._send(now, requests))
+        # Look-ups take another connection than commits, so one that must see a commit waits for its answer.
+        waits = self._attempt is not None or any(not (p.sent or p.done) for p in self._queue)
+        lookups = self._committed.poll(now, hold=waits)
+        return Poll(requests + lookups.requests, min(wake_at, lookups.wake_at))
+
+    def _give_up_parting(self, now: int) -> None:
+        """Who parts from partitions does not wait where no broker is there: what was read comes again."""
+        parting = [pending for pending in self._queue if pending.call.parting and not pending.done]
+        if not parting or not self.is_cut_off():
+            return
+        for pending in parting:
+            pending.done, pending.error = True, ConnectError("no broker can be reached")
+            self._answer_early(pending)
+        self._tell(now)
+
+    def _expire(self, now: int) -> int:
+        if now < self._first_deadline:
+            return self._first_deadline
+        wake_at = FOREVER
+        for pending in self._queue:
+            if pending.done:
+                continue
+            if pending.call.deadline <= now:
+                why = f"; last failure: {pending.failure}" if pending.failure is not None else ""
+                pending.done = True
+                pending.error = KafkaTimeoutError(f"the commit was not acknowledged in time{why}")
+                self._answer_early(pending)
+            else:
+                wake_at = min(wake_at, pending.call.deadline)
+        self._first_deadline = wake_at
+        self._tell(now)
+        return wake_at
+
+    def _answer_early(self, pending: Pending) -> None:
+        """Whoever waits for it must not wait for the commits before it too."""
+        if pending.call.retry:
+            pending.told = True
+            self._add_event(Answer(pending.call.id, None, pending.error))
+
+    def _send(self, now: int, requests: list[Request]) -> int:
+        managed = self._membership.managed
+        if managed:
+            self._refuse_what_was_lost()
+        batch = [pending for pending in self._queue if not pending.done]
+        if not any(pending.call.offsets for pending in batch):
+            for pending in batch:
+                pending.done = True
+            self._tell(now)
+            return FOREVER
+        self._tell(now)
+        if managed and not self._membership.settled:
+            return FOREVER
+        if self._refused_as is not None and self._refused_as != self._membership.group:
+            self._refused_as = None
+            self._backoff.succeeded()
+        if not self._backoff.ready(now):
+            return self._backoff.until
+        node_id = self._coordinator.node_id
+        if node_id is None:
+            return self._coordinator.require(now)
+        self._attempt = combined(
+            now,
+            node_id,
+            batch,
+            self._membership.group if managed else GroupMetadata(self._config.group_id or ""),
+            self._metadata,
+            managed=managed,
+            timeout_ms=self._config.request_timeout_ms,
+        )
+        requests.append(self._attempt.request)
+        return FOREVER
+
+    def _refuse_what_was_lost(self) -> None:
+        for pending in self._queue:
+            if pending.done:
+                continue
+            pending.lost.update(
+                p
+                for p, held in pending.tenure.items()
+                if held is None or self._membership.tenure(p) is not held
+            )
+            if pending.lost and not pending.offsets:
+                pending.succeed()
+
+    # ------------------------------------------------------------ answers
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        attempt = self._attempt
+        if attempt is None or completed.request is not attempt.request:
+            self._committed.on_response(now, completed)
+            return
+        self._attempt = None
+        if completed.error is not None:
+            self._coordinator.check(now, completed.request.node_id, completed.error)
+            self._unanswered(now, attempt, completed.error)
+        else:
+            self._judge(now, attempt, codes_of(attempt, completed))
+        self._tell(now)
+
+    def _unanswered(self, now: int, attempt: Attempt, error: KafkaError) -> None:
+        if error.retriable:
+            self._backoff.failed(now)
+        for pending in attempt.commits:
+            self._repeat_or_fail(pending, error)
+
+    def _repeat_or_fail(self, pending: Pending, error: KafkaError) -> None:
+        if pending.done:
+            return
+        if (pending.call.retry or pending.call.parting) and error.retriable:
+            pending.failure = error
+        else:
+            pending.done, pending.error = True, copy.copy(error)
+
+    def _judge(self, now: int, attempt: Attempt, codes: Mapping[TopicPartition, int]) -> None:
+        node_id = attempt.request.node_id
+        failed = {code for code in codes.values() if code != error_codes.NONE}
+        for code in failed:
+            self._coordinator.check(now, node_id, code)
+        if error_codes.REQUEST_TIMED_OUT in failed and node_id == self._coordinator.node_id:
+            self._coordinator.mark_unknown(now, "REQUEST_TIMED_OUT")
+        if error_codes.UNKNOWN_TOPIC_ID in failed:
+            self._metadata.request_update(now)
+        if (identity := next(iter(failed & IDENTITY), None)) is not None:
+            self._identity_refused(now, attempt, identity)
+            return
+        if any(code in error_codes.RETRIABLE for code in failed):
+            self._backoff.failed(now)
+        else:
+            self._backoff.succeeded()
+        for pending in attempt.commits:
+            own = {p: codes.get(p, error_codes.UNKNOWN_SERVER_ERROR) for p in pending.offsets}
+            error = error_of(own)
+            if error is None:
+                pending.succeed()
+            elif all(code == error_codes.NONE or self._gone(pending, p, code) for p, code in own.items()):
+                pending.done, pending.error = True, error
+            else:
+                self._repeat_or_fail(pending, error)
+
+    def _gone(self, pending: Pending, partition: TopicPartition, code: int) -> bool:
+        """Whether the topic was deleted, and not just unknown to one broker: waiting for it would hold up a rebalance.
+
+        Metadata says so, or knows it no more although this member was assigned it (KAFKA-16224).
+        """
+        if code not in (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID):
+            return False
+        topic = self._metadata.cluster.topics.get(partition.topic)
+        if topic is None:
+            return pending.tenure.get(partition) is not None
+        if pending.topic_ids.get(partition.topic, topic.topic_id) != topic.topic_id:
+            return True
+        return topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _identity_refused(self, now: int, attempt: Attempt, code: int) -> None:
+        """The coordinator refused the member. If its rebalance is why, the commit goes out again as its new self."""
+        if not attempt.managed:
+            error: KafkaError = outsider(code, self._config.group_id)
+        elif self._membership.commit_refused(now, attempt.group, code):
+            self._refused_as = attempt.group
+            self._backoff.failed(now)
+            for pending in attempt.commits:
+                pending.failure = errors.for_code(code)
+            return
+        elif code == error_codes.FENCED_INSTANCE_ID:
+            error = errors.for_code(code)
+        else:
+            error = expelled(code)
+        for pending in attempt.commits:
+            if not pending.done:
+                pending.done, pending.error = True, copy.copy(error)
+
+    def _coordinator_failed(self, now: int, error: KafkaError) -> bool:
+        waiting = [pending for pending in self._queue if not pending.done]
+        for pending in waiting:
+            pending.done, pending.error = True, copy.copy(error)
+        self._committed.fail_all(now, lambda: copy.copy(error))
+        self._tell(now)
+        return bool(waiting)
+
+    def _tell(self, now: int) -> None:
+        """Results in the order of the commits; then what waited for them."""
+        while self._queue and self._queue[0].done:
+            pending = self._queue.popleft()
+            call = pending.call
+            if not call.retry:
+                self._add_event(CommitCompleted(call.id, call.offsets, pending.error))
+            elif not pending.told:
+                self._add_event(Answer(call.id, None, pending.error))
+        if not self._queue:
+            self._first_deadline = FOREVER
+        self._release(now)
+
+    def _release(self, now: int) -> None:
+        stranded = self._coordinator.node_id is None
+        for follower in list(self._followers):
+            if all(pending.done for pending in follower.commits) or (stranded and not follower.patient):
+                self._followers.remove(follower)
+                follower.then(now)

@@ -1,0 +1,223 @@
+"""Committed offsets asked for: OffsetFetch, for committed() and for the first position of a partition.
+
+Equal look-ups that are not yet sent are one request. Ones already sent are not shared: a commit may have gone
+out since, and whoever asks after it must see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kadence import errors
+from kadence.clock import FOREVER, add_ms
+from kadence.connection.request import Completed, Request
+from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.forms import OffsetFetchRequest, by_topic
+from kadence.consumer.group.membership import ClusterView, GroupConfig
+from kadence.consumer.request_manager import NOTHING, Backoff, Poll
+from kadence.errors import KafkaError, KafkaTimeoutError
+from kadence.protocol import error_codes
+from kadence.protocol.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.wire import ZERO_UUID
+
+__all__ = ["CommittedOffsets", "Done", "topic_ids"]
+
+Done = Callable[[int, "dict[TopicPartition, OffsetAndMetadata | None] | Exception"], None]
+"""Takes ``now`` and the committed offsets (None where there is none), or why there is no answer."""
+
+_GROUP_LIST = 8
+_LAST_WITH_NAMES = 9
+
+
+@dataclass(slots=True)
+class _Waiter:
+    deadline: int
+    done: Done
+
+
+@dataclass(slots=True, eq=False)
+class _Lookup:
+    partitions: frozenset[TopicPartition]
+    backoff: Backoff
+    waiters: list[_Waiter] = field(default_factory=list)
+    sent: Request | None = None
+    names: dict[bytes, str] = field(default_factory=dict)
+    failure: KafkaError | int | None = None
+    """Why the last attempt has to be repeated."""
+
+
+class CommittedOffsets:
+    """All look-ups under way; each is repeated until it is answered or nobody waits for it any more."""
+
+    def __init__(
+        self, coordinator: CoordinatorRequestManager, metadata: ClusterView, config: GroupConfig
+    ) -> None:
+        self._coordinator = coordinator
+        self._metadata = metadata
+        self._config = config
+        self._lookups: list[_Lookup] = []
+        # A caller that asks again after a final refusal must not do so in a loop.
+        self._after_refusal = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+
+    def find(self, partitions: frozenset[TopicPartition], deadline: int, done: Done) -> None:
+        """Look them up; ``done`` is called once, at ``deadline`` with a `KafkaTimeoutError`."""
+        for lookup in self._lookups:
+            if lookup.partitions == partitions and lookup.sent is None:
+                break
+        else:
+            backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+            backoff.until = self._after_refusal.until
+            lookup = _Lookup(partitions, backoff)
+            self._lookups.append(lookup)
+        lookup.waiters.append(_Waiter(deadline, done))
+
+    def fail_all(self, now: int, make: Callable[[], KafkaError]) -> None:
+        """Fail all look-ups: there is no coordinator to ask."""
+        lookups, self._lookups = self._lookups, []
+        for lookup in lookups:
+            for waiter in lookup.waiters:
+                waiter.done(now, make())
+
+    def poll(self, now: int, *, hold: bool) -> Poll:
+        """``hold``: a commit goes first, and the answers must not be older than it."""
+        if not self._lookups:
+            return NOTHING
+        wake_at = self._expire(now)
+        requests: list[Request] = []
+        for lookup in self._lookups:
+            if lookup.sent is not None:
+                continue
+            node_id = self._coordinator.node_id
+            if node_id is None:
+                wake_at = min(wake_at, self._coordinator.require(now))
+            elif not lookup.backoff.ready(now):
+                wake_at = min(wake_at, lookup.backoff.until)
+            elif not hold:
+                lookup.sent = self._request(now, node_id, lookup)
+                requests.append(lookup.sent)
+        return Poll(requests, wake_at)
+
+    def _expire(self, now: int) -> int:
+        wake_at = FOREVER
+        for lookup in list(self._lookups):
+            overdue = [waiter for waiter in lookup.waiters if waiter.deadline <= now]
+            lookup.waiters = [waiter for waiter in lookup.waiters if waiter.deadline > now]
+            for waiter in overdue:
+                waiter.done(now, _too_late(lookup.failure))
+            if not lookup.waiters:
+                self._lookups.remove(lookup)
+            else:
+                wake_at = min(wake_at, *(waiter.deadline for waiter in lookup.waiters))
+        return wake_at
+
+    def _request(self, now: int, node_id: int, lookup: _Lookup) -> Request:
+        topics = by_topic(lookup.partitions)
+        ids = topic_ids(self._metadata, topics)
+        lookup.names = {topic_id: name for name, topic_id in ids.items()}
+        group = OffsetFetchRequestGroup(
+            group_id=self._config.group_id or "",
+            topics=[
+                OffsetFetchRequestTopics(topic_id=ids[name], name=name, partition_indexes=numbers)
+                for name, numbers in topics.items()
+            ],
+        )
+        return Request(
+            OffsetFetchRequest(groups=[group], require_stable=True),
+            node_id,
+            add_ms(now, self._config.request_timeout_ms),
+            max_version=_LAST_WITH_NAMES if ZERO_UUID in lookup.names else None,
+        )
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        lookup = next((one for one in self._lookups if one.sent is completed.request), None)
+        if lookup is None:
+            return
+        lookup.sent = None
+        if completed.error is not None:
+            self._coordinator.check_elsewhere(now, completed.request.node_id, completed.error)
+            if completed.error.retriable:
+                self._repeat(now, lookup, completed.error)
+            else:
+                self._end(now, lookup, completed.error)
+            return
+        self._answered(now, completed, lookup)
+
+    def _answered(self, now: int, completed: Completed, lookup: _Lookup) -> None:
+        answer: Any = completed.response
+        if completed.version >= _GROUP_LIST:
+            answer = answer.groups[0] if answer.groups else None
+        if answer is None:
+            self._end(now, lookup, errors.MalformedMessageError("OffsetFetch was answered without the group"))
+            return
+        found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(lookup.partitions)
+        codes: dict[TopicPartition | None, int] = {None: answer.error_code}
+        for topic in answer.topics:
+            name = (
+                topic.name if completed.version <= _LAST_WITH_NAMES else lookup.names.get(topic.topic_id, "")
+            )
+            for part in topic.partitions:
+                partition = TopicPartition(name, part.partition_index)
+                codes[partition] = part.error_code
+                if part.committed_offset >= 0:
+                    epoch = part.committed_leader_epoch
+                    found[partition] = OffsetAndMetadata(
+                        part.committed_offset, epoch if epoch >= 0 else None, part.metadata or ""
+                    )
+        failed = {partition: code for partition, code in codes.items() if code != error_codes.NONE}
+        if failed:
+            self._refused(now, completed, lookup, failed)
+        else:
+            self._end(now, lookup, found)
+
+    def _refused(
+        self, now: int, completed: Completed, lookup: _Lookup, failed: dict[TopicPartition | None, int]
+    ) -> None:
+        for partition, code in failed.items():
+            self._coordinator.check(now, completed.request.node_id, code)
+            if code == error_codes.UNKNOWN_TOPIC_ID:
+                self._metadata.request_update(now)
+            unknown = code == error_codes.UNKNOWN_TOPIC_OR_PARTITION
+            if code not in error_codes.RETRIABLE or unknown:
+                self._end(now, lookup, self._error(partition, code, failed))
+                return
+        self._repeat(now, lookup, next(iter(failed.values())))
+
+    def _error(
+        self, partition: TopicPartition | None, code: int, failed: dict[TopicPartition | None, int]
+    ) -> KafkaError:
+        if code == error_codes.TOPIC_AUTHORIZATION_FAILED:
+            topics = sorted({p.topic for p, other in failed.items() if p is not None and other == code})
+            return errors.for_code(code, f"not allowed for {', '.join(topics)}")
+        what = f"group {self._config.group_id!r}" if partition is None else str(partition)
+        return errors.for_code(
+            code, f"committed offsets of {what}: {error_codes.MESSAGES.get(code, 'refused')}"
+        )
+
+    def _repeat(self, now: int, lookup: _Lookup, failure: KafkaError | int) -> None:
+        lookup.failure = failure
+        lookup.backoff.failed(now)
+
+    def _end(self, now: int, lookup: _Lookup, result: dict[TopicPartition, Any] | KafkaError) -> None:
+        self._lookups.remove(lookup)
+        if isinstance(result, dict):
+            self._after_refusal.succeeded()
+        else:
+            self._after_refusal.failed(now)
+        for waiter in lookup.waiters:
+            waiter.done(now, dict(result) if isinstance(result, dict) else result)
+
+
+def topic_ids(metadata: ClusterView, topics: Any) -> dict[str, bytes]:
+    """Ids of topics by name; `ZERO_UUID` where none is known, and then names must do (versions up to 9)."""
+    known = metadata.cluster.topics
+    return {name: known[name].topic_id if name in known else ZERO_UUID for name in topics}
+
+
+def _too_late(failure: KafkaError | int | None) -> KafkaTimeoutError:
+    why = error_codes.name(failure) if isinstance(failure, int) else failure
+    return KafkaTimeoutError(
+        "the broker did not send the committed offsets in time" + (f"; last failure: {why}" if why else "")
+    )

@@ -1,0 +1,205 @@
+"""Finds the group's coordinator with FindCoordinator, and forgets it when it moves or fails.
+
+The others ask with `require` when they have something to send and nobody to send it to; a consumer that
+never uses its group never looks it up. One look-up is under way at a time, and two look-ups are at least a
+backoff apart even when each succeeds, so a coordinator that is named but cannot be reached does not spin
+(KIP-580).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kadence import errors
+from kadence.clock import FOREVER, add_ms
+from kadence.connection.request import ANY_NODE, Completed, Request
+from kadence.consumer.events import Failed
+from kadence.consumer.group.forms import FindCoordinatorRequest
+from kadence.consumer.group.membership import GroupConfig
+from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Backoff, Poll
+from kadence.errors import AuthenticationError, KafkaError, UnsupportedVersionError
+from kadence.logs import logger
+from kadence.protocol import error_codes
+from kadence.types import Node
+
+__all__ = ["CoordinatorRequestManager"]
+
+log = logger("kadence.consumer")
+
+_GROUP_KEY = 0
+_BATCHED_KEYS = 4
+
+_GONE = frozenset({error_codes.NOT_COORDINATOR, error_codes.COORDINATOR_NOT_AVAILABLE})
+
+
+class CoordinatorRequestManager:
+    """Knows the group's coordinator, or finds it.
+
+    Args:
+        group_id: the group; None for a consumer without one, which must never ask.
+        config: request and backoff times.
+        add_event: takes a `Failed` for a fatal error that none of the ``on_failed`` listeners took.
+    """
+
+    def __init__(self, group_id: str | None, config: GroupConfig, add_event: AddBackgroundEvent) -> None:
+        self.group_id = group_id
+        self.node: Node | None = None
+        self.on_found: Callable[[Node], None] | None = None
+        """Told of each coordinator found, before anything is sent to it: how the client learns its address."""
+        self.on_silent: Callable[[int, int], None] | None = None
+        """Told of a coordinator that stopped answering, and since when (ms), so that nothing queues behind what it
+        swallowed."""
+        self.watched = False
+        """Heartbeats run, so they notice when the coordinator is gone."""
+        self.on_hang_up: Callable[[int], None] | None = None
+        """Told to give up the connection of the heartbeats, so that the next one dials anew; see `hang_up`."""
+        self.on_failed: list[Callable[[int, KafkaError], bool]] = []
+        """Told of a fatal error; True = this listener makes it known, so the background event handler need not."""
+        self._config = config
+        self._add_event = add_event
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._wanted = False
+        self._in_flight: Request | None = None
+        self._not_before = 0
+        self._hung_up_on: int | None = None
+        self.found_at = 0
+        """When (ms) the present coordinator was found."""
+
+    @property
+    def node_id(self) -> int | None:
+        """The coordinator's broker id; None while unknown."""
+        return None if self.node is None else self.node.node_id
+
+    def require(self, now: int) -> int:
+        """Somebody waits for the coordinator: look it up.
+
+        Returns:
+            When to poll again: now, the first time, so that the look-up is sent at once; else the look-up's
+            own end is what wakes everybody.
+        """
+        if self.node is not None or self._wanted:
+            return FOREVER
+        self._wanted = True
+        return now
+
+    def mark_unknown(self, now: int, reason: str) -> None:
+        """The coordinator is not where it was thought to be, or does not answer."""
+        del now
+        if self.node is not None:
+            log.info(
+                "group %s: stopped using coordinator %s: %s",
+                self.group_id,
+                self.node.node_id,
+                reason,
+            )
+            self.node = None
+
+    def mark_silent(self, now: int, since: int, reason: str) -> None:
+        """As `mark_unknown`, for a coordinator that does not answer: connections as silent as it are given up, too."""
+        node_id = self.node_id
+        self.mark_unknown(now, reason)
+        if node_id is not None and self.on_silent is not None:
+            self.on_silent(node_id, since)
+
+    def hang_up(self, now: int, reason: str) -> None:
+        """Give up the connection, not the coordinator: it may be alive, and only the path to it dead.
+
+        What was on its way ends with an error before the next `poll`. We caused that error ourselves, so `check`
+        ignores it. To look the coordinator up instead would take other connections, which may be as dead.
+        """
+        del now
+        if self.node is not None and self.on_hang_up is not None:
+            log.info("group %s: coordinator %s: %s", self.group_id, self.node.node_id, reason)
+            self._hung_up_on = self.node.node_id
+            self.on_hang_up(self.node.node_id)
+
+    def check(self, now: int, node_id: int, error: KafkaError | int) -> None:
+        """Forget the coordinator if the end of a request to it says that it is gone.
+
+        Args:
+            node_id: whom the request went to; a late answer of an earlier coordinator changes nothing.
+            error: a transport error, or the code of the answer.
+        """
+        if node_id != self.node_id:
+            return
+        if isinstance(error, int):
+            if error in _GONE:
+                self.mark_unknown(now, error_codes.name(error))
+        elif isinstance(error, errors.TransportError) and error.retriable and node_id != self._hung_up_on:
+            self.mark_unknown(now, str(error))
+
+    def check_elsewhere(self, now: int, node_id: int, error: KafkaError) -> None:
+        """As `check`, for another connection than that of the heartbeats: while those run, they alone decide."""
+        if not self.watched:
+            self.check(now, node_id, error)
+
+    def poll(self, now: int) -> Poll:
+        self._hung_up_on = None
+        if not self._wanted or self._in_flight is not None:
+            return NOTHING
+        start = max(self._backoff.until, self._not_before)
+        if now < start:
+            return Poll(wake_at=start)
+        message = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=[self.group_id or ""])
+        self._in_flight = Request(message, ANY_NODE, add_ms(now, self._config.request_timeout_ms))
+        return Poll([self._in_flight])
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        if completed.request is not self._in_flight:
+            return
+        self._in_flight = None
+        self._not_before = now + self._config.retry_backoff_ms
+        if completed.error is not None:
+            self._transport_failed(now, completed.error)
+            return
+        answer: Any = completed.response
+        if completed.version >= _BATCHED_KEYS:
+            answer = answer.coordinators[0] if answer.coordinators else None
+        if answer is None:
+            self._fatal(
+                now,
+                errors.MalformedMessageError("FindCoordinator was answered without a coordinator"),
+            )
+        elif answer.error_code == error_codes.NONE:
+            self._found(now, Node(answer.node_id, answer.host, answer.port))
+        else:
+            self._refused(now, errors.for_code(answer.error_code, answer.error_message or None))
+
+    def _found(self, now: int, node: Node) -> None:
+        self._backoff.succeeded()
+        self._wanted = False
+        self.node, self.found_at = node, now
+        log.info(
+            "group %s: coordinator is %s (%s:%d)",
+            self.group_id,
+            node.node_id,
+            node.host,
+            node.port,
+        )
+        if self.on_found is not None:
+            self.on_found(node)
+
+    def _transport_failed(self, now: int, error: KafkaError) -> None:
+        if isinstance(error, AuthenticationError | UnsupportedVersionError):
+            self._fatal(now, error)
+        else:
+            self._backoff.failed(now)
+
+    def _refused(self, now: int, error: errors.BrokerError) -> None:
+        if error.retriable:
+            self._backoff.failed(now)
+        else:
+            error.add_note(f"while looking up the coordinator of group {self.group_id!r}")
+            self._fatal(now, error)
+
+    def _fatal(self, now: int, error: KafkaError) -> None:
+        """Stop looking until somebody asks again: the next poll of the application tries again (B6)."""
+        self._backoff.failed(now)
+        self._wanted = False
+        told = [listener(now, error) for listener in self.on_failed]
+        if not any(told):
+            self._add_event(Failed(error))
+
+    def __repr__(self) -> str:
+        return f"<coordinator of {self.group_id} {'unknown' if self.node is None else self.node.node_id}>"

@@ -1,0 +1,241 @@
+"""The timers that keep a member in its group, and the one that gives it up (KIP-62; B3, B4, B5).
+
+One step, in this order:
+
+    not in a group                          nothing to do
+    no answer for a session timeout         give the coordinator up
+    no poll for the processing timeout      leave the group
+    coordinator unknown                     ask for it, wait
+    no answer for a third of the margin     hang up; the next heartbeat dials anew
+    heartbeat not due, or one under way     wait (due at once when the membership has something to say)
+    otherwise                               send one
+
+Whatever comes of it, the native thread is left what it may send if this thread does not run again in time
+(`native_heartbeats`).
+
+The poll timer comes before the look-up (Java's client looks at it only while the coordinator is known): a member
+that makes no progress gives its partitions up here and now, whether or not there is anybody to tell (B4).
+
+The interval counts from the moment a heartbeat is sent, not from its answer, so a slow broker does not
+stretch it. Any failure is repeated after a backoff, not after a whole interval: an interval may be most of
+what is left of the session. And a path that swallows bytes is noticed by a heartbeat that is not answered, in time
+for two more over fresh connections before the session ends: request.timeout.ms is longer than a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kadence.clock import FOREVER, add_ms
+from kadence.connection.request import Completed, Request
+from kadence.consumer.events import Stalled
+from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.membership import GroupConfig, HeartbeatOutcome, Membership
+from kadence.consumer.group.native_heartbeats import NativeHeartbeatPlanner
+from kadence.consumer.progress import Progress
+from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Backoff, Poll
+from kadence.logs import logger
+
+__all__ = ["HeartbeatRequestManager"]
+
+log = logger("kadence.consumer")
+
+_EARLY = 10
+"""The first heartbeat of a generation comes after this part of the interval. A cooperative rebalance is often
+followed by its second round at once, and members learn of that from a heartbeat only: partitions that move
+would wait for a whole interval of whoever is last to notice."""
+
+_TRIES = 3
+"""Heartbeats that fit between a due one and the end of the session, should each be swallowed."""
+
+_LEAST_PATIENCE = 10
+"""The part of the session that the answer to a heartbeat may take in any case."""
+
+
+class HeartbeatRequestManager:
+    """Sends the membership's heartbeats when they are due.
+
+    Attributes:
+        heartbeats_sent: how many, ever.
+        last_lateness_ms, max_lateness_ms: how long after its due time the last (the latest) of them was
+            sent. Zero in health; what grows is time during which the network thread did not run (B9).
+    """
+
+    def __init__(
+        self,
+        coordinator: CoordinatorRequestManager,
+        membership: Membership,
+        progress: Progress,
+        config: GroupConfig,
+        add_event: AddBackgroundEvent,
+    ) -> None:
+        self.heartbeats_sent = 0
+        self.last_lateness_ms = 0
+        self.max_lateness_ms = 0
+        self._coordinator = coordinator
+        self._membership = membership
+        self._progress = progress
+        self._config = config
+        self._add_event = add_event
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._term: object = None
+        self._found_at = -1
+        self._due = 0
+        self._sent_at = 0
+        self._session_ends = FOREVER
+        self._in_flight: Request | None = None
+        self._answer_by = FOREVER
+        self._hung_up = 0
+        self._answered_in_ms = 0
+        self._stalled_since: int | None = None
+        self.native_heartbeats = NativeHeartbeatPlanner(coordinator, membership, progress, config)
+        # Those of the native thread that are not answered yet.
+        self._sent_natively: set[Request] = set()
+
+    def poll(self, now: int) -> Poll:
+        poll = self._step(now)
+        wake_at = self._answer_by if self._waits_for_an_answer else self._due
+        self.native_heartbeats.arrange(now, wake_at, self._session_ends)
+        return poll
+
+    def native_heartbeats_sent(self, now: int, requests: Iterable[Request], sent_at: int) -> None:
+        """The native thread has sent these, the last of them at ``sent_at``. They count as if sent from here."""
+        self._sent_natively.update(requests)
+        self._sent_at = max(self._sent_at, sent_at)
+        self._due = max(self._due, add_ms(self._sent_at, self._membership.heartbeat_interval_ms))
+        self._answer_by = add_ms(now, self._patience_ms)
+
+    @property
+    def _waits_for_an_answer(self) -> bool:
+        return self._in_flight is not None or bool(self._sent_natively)
+
+    def _step(self, now: int) -> Poll:
+        member, since = self._membership, self._progress.processing_since(now)
+        is_active = self._coordinator.watched = member.active
+        if not is_active:
+            self._disarm()
+            if not member.joining:
+                return NOTHING
+            return Poll(wake_at=now if self._gave_up(now, since) else self._watch_polls(now, since))
+        self._arm(now)
+        if self._coordinator.node is not None and now >= self._session_ends:
+            self._in_flight = None
+            self._coordinator.mark_silent(
+                now,
+                now - member.session_timeout_ms,
+                f"no answer for a session timeout, {member.session_timeout_ms} ms",
+            )
+        if self._gave_up(now, since):
+            return Poll(wake_at=now)
+        wake_at = self._watch_polls(now, since)
+        if self._coordinator.node is None:
+            return Poll(wake_at=min(wake_at, self._coordinator.require(now)))
+        wake_at = min(wake_at, self._session_ends)
+        if self._waits_for_an_answer:
+            if now >= self._answer_by:
+                self._answer_by = FOREVER
+                waited = now - self._sent_at
+                self._hung_up += 1
+                self._coordinator.hang_up(
+                    now, f"no answer to a heartbeat for {waited} ms, trying another connection"
+                )
+            return Poll(wake_at=min(wake_at, self._answer_by))
+        due = max(min(self._due, now) if member.urgent else self._due, self._backoff.until)
+        if now < due:
+            return Poll(wake_at=min(wake_at, due))
+        request = self._send(now, due)
+        return Poll([request], min(wake_at, self._answer_by))
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        """Take an answer, also to a heartbeat that was given up: what it says of the present identity counts."""
+        outcome = self._membership.on_heartbeat(now, completed)
+        present = completed.request is self._in_flight
+        if present:
+            self._in_flight = None
+        self._sent_natively.discard(completed.request)
+        if outcome is HeartbeatOutcome.ALIVE:
+            self._backoff.succeeded()
+            self._hung_up = 0
+            self._session_ends = add_ms(now, self._membership.session_timeout_ms)
+            if present:
+                self._answered_in_ms = now - self._sent_at
+                # The answer may have brought another interval.
+                self._due = add_ms(self._sent_at, self._membership.heartbeat_interval_ms)
+        elif outcome is HeartbeatOutcome.RETRY and not self._sent_natively:
+            self._backoff.failed(now)
+            self._due = min(self._due, self._backoff.until)
+
+    def _arm(self, now: int) -> None:
+        """Start all timers again: a new term began, or a coordinator was found."""
+        term = self._membership.term
+        if term == self._term and self._coordinator.found_at == self._found_at:
+            return
+        if term != self._term:
+            self._term = term
+            self._due = add_ms(now, self._membership.heartbeat_interval_ms // _EARLY)
+        else:
+            self._due = now
+        self._found_at = self._coordinator.found_at
+        self._backoff.succeeded()
+        self._in_flight = None
+        self._sent_natively.clear()
+        self._session_ends = add_ms(now, self._membership.session_timeout_ms)
+
+    def _disarm(self) -> None:
+        self._term = None
+        self._in_flight = None
+        self._sent_natively.clear()
+
+    def _send(self, now: int, due: int) -> Request:
+        self.last_lateness_ms = now - due
+        self.max_lateness_ms = max(self.max_lateness_ms, self.last_lateness_ms)
+        self.heartbeats_sent += 1
+        self._sent_at = now
+        self._due = add_ms(now, self._membership.heartbeat_interval_ms)
+        self._answer_by = add_ms(now, self._patience_ms)
+        self._in_flight = self._membership.heartbeat(add_ms(now, self._config.request_timeout_ms))
+        return self._in_flight
+
+    def _gave_up(self, now: int, since: int | None) -> bool:
+        """Leave the group if the application has not polled for the processing timeout (B4)."""
+        if since is None or now < add_ms(since, self._config.processing_timeout_ms):
+            return False
+        self._membership.poll_timed_out(now)
+        self._stalled_since = since
+        self._add_event(Stalled(since, now, self._config.processing_timeout_ms, left=True))
+        self._disarm()
+        return True
+
+    @property
+    def _patience_ms(self) -> int:
+        """How long the answer to a heartbeat may take before the path counts as dead.
+
+        A coordinator may be slow for a while and alive: who took long the last time is given longer, and so is one
+        that answers on no connection, once the tries that a session has room for are over.
+        """
+        session = self._membership.session_timeout_ms
+        margin = session - self._membership.heartbeat_interval_ms
+        least = max(margin // _TRIES, session // _LEAST_PATIENCE)
+        return min(max(least << max(self._hung_up - 1, 0), 2 * self._answered_in_ms), session)
+
+    def _watch_polls(self, now: int, since: int | None) -> int:
+        """Tell of a stall, once, when stall.report.ratio of the processing timeout is over (B4).
+
+        Returns:
+            When the next of the two can be due at the earliest. Progress is read again then: a poll wakes nobody.
+        """
+        timeout = self._config.processing_timeout_ms
+        from_ = now if since is None else since
+        ends_at = add_ms(from_, timeout)
+        ratio = self._config.stall_report_ratio
+        if not ratio or since == self._stalled_since is not None:
+            return ends_at
+        report_at = add_ms(from_, int(timeout * ratio))
+        if since is None or now < report_at:
+            return min(ends_at, report_at)
+        self._stalled_since = since
+        self._add_event(Stalled(since, now, timeout, left=False))
+        return ends_at
+
+    def __repr__(self) -> str:
+        return f"<heartbeat sent={self.heartbeats_sent} max_lateness={self.max_lateness_ms} ms>"

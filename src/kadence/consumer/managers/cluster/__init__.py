@@ -1,1 +1,0 @@
-"""Cluster metadata and the epochs of the leaders."""

@@ -1,1 +1,0 @@
-"""Fetches: what to ask for and when, and what the answers mean (A3)."""

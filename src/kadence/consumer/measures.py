@@ -1,0 +1,297 @@
+"""What a consumer measures, for `Consumer.metrics`. Every part has one writer; anybody may read.
+
+The application side pays for no record and next to nothing for a poll: it adds to `Tally` objects and cuts their
+samples once per window (`PollMeasures.mark`). The network side records requests as they end, whatever manager asked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kadence.consumer.events import CallbackNeeded, LosePartitions, Rebalance, RevokePartitions
+from kadence.lag import lag
+from kadence.metrics.network import NetworkMeters
+from kadence.metrics.sensors import WINDOW_MS, Meter, Tally
+
+if TYPE_CHECKING:
+    from kadence.consumer.shared_partition import SharedPartition
+
+__all__ = [
+    "Books",
+    "Fetches",
+    "Group",
+    "Measures",
+    "PollMeasures",
+    "Queue",
+    "TopicFetches",
+    "TopicPollMeasures",
+]
+
+_MAX_CAUSES: Final = 32
+"""Different causes of rebalances that are told apart; the rest is one."""
+
+
+class TopicPollMeasures:
+    """What poll() returned of one topic, or made way for: whole fetches are counted when the last byte is done with."""
+
+    __slots__ = ("bytes", "records")
+
+    def __init__(self, now: int, polls: Tally) -> None:
+        self.records = Tally(now, polls)
+        self.bytes = Tally(now, polls)
+
+
+class PollMeasures:
+    """Of polls and what they returned. Application thread.
+
+    Attributes:
+        polls: count of polls; high: the longest time (ms) between the beginnings of two.
+        gap: how long (ms) after the one before it the latest poll began.
+        idle: of each poll, the share of the time since the one before that was spent inside poll.
+        ends_at: when the present samples are complete.
+        commit_sync_ms, committed_ms: time spent waiting in those calls.
+        assigned, revoked, lost: ms that each callback of the listener took.
+        unpackings: how many batches were decompressed. unpacked_bytes: what they became.
+        most_held, exceeded: of buffer.memory, when a batch was decompressed; see `Books`.
+    """
+
+    def __init__(self) -> None:
+        self.polls = Tally(0)
+        self.idle = Tally(0, self.polls)
+        self.gap = 0
+        self.ends_at = 0
+        self.topics: Mapping[str, TopicPollMeasures] = MappingProxyType({})
+        self.commit_sync_ms = 0
+        self.committed_ms = 0
+        self.assigned = Meter()
+        self.revoked = Meter()
+        self.lost = Meter()
+        self.unpackings = self.unpacked_bytes = 0
+        self.most_held = self.exceeded = 0
+
+    @property
+    def last_at(self) -> int:
+        """When the latest poll began; -1 before the first."""
+        return self.polls.last if self.polls.count else -1
+
+    def topic(self, name: str) -> TopicPollMeasures:
+        found = self.topics.get(name)
+        if found is None:
+            found = TopicPollMeasures(self.polls.last, self.polls)
+            self.topics = MappingProxyType({**self.topics, name: found})
+        return found
+
+    def polled(self, now: int) -> None:
+        """A poll begins."""
+        if now >= self.ends_at:
+            self._mark(now)
+        polls = self.polls
+        self.gap = gap = now - polls.last
+        if gap > polls.high:  # noqa: PLR1730 - a call would double what a poll pays here
+            polls.high = gap
+        polls.count += 1
+        polls.total += gap
+        polls.last = now
+
+    def waited(self, now: int) -> None:
+        """The poll that began last could wait, and is over. One that cannot wait is not idle at all."""
+        inside = now - self.polls.last
+        if inside:
+            self.idle.total += inside / (inside + self.gap)
+
+    def unpacked(self, count: int, size: int) -> None:
+        """So many batches were decompressed, to so many bytes in all."""
+        self.unpackings += count
+        self.unpacked_bytes += size
+
+    def called(self, step: CallbackNeeded, now: int, took_ms: int) -> None:
+        """A callback of the rebalance listener returned."""
+        if isinstance(step, RevokePartitions):
+            self.revoked.record(now, took_ms)
+        elif isinstance(step, LosePartitions):
+            self.lost.record(now, took_ms)
+        else:
+            self.assigned.record(now, took_ms)
+
+    def _mark(self, now: int) -> None:
+        """A window is over: all that was added belongs to polls up to the last one."""
+        self.idle.mark(now)
+        for topic in self.topics.values():
+            topic.records.mark(now)
+            topic.bytes.mark(now)
+        if not self.polls.count:
+            # The first poll is not late.
+            self.polls.last = now
+        self.polls.mark(now)
+        self.ends_at = now + WINDOW_MS
+
+
+class TopicFetches:
+    """Of each fetch response, its part of one topic: bytes as they came, records as batches announce them."""
+
+    __slots__ = ("bytes", "records")
+
+    def __init__(self) -> None:
+        self.bytes = Meter()
+        self.records = Meter()
+
+
+class Fetches:
+    """Of fetch responses. Network thread.
+
+    Attributes:
+        lags, leads: the greatest lag and the least lead of any partition, of each response.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = Meter()
+        self.records = Meter()
+        self.throttle_ms = Meter()
+        self.lags = Meter()
+        self.leads = Meter()
+        self.topics: Mapping[str, TopicFetches] = MappingProxyType({})
+        self._parts: dict[str, tuple[int, int]] = {}
+        # Of the response under way; -1: nothing yet.
+        self._lag = self._lead = -1
+
+    def add(self, topic: str, size: int, records: int) -> None:
+        """Records of one partition lie in the response."""
+        bytes_before, records_before = self._parts.get(topic, (0, 0))
+        self._parts[topic] = bytes_before + size, records_before + records
+
+    def end(self, now: int) -> None:
+        """That was all of the response. An empty one is not counted: it says nothing about sizes."""
+        if self._lag >= 0:
+            self.lags.record(now, self._lag)
+            self._lag = -1
+        if self._lead >= 0:
+            self.leads.record(now, self._lead)
+            self._lead = -1
+        if not self._parts:
+            return
+        for topic, (size, records) in self._parts.items():
+            found = self.topics.get(topic)
+            if found is None:
+                found = TopicFetches()
+                self.topics = MappingProxyType({**self.topics, topic: found})
+            found.bytes.record(now, size)
+            found.records.record(now, records)
+        self.bytes.record(now, sum(size for size, _ in self._parts.values()))
+        self.records.record(now, sum(records for _, records in self._parts.values()))
+        self._parts.clear()
+
+    def heard(self, now: int, shared_partition: SharedPartition, end: int, start: int) -> None:
+        """A response told where a partition's log ends (as far as we may read) and begins."""
+        at = shared_partition.current()
+        if at is None:
+            return
+        behind = lag(end, at.offset)
+        shared_partition.lags.record(now, behind)
+        self._lag = max(self._lag, behind)
+        if start >= 0:
+            lead = max(at.offset - start, 0)
+            shared_partition.leads.record(now, lead)
+            self._lead = lead if self._lead < 0 else min(self._lead, lead)
+
+
+class Group:
+    """Of the membership. Network thread. Meters take ms from request to answer.
+
+    Attributes:
+        heartbeat_sent_at: when the last one was handed to the network; -1 before the first.
+        rebalances: ms each took. failed: how many ended with the loss of the identity. last_at: when one ended.
+        causes: how many rebalances had which cause.
+    """
+
+    def __init__(self) -> None:
+        self.heartbeats = Meter()
+        self.heartbeat_sent_at = -1
+        self.joins = Meter()
+        self.syncs = Meter()
+        self.commits = Meter()
+        self.rebalances = Meter()
+        self.failed = Meter()
+        self.last_at = -1
+        self.causes: Mapping[str, int] = MappingProxyType({})
+
+    def rebalanced(self, rebalance: Rebalance) -> None:
+        now = self.last_at = rebalance.ended_monotonic_ms
+        self.rebalances.record(now, now - rebalance.started_monotonic_ms)
+        # What follows the colon is different each time.
+        cause = rebalance.cause.partition(": ")[0] or "unknown"
+        if cause not in self.causes and len(self.causes) >= _MAX_CAUSES:
+            cause = "other"
+        self.causes = MappingProxyType({**self.causes, cause: self.causes.get(cause, 0) + 1})
+
+
+class Queue:
+    """One direction of the shared state (KIP-1068). One thread calls `put`, the other one `taken`."""
+
+    def __init__(self) -> None:
+        self.waits = Meter()
+        self.works = Meter()
+        self._put_at: deque[int] = deque()
+
+    def put(self, now: int) -> None:
+        self._put_at.append(now)
+
+    def taken(self, now: int, done_at: int) -> None:
+        """All that had been put was taken at ``now`` and was done with at ``done_at``."""
+        for _ in range(len(self._put_at)):
+            self.waits.record(now, max(0, now - self._put_at.popleft()))
+        self.works.record(now, done_at - now)
+
+
+class Books(Protocol):
+    """Of buffer.memory, as far as the network thread looked at it. Network thread.
+
+    Attributes:
+        most_held: the most bytes that were held at once. exceeded: how often more than the cap, where `PollMeasures`
+            did not count it.
+        oversized: answers that brought more than was reserved for them.
+    """
+
+    most_held: int
+    exceeded: int
+    oversized: int
+
+
+class _NoBooks:
+    """Nothing has been fetched."""
+
+    most_held = exceeded = oversized = 0
+
+
+class Measures:
+    """All of one consumer.
+
+    Attributes:
+        poll_measures: application thread. network, fetches, group, fetch_ms: network thread.
+        application_events, background_events: the two directions of the shared state.
+        turns: ms between the beginnings of two turns of the network thread. turned_at: when the present one began.
+        expired: calls that were not done in time. held_bytes: reads what fetched bytes take, on any thread.
+        books: of buffer.memory.
+    """
+
+    def __init__(self) -> None:
+        self.poll_measures = PollMeasures()
+        self.network = NetworkMeters()
+        self.fetches = Fetches()
+        self.fetch_ms = Meter()
+        self.group = Group()
+        self.application_events = Queue()
+        self.background_events = Queue()
+        self.turns = Meter()
+        self.expired = 0
+        self.held_bytes: Callable[[], int] = lambda: 0
+        self.books: Books = _NoBooks()
+        self.turned_at = -1
+
+    def turned(self, now: int) -> None:
+        """The network thread begins a turn."""
+        if self.turned_at >= 0:
+            self.turns.record(now, now - self.turned_at)
+        self.turned_at = now

@@ -1,0 +1,336 @@
+"""Where to start: committed offsets, resets, and offsets by time (ListOffsets). Network thread, sans-IO.
+
+A partition that is INITIALIZING gets its committed offset; without one it is reset by policy, and only those
+that were asked about are, never one that joined meanwhile. So is a position that was lost (`Subscription.lose`):
+this is the one place that knows ``auto.offset.reset``. AWAIT_RESET is answered by ListOffsets of its leader. Each
+answer is applied only if the partition still waits for it: a seek in between wins.
+
+Calls of the application for offsets by time are in `calls`, the messages of both in `asking`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from kadence.clock import FOREVER, add_ms
+from kadence.config import ConsumerConfig
+from kadence.connection.request import Completed, Request
+from kadence.consumer.events import Failed, ListOffsets
+from kadence.consumer.positions.asking import Asking, Unknown
+from kadence.consumer.positions.calls import OffsetCalls
+from kadence.consumer.positions.metadata import MetadataManager
+from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Poll
+from kadence.consumer.subscription import PartitionState, Status, Subscription
+from kadence.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError, for_code
+from kadence.logs import logger
+from kadence.protocol import error_codes as ec
+from kadence.types import OffsetAndMetadata, TopicPartition
+
+__all__ = ["Committed", "OffsetsRequestManager"]
+
+log = logger("kadence.consumer.offsets")
+
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_NAMES: Final = {_EARLIEST: "the beginning", _LATEST: "the end"}
+
+
+class Committed(Protocol):
+    """The commit manager, as far as this one needs it."""
+
+    def lookup(
+        self,
+        now: int,
+        partitions: frozenset[TopicPartition],
+        done: Callable[[int, dict[TopicPartition, OffsetAndMetadata | None] | Exception], None],
+    ) -> None: ...
+
+
+class OffsetsRequestManager:
+    """Gives each partition the offset to start from: the committed one, or that of ``auto.offset.reset``.
+
+    Args:
+        wall: ms since 1970, which only ``auto.offset.reset=by_duration`` looks at.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        metadata: MetadataManager,
+        committed: Committed | None,
+        add_event: AddBackgroundEvent,
+        wall: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._config = config
+        self._subscription = subscription
+        self._metadata = metadata
+        self._committed = committed
+        self._add_event = add_event
+        self._wall = wall
+        self._policy = config.auto_offset_reset
+        self._asking = Asking(config, metadata)
+        self._unknown = Unknown(config)
+        self._calls = OffsetCalls(config, subscription, metadata, self._asking, self._unknown, add_event)
+        self._looking_up: set[PartitionState] = set()
+        self._resetting: dict[Request, dict[TopicPartition, tuple[int, int]]] = {}
+        self._told_unknown: set[TopicPartition] = set()
+        self._seen: tuple[int, int] | None = None
+        self._snapshot: object = None
+        self._leaderless: list[TopicPartition] = []
+
+    def list_offsets(self, call: ListOffsets) -> None:
+        """A call of the application, answered when every partition was."""
+        self._calls.begin(call)
+
+    def missing(self, call_id: int) -> str | None:
+        """Which partitions a call of `list_offsets` still waits for, and why; None if it is no such call."""
+        return self._calls.missing(call_id)
+
+    def poll(self, now: int) -> Poll:
+        requests: list[Request] = []
+        wake_at = FOREVER
+        self._look_for_leaders(now)
+        if self._subscription.unplaced:
+            wake_at = self._initialise(now)
+            wake_at = min(wake_at, self._reset(now, requests))
+        wake_at = min(wake_at, self._calls.poll(now, requests))
+        return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        request = completed.request
+        resetting = self._resetting.pop(request, None)
+        if resetting is not None:
+            self._on_reset(now, completed, resetting)
+        else:
+            self._calls.on_response(now, completed)
+
+    # ------------------------------------------------------------ committed offsets
+
+    def _initialise(self, now: int) -> int:
+        """Have committed offsets looked up. Returns when to poll again: who sends the look-up had its turn already."""
+        waiting = [
+            state
+            for state in self._subscription.unplaced.values()
+            if state.status is Status.INITIALIZING and state not in self._looking_up
+        ]
+        if not waiting:
+            return FOREVER
+        if self._committed is None:
+            for state in waiting:
+                self._reset_by_policy(state)
+            return FOREVER
+        self._looking_up.update(waiting)
+        partitions = frozenset(state.partition for state in waiting)
+        self._committed.lookup(
+            now,
+            partitions,
+            lambda when, result: self._on_committed(when, waiting, result),
+        )
+        return now
+
+    def _on_committed(
+        self,
+        now: int,
+        waiting: Iterable[PartitionState],
+        result: dict[TopicPartition, OffsetAndMetadata | None] | Exception,
+    ) -> None:
+        del now
+        for state in waiting:
+            self._looking_up.discard(state)
+            current = self._subscription.partitions.get(state.partition)
+            if current is not state or state.status is not Status.INITIALIZING:
+                continue
+            if isinstance(result, Exception):
+                continue
+            committed = result.get(state.partition)
+            if committed is None:
+                self._reset_by_policy(state)
+            else:
+                log.debug(
+                    "%s starts at its committed offset %d",
+                    state.partition,
+                    committed.offset,
+                )
+                self._subscription.position(state.partition, committed.offset, committed.leader_epoch)
+        if isinstance(result, Exception):
+            self._add_event(Failed(result))
+
+    def _reset_by_policy(self, state: PartitionState) -> None:
+        self._subscription.lose(
+            state.partition,
+            NoOffsetForPartitionError(
+                f"{state.partition} has no committed offset for group {self._config.group_id!r} and "
+                "auto.offset.reset is none: seek() to where you want to start"
+            ),
+        )
+
+    def _apply_policy(self, state: PartitionState, error: KafkaError) -> None:
+        """The position is lost: look up where the policy says to go on, or raise and wait for a seek."""
+        if self._policy == "none":
+            state.lost = None
+            self._add_event(
+                Failed(error, partition=state.partition, fetch_epoch=state.shared_partition.fetch_epoch)
+            )
+            return
+        if not isinstance(error, NoOffsetForPartitionError):
+            log.info(
+                "%s: the position is no longer valid; applying auto.offset.reset=%s",
+                state.partition,
+                self._policy,
+            )
+        duration_ms = self._config.reset_duration_ms
+        if duration_ms is not None:
+            timestamp = max(self._wall() - duration_ms, 0)
+        else:
+            timestamp = _EARLIEST if self._policy == "earliest" else _LATEST
+        if (
+            state.shared_partition.end is not None
+            and type(error) is OffsetOutOfRangeError
+            and timestamp != _EARLIEST
+        ):
+            # Retention may have taken the offset. Who reads a range then wants the records of it that are left: the
+            # policy would pass over them.
+            self._subscription.await_reset(state.partition, _EARLIEST, beyond=timestamp)
+        else:
+            self._subscription.await_reset(state.partition, timestamp)
+
+    # ------------------------------------------------------------ resets
+
+    def _look_for_leaders(self, now: int) -> None:
+        """Tell of partitions given by assign() that have a position and that nobody leads.
+
+        Whether there are any is looked at when metadata or the assignment changed.
+        """
+        subscription = self._subscription
+        if subscription.by_group or not subscription.partitions:
+            return
+        seen = (self._metadata.version, subscription.moves)
+        if seen != self._seen or subscription.snapshot is not self._snapshot:
+            self._seen, self._snapshot = seen, subscription.snapshot
+            leader = self._metadata.leader
+            self._leaderless = [p for p in subscription.partitions if leader(p) is None]
+            for partition in self._unknown.partitions():
+                if partition in subscription.partitions and leader(partition) is not None:
+                    self._is_known(partition)
+        for partition in self._leaderless:
+            state = subscription.partitions[partition]
+            if state.status is Status.FETCHING:
+                self._no_leader(now, state)
+
+    def _reset(self, now: int, requests: list[Request]) -> int:
+        wake_at = FOREVER
+        by_leader: dict[int, dict[TopicPartition, tuple[int, int]]] = {}
+        asked = {
+            p
+            for group in self._resetting.values()
+            for p, (fetch_epoch, _) in group.items()
+            if self._fetch_epoch(p) == fetch_epoch
+        }
+        for partition, state in tuple(self._subscription.unplaced.items()):
+            if state.status is not Status.AWAIT_RESET:
+                continue
+            if state.lost is not None:
+                self._apply_policy(state, state.lost)
+            if state.reset_timestamp is None or partition in asked:
+                continue
+            if state.retry_at > now:
+                wake_at = min(wake_at, state.retry_at)
+                continue
+            leader = self._metadata.leader(partition)
+            if leader is None:
+                # No backoff of our own: we wait for metadata, which has one.
+                self._no_leader(now, state)
+                wake_at = min(wake_at, add_ms(now, self._config.retry_backoff_ms))
+                continue
+            self._is_known(partition)
+            by_leader.setdefault(leader, {})[partition] = (
+                state.shared_partition.fetch_epoch,
+                state.reset_timestamp,
+            )
+        for leader, group in by_leader.items():
+            request = self._asking.request(now, leader, {p: timestamp for p, (_, timestamp) in group.items()})
+            self._resetting[request] = group
+            requests.append(request)
+        return wake_at
+
+    def _no_leader(self, now: int, state: PartitionState) -> None:
+        """Nothing is known, or nobody leads it: ask for metadata; tell when it turns out not to exist."""
+        partition = state.partition
+        self._metadata.request_update(now)
+        if self._subscription.by_group or self._metadata.error_of(partition) != ec.UNKNOWN_TOPIC_OR_PARTITION:
+            return
+        if self._unknown.is_long(now, partition) and partition not in self._told_unknown:
+            self._told_unknown.add(partition)
+            self._add_event(Failed(self._unknown.error(partition)))
+
+    def _is_known(self, partition: TopicPartition) -> None:
+        self._unknown.forget(partition)
+        self._told_unknown.discard(partition)
+
+    def _fetch_epoch(self, partition: TopicPartition) -> int:
+        state = self._subscription.partitions.get(partition)
+        return -1 if state is None else state.shared_partition.fetch_epoch
+
+    def _below_range(self, state: PartitionState) -> None:
+        """A reset leads to records before the range that is to be read: they are not wanted (C11).
+
+        So reading goes on where the range begins. If it is that offset which the log does not have, there is nothing to
+        read: that is raised, whatever auto.offset.reset says, and waits for a seek or another range.
+        """
+        if state.offset != state.floor:
+            self._subscription.position(state.partition, state.floor, None)
+            return
+        state.reset_timestamp = None
+        error = OffsetOutOfRangeError(
+            f"the log of {state.partition} ends before offset {state.floor}, at which the range to read begins "
+            f"({state.floor}, {state.shared_partition.end}): assign a range that it has, or seek()"
+        )
+        self._add_event(
+            Failed(error, partition=state.partition, fetch_epoch=state.shared_partition.fetch_epoch)
+        )
+
+    def _on_reset(
+        self,
+        now: int,
+        completed: Completed,
+        group: Mapping[TopicPartition, tuple[int, int]],
+    ) -> None:
+        found, failed = self._asking.read(completed, group)
+        for partition, (fetch_epoch, _) in group.items():
+            state = self._subscription.partitions.get(partition)
+            if (
+                state is None
+                or state.shared_partition.fetch_epoch != fetch_epoch
+                or state.status is not Status.AWAIT_RESET
+            ):
+                continue
+            at = found.get(partition)
+            if at is not None and state.beyond is not None and state.floor < state.offset >= at.offset:
+                # Not retention: the log ends before the position.
+                state.reset_timestamp, state.beyond = state.beyond, None
+                continue
+            if at is not None and at.offset < state.floor:
+                self._below_range(state)
+                continue
+            if at is not None:
+                log.info(
+                    "%s starts at offset %d (%s)",
+                    partition,
+                    at.offset,
+                    _NAMES.get(state.reset_timestamp or 0, "by time"),
+                )
+                self._subscription.position(partition, at.offset, None)
+                continue
+            if partition in found and state.reset_timestamp not in (_EARLIEST, _LATEST):
+                # No record is that young. Those that come from now on are, so start at the end.
+                state.reset_timestamp = _LATEST
+                continue
+            code = failed.get(partition, ec.NONE)
+            if code == ec.TOPIC_AUTHORIZATION_FAILED:
+                self._add_event(Failed(for_code(code, f"not allowed to read topic {partition.topic!r}")))
+                state.retry_at = add_ms(now, self._config.retry_backoff_max_ms)
+            else:
+                self._metadata.request_update(now)
+                state.retry_at = add_ms(now, self._config.retry_backoff_ms)

@@ -1,0 +1,305 @@
+"""Whether a position is still of the log that it was read from (KIP-320, KIP-516). Network thread, sans-IO.
+
+Each position carries the leader epoch of the last record before it. When a newer leader takes over, or a seek or a
+committed offset brings an epoch of its own, the leader is asked where that epoch ended (AWAIT_VALIDATION); an end
+below the position means that records were read which an unclean election has lost. Fetches carry the epoch too, so
+that a broker tells the same by itself; so nothing here may stop a partition for good: a leader that cannot be
+asked, because it is too old or its answers cannot be understood, is fetched from all the same.
+
+A topic that was deleted and made again has another id: a position of the old one means nothing in the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kadence.clock import FOREVER, add_ms
+from kadence.config import ConsumerConfig
+from kadence.connection.request import Completed, Request
+from kadence.consumer.events import Failed
+from kadence.consumer.positions.metadata import MetadataManager
+from kadence.consumer.positions.truncation import Truncation
+from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Poll
+from kadence.consumer.subscription import PartitionState, Status, Subscription
+from kadence.errors import AuthenticationError, OffsetOutOfRangeError, UnsupportedVersionError, for_code
+from kadence.logs import logger
+from kadence.protocol import error_codes as ec
+from kadence.protocol.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kadence.types import TopicPartition
+from kadence.wire import ZERO_UUID
+
+__all__ = ["ValidationManager"]
+
+log = logger("kadence.consumer.offsets")
+
+_FIRST_FOR_CONSUMERS: Final = 3
+"""Before this version the API needed the rights of a broker."""
+_BEHIND_PATIENCE_MS: Final = 5_000
+"""How long metadata may be older than the epoch of a position before that epoch is taken for the odd one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What an answer is about; it counts only while all of it still is so."""
+
+    state: PartitionState
+    fetch_epoch: int
+    leader_epoch: int
+
+
+class ValidationManager:
+    """Checks positions against the leader epochs of the log, and the ids of topics.
+
+    It is polled before the fetches, so that no fetch is sent for a position that must be checked first.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        metadata: MetadataManager,
+        add_event: AddBackgroundEvent,
+    ) -> None:
+        self._config = config
+        self._subscription = subscription
+        self._metadata = metadata
+        self._add_event = add_event
+        self._truncation = Truncation(config, subscription, add_event)
+        self._seen: tuple[int, int] | None = None
+        self._snapshot: object = None
+        # In the order in which they came, so that the same history leads to the same requests.
+        self._awaiting: dict[PartitionState, None] = {}
+        self._asked: dict[Request, dict[TopicPartition, _Asked]] = {}
+        self._latest: dict[PartitionState, _Asked] = {}
+        self._behind_since: dict[PartitionState, int] = {}
+
+    def poll(self, now: int) -> Poll:
+        subscription = self._subscription
+        seen = (self._metadata.version, subscription.moves)
+        if seen != self._seen or subscription.snapshot is not self._snapshot:
+            self._seen, self._snapshot = seen, subscription.snapshot
+            for state in list(subscription.partitions.values()):
+                self._look(state)
+        if not self._awaiting:
+            return NOTHING
+        requests: list[Request] = []
+        wake_at = self._ask(now, requests)
+        return Poll(requests, wake_at)
+
+    # ------------------------------------------------------------ who is in doubt
+
+    def _look(self, state: PartitionState) -> None:
+        if state.status not in (Status.FETCHING, Status.AWAIT_VALIDATION):
+            return
+        if self._is_of_another_topic(state):
+            return
+        info = self._metadata.cluster.partition(state.partition)
+        epoch = None if info is None else info.leader_epoch
+        if epoch is None and info is not None and info.leader is not None:
+            # Fetches carry no epoch from now on, so their records are not compared with the one before.
+            state.checked = None
+        if epoch is None or state.status is Status.AWAIT_VALIDATION or epoch == state.checked:
+            return
+        # A fetch from the old leader, which may be gone, holds nothing up. If it is answered, the answer is dropped.
+        state.flight, state.preferred_replica = None, None
+        state.mark()
+        if state.epoch is None or (state.epoch == epoch and not state.doubted):
+            # Without an epoch there is nothing to compare; and a leader never truncates what it has appended itself.
+            state.checked = epoch
+            return
+        self._forget(state)
+        state.status, state.retry_at = Status.AWAIT_VALIDATION, 0
+        self._awaiting[state] = None
+
+    def _is_of_another_topic(self, state: PartitionState) -> bool:
+        topic_id = self._metadata.topic_id(state.partition.topic)
+        if topic_id in (ZERO_UUID, state.topic_id) or topic_id in state.former_topic_ids:
+            return False
+        if state.topic_id == ZERO_UUID:
+            state.topic_id = topic_id
+            return False
+        partition = state.partition
+        state.former_topic_ids |= {state.topic_id}
+        log.warning(
+            "topic %r was deleted and created again: offset %d of %s belongs to the deleted topic",
+            partition.topic,
+            state.offset,
+            partition,
+        )
+        self._subscription.lose(
+            partition,
+            OffsetOutOfRangeError(
+                f"topic {partition.topic!r} was deleted and created again, and offset {state.offset} of {partition} "
+                "belongs to the deleted topic; auto.offset.reset is none: seek() to where you want to go on"
+            ),
+        )
+        return True
+
+    # ------------------------------------------------------------ asking
+
+    def _ask(self, now: int, requests: list[Request]) -> int:
+        wake_at = FOREVER
+        by_leader: dict[int, dict[TopicPartition, _Asked]] = {}
+        for state in list(self._awaiting):
+            partition = state.partition
+            if state.status is not Status.AWAIT_VALIDATION or not self._is_assigned(state):
+                self._forget(state)
+                continue
+            info = self._metadata.cluster.partition(partition)
+            if info is None or info.leader is None:
+                self._metadata.request_update(now)
+                wake_at = min(wake_at, add_ms(now, self._config.retry_backoff_ms))
+                continue
+            newest, epoch = info.leader_epoch, state.epoch
+            if newest is None or epoch is None or (epoch == newest and not state.doubted):
+                self._settle(state, newest)
+                continue
+            asked = _Asked(state, state.shared_partition.fetch_epoch, newest)
+            if self._latest.get(state) == asked:
+                continue
+            if state.retry_at > now:
+                wake_at = min(wake_at, state.retry_at)
+                continue
+            if epoch > newest and (until := self._wait_for_metadata(now, state)) > now:
+                wake_at = min(wake_at, until)
+                continue
+            by_leader.setdefault(info.leader, {})[partition] = asked
+        for leader, group in by_leader.items():
+            requests.append(self._request(now, leader, group))
+        return wake_at
+
+    def _wait_for_metadata(self, now: int, state: PartitionState) -> int:
+        """A position of a newer leader than the one we know of: ask for metadata, but not for ever."""
+        since = self._behind_since.setdefault(state, now)
+        if now - since >= _BEHIND_PATIENCE_MS:
+            return now
+        self._metadata.request_update(now)
+        return min(since + _BEHIND_PATIENCE_MS, add_ms(now, self._config.retry_backoff_ms))
+
+    def _request(self, now: int, leader: int, group: dict[TopicPartition, _Asked]) -> Request:
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for partition, asked in group.items():
+            topic = topics.setdefault(
+                partition.topic, OffsetForLeaderTopic(topic=partition.topic, partitions=[])
+            )
+            assert asked.state.epoch is not None, "only then there is something to ask"
+            topic.partitions.append(
+                OffsetForLeaderPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=asked.leader_epoch,
+                    leader_epoch=asked.state.epoch,
+                )
+            )
+            self._latest[asked.state] = asked
+        request = Request(
+            OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics.values())),
+            leader,
+            add_ms(now, self._config.request_timeout_ms),
+            min_version=_FIRST_FOR_CONSUMERS,
+        )
+        self._asked[request] = group
+        return request
+
+    # ------------------------------------------------------------ answers
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        group = self._asked.pop(completed.request)
+        told = _by_partition(completed)
+        if isinstance(completed.error, AuthenticationError):
+            self._add_event(Failed(completed.error))
+        for partition, asked in group.items():
+            state = asked.state
+            if self._latest.get(state) != asked:
+                continue
+            if not self._stands(asked):
+                # It does not count as one under way either: the same may have to be asked again (KIP-1102).
+                del self._latest[state]
+                continue
+            if isinstance(completed.error, UnsupportedVersionError):
+                # A broker before Kafka 2.3, or another server: it cannot be asked, so the position counts as good.
+                self._settle(state, asked.leader_epoch)
+                continue
+            answer = told.get(partition)
+            if answer is None:
+                self._metadata.request_update(now)
+                self._repeat(state, add_ms(now, self._config.retry_backoff_ms))
+            elif answer.error_code:
+                self._refused(now, asked, answer.error_code)
+            else:
+                self._judge(asked, answer)
+
+    def _stands(self, asked: _Asked) -> bool:
+        """Whether the answer is still of use: the partition, its position and its leader are the same."""
+        state = asked.state
+        return (
+            self._is_assigned(state)
+            and state.status is Status.AWAIT_VALIDATION
+            and state.shared_partition.fetch_epoch == asked.fetch_epoch
+            and self._metadata.leader_epoch(state.partition) == asked.leader_epoch
+        )
+
+    def _refused(self, now: int, asked: _Asked, code: int) -> None:
+        state = asked.state
+        if code == ec.TOPIC_AUTHORIZATION_FAILED:
+            self._add_event(Failed(for_code(code, f"not allowed to read topic {state.partition.topic!r}")))
+            self._repeat(state, add_ms(now, self._config.retry_backoff_max_ms))
+        elif code in ec.RETRIABLE:
+            self._metadata.request_update(now)
+            self._repeat(state, add_ms(now, self._config.retry_backoff_ms))
+        else:
+            log.warning(
+                "%s: the leader did not tell the end offset of epoch %s (%s); reading on from offset %d",
+                state.partition,
+                state.epoch,
+                ec.name(code),
+                state.offset,
+            )
+            self._settle(state, asked.leader_epoch)
+
+    def _judge(self, asked: _Asked, answer: EpochEndOffset) -> None:
+        state = asked.state
+        if self._truncation.judge(state, answer.leader_epoch, answer.end_offset):
+            self._settle(state, asked.leader_epoch)
+        else:
+            self._forget(state)
+            # Unless the position has the epoch that the leader named, the leader must be asked again.
+            state.checked = asked.leader_epoch if state.epoch == answer.leader_epoch else None
+
+    def _settle(self, state: PartitionState, leader_epoch: int | None) -> None:
+        """The position counts as good: the leader confirms it, or cannot be asked."""
+        self._forget(state)
+        if state.doubted:
+            # A broker says at each fetch that the log has parted, but the leader denies it: fetch without an epoch.
+            state.doubted, state.epoch = False, None
+        state.status, state.checked = Status.FETCHING, leader_epoch
+
+    def _repeat(self, state: PartitionState, at: int) -> None:
+        state.retry_at = at
+        self._latest.pop(state, None)
+
+    def _forget(self, state: PartitionState) -> None:
+        self._awaiting.pop(state, None)
+        self._latest.pop(state, None)
+        self._behind_since.pop(state, None)
+
+    def _is_assigned(self, state: PartitionState) -> bool:
+        return self._subscription.partitions.get(state.partition) is state
+
+
+def _by_partition(completed: Completed) -> Mapping[TopicPartition, EpochEndOffset]:
+    response = completed.response
+    if not isinstance(response, OffsetForLeaderEpochResponse):
+        return {}
+    return {
+        TopicPartition(topic.topic, each.partition): each
+        for topic in response.topics
+        for each in topic.partitions
+    }

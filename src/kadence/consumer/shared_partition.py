@@ -1,0 +1,217 @@
+"""One shared partition per assigned partition: what both threads must know of it, each field with one writer (C1).
+
+A *fetch epoch* numbers a stretch of reading without a jump. Seek, reset, revocation and unassignment start a new
+one; bytes are stamped with the fetch epoch they were fetched under, and bytes of an old fetch epoch are dropped when
+they would be handed out. So nothing has to be cancelled, and no lock is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kadence.consumer.decoded_records import DeliveryState
+from kadence.consumer.not_fetched import NotFetchedReason, Unfetched
+from kadence.lag import end_offset, lag
+from kadence.metrics.sensors import Meter
+from kadence.types import TopicPartition
+
+__all__ = ["Origin", "Raised", "SharedPartition", "Unstable"]
+
+_NEW: Final = Unfetched(NotFetchedReason.AWAITING_COMMITTED_OFFSET, -1, "")
+
+_OPEN_MS: Final = 5_000
+"""A transaction that is open for so long counts as a reason. Others come and go all the time, and hold nobody up."""
+
+
+class Origin(NamedTuple):
+    """Where a fetch epoch starts to read. Replaced as one value, so its parts never mix."""
+
+    fetch_epoch: int
+    offset: int
+    leader_epoch: int | None
+    processed: tuple[int, int | None] | None = None
+    """Offset and epoch up to which all was processed when a fetch epoch began in the midst of reading, if less."""
+
+
+class Unstable(NamedTuple):
+    """A partition of which read_committed gives nothing from the last stable offset on, though there is more.
+
+    ``since``: the time (ms) from which on that offset has stood still.
+    """
+
+    offset: int
+    since: int
+
+
+class Raised(NamedTuple):
+    """Polls that raised because of what comes next of a partition.
+
+    ``fetch_epoch``, ``position``: where it stood. ``offset``: the record's. ``since``: when (ms) the first of them
+    raised.
+    """
+
+    fetch_epoch: int
+    position: int
+    offset: int
+    error: str
+    times: int
+    since: int
+
+
+class SharedPartition(DeliveryState):
+    """The shared state's part of one assigned partition.
+
+    Written by the network thread: ``fetch_epoch`` (current stretch), ``origin`` (its start; None while the
+    position is unknown), ``end`` (the offset at which the range to read ends, C11; None: it has no end), ``revoking``
+    (about to be given up: no longer handed out), ``held`` (its assigned callback has not run: not handed out yet),
+    ``high_watermark``, ``last_stable_offset``, ``log_start``, ``unfetched`` (why it is not being fetched; None: it is),
+    ``unstable`` (with read_committed, while a transaction is open before the end of the log).
+    ``lags`` and ``leads`` (as answers told of the log's ends), ``preferred_replica`` (None: the leader).
+    Written by the application thread: ``paused``, ``paused_at`` (since when, monotonic ms), ``decoded`` (records
+    decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch, offset,
+    epoch) as far as is known to be processed apart from what ``decoded`` says, ``raised`` (the latest polls that raised
+    because of it), ``drained_bytes`` (total of bytes handed out or dropped, ever).
+    ``drained_records``: the same in records, kept only where prefetch.heuristic looks at it. ``told_bytes`` and
+    ``told_records``: the marks of which the network thread was told that they were reached.
+    Written by the network thread, about what the application drains: ``wake_bytes`` and ``wake_records``, the marks at
+    which it wants to know that ``drained_bytes`` or ``drained_records`` has come so far.
+    """
+
+    __slots__ = (
+        "_position",
+        "drained_bytes",
+        "drained_records",
+        "high_watermark",
+        "lags",
+        "last_stable_offset",
+        "leads",
+        "log_start",
+        "origin",
+        "partition",
+        "paused_at",
+        "preferred_replica",
+        "processed",
+        "raised",
+        "told_bytes",
+        "told_records",
+        "unfetched",
+        "unstable",
+        "wake_bytes",
+        "wake_records",
+    )
+
+    def __init__(self, partition: TopicPartition, fetch_epoch: int) -> None:
+        super().__init__(fetch_epoch)
+        self.partition = partition
+        self.origin: Origin | None = None
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        self.log_start: int | None = None
+        self.lags = Meter()
+        self.leads = Meter()
+        self.preferred_replica: int | None = None
+        self.unfetched: Unfetched | None = _NEW
+        self.unstable: Unstable | None = None
+        self.raised: Raised | None = None
+        self.paused_at = 0
+        self._position: Origin | None = None
+        self.processed: Origin | None = None
+        self.drained_bytes = 0
+        self.drained_records = 0
+        self.wake_bytes = self.wake_records = 1 << 62
+        self.told_bytes = self.told_records = -1
+
+    def lag(self, *, read_committed: bool) -> int | None:
+        """How many offsets lie from the position to the end, as brokers told it last; None: one is not known yet."""
+        end = end_offset(self.high_watermark, self.last_stable_offset, read_committed=read_committed)
+        at = self.current()
+        return lag(end, None if at is None else at.offset)
+
+    def why_unplaced(self) -> str:
+        """Why there is no position yet, in words."""
+        unfetched = self.unfetched or _NEW
+        return unfetched.reason.value + (f" ({unfetched.detail})" if unfetched.detail else "")
+
+    def why(self, now: int) -> Unfetched | None:
+        """Why nothing of it is read now, from what both sides know."""
+        if self.paused and not (self.held or self.revoking):
+            # The network side hears of a pause with its next turn only.
+            return Unfetched(NotFetchedReason.PAUSED, self.paused_at, "")
+        if (raised := self.raises()) is not None:
+            times = f"{raised.times} times" if raised.times > 1 else "once"
+            detail = f"offset {raised.offset}: {raised.error}, raised {times}"
+            return Unfetched(NotFetchedReason.POLL_RAISES, raised.since, detail)
+        unfetched = self.unfetched
+        if unfetched is not None and unfetched.reason not in (
+            NotFetchedReason.PAUSED,
+            NotFetchedReason.AWAITING_TURN,
+        ):
+            return unfetched
+        if (held_up := self._held_up(now)) is not None:
+            return held_up
+        return None if unfetched is None or unfetched.reason is NotFetchedReason.PAUSED else unfetched
+
+    def raises(self) -> Raised | None:
+        """The polls that raised for the next record; None where the position has moved since, or none did."""
+        raised, at = self.raised, self.current()
+        if (
+            raised is None
+            or at is None
+            or (raised.fetch_epoch, raised.position) != (at.fetch_epoch, at.offset)
+        ):
+            return None
+        return raised
+
+    def _held_up(self, now: int) -> Unfetched | None:
+        """By an open transaction. It is asked for then, and the answers bring nothing."""
+        unstable, at = self.unstable, self.current()
+        if unstable is None or at is None or at.offset < unstable.offset or now - unstable.since < _OPEN_MS:
+            return None
+        detail = f"last stable offset {unstable.offset}, high watermark {self.high_watermark}"
+        return Unfetched(NotFetchedReason.OPEN_TRANSACTION, unstable.since, detail)
+
+    @property
+    def position(self) -> Origin | None:
+        """(fetch epoch, next offset to return, leader epoch of the last record returned); None before the first."""
+        decoded = self.decoded
+        return self._position if decoded is None else Origin(decoded.fetch_epoch, *decoded.position())
+
+    @position.setter
+    def position(self, position: Origin) -> None:
+        self._position = position
+        self.decoded = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all of its range was returned."""
+        end = self.end
+        return end is not None and (at := self.current()) is not None and at.offset >= end
+
+    def current(self) -> Origin | None:
+        """The next position to return: the application's own if it is of this epoch, else the epoch's start."""
+        origin, position = self.origin, self.position
+        if origin is None:
+            return None
+        return position if position is not None and position.fetch_epoch == origin.fetch_epoch else origin
+
+    def mark_processed(self, offset: int, leader_epoch: int | None) -> None:
+        """The application says that everything below ``offset`` is processed; never takes a proof back."""
+        current, processed = self.current(), self.processed_position()
+        if current is not None and processed is not None and processed.offset < offset <= current.offset:
+            self.processed = Origin(current.fetch_epoch, offset, leader_epoch)
+
+    def processed_position(self) -> Origin | None:
+        """What may be committed without the risk of a loss: at least once (D1)."""
+        origin, processed, decoded = self.origin, self.processed, self.decoded
+        if origin is None:
+            return None
+        if processed is not None and processed.fetch_epoch != origin.fetch_epoch:
+            processed = None
+        by_decoded = (
+            None if decoded is None or decoded.fetch_epoch != origin.fetch_epoch else decoded.processed()
+        )
+        if by_decoded is not None and (processed is None or processed.offset < by_decoded[0]):
+            return Origin(origin.fetch_epoch, *by_decoded)
+        if processed is not None:
+            return processed
+        return origin if origin.processed is None else Origin(origin.fetch_epoch, *origin.processed)

@@ -1,1 +1,0 @@
-"""Values of the network thread: the subscription with the state of each assigned partition."""

@@ -1,0 +1,154 @@
+"""What the network thread leaves to the native thread (G3): heartbeats that are sent though it cannot run.
+
+The native thread is one native thread for a process (native_heartbeat.h) that never needs the interpreter. Each
+connection of a group has a *sender* here, which leaves it a heartbeat as bytes and a time; while the network thread
+runs it puts that time off, so the native thread sends nothing. What it did send is counted before the network thread
+writes or reads on that
+connection: a broker answers in the order of the requests.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.clock import FOREVER
+from kadence.compiled import compiled
+from kadence.connection.request import NativeHeartbeatPlan, Request
+from kadence.errors import KafkaError
+from kadence.logs import logger
+from kadence.net import drain, openssl
+from kadence.wire import WireError
+
+if TYPE_CHECKING:
+    from kadence.connection.connection import BrokerConnection
+    from kadence.net.stream import Stream
+
+__all__ = ["AVAILABLE", "NativeHeartbeatSender", "OnNativeHeartbeats", "heartbeat_sender_of"]
+
+OnNativeHeartbeats = Callable[[list[Request], int], None]
+"""Takes the heartbeats that the native thread has sent, and when (ms) the last of them."""
+
+_native_heartbeat: Any = compiled("kadence.net._native_heartbeat_c") if drain.COMPILED else None
+if _native_heartbeat is not None:
+    if drain.TLS:
+        _native_heartbeat.bind_openssl(*(openssl.functions() or ()))
+    atexit.register(_native_heartbeat.end)
+
+_log = logger("kadence.net")
+
+AVAILABLE: Final = _native_heartbeat is not None
+"""Whether there is a native thread: where the extension is."""
+
+
+def heartbeat_sender_of(
+    stream: Stream, connection: BrokerConnection, told: OnNativeHeartbeats
+) -> NativeHeartbeatSender | None:
+    """What leaves heartbeats of this connection to the native thread; None where only Python can write on it."""
+    session = stream.session
+    return (
+        None
+        if session is None or not AVAILABLE
+        else NativeHeartbeatSender(_native_heartbeat.NativeHeartbeat(session), connection, told)
+    )
+
+
+class NativeHeartbeatSender:
+    """See the top of the file. Network thread.
+
+    Args:
+        heartbeat: the native thread's side of the connection. told: of what the native thread has sent.
+    """
+
+    __slots__ = (
+        "_armed",
+        "_armed_version",
+        "_connection",
+        "_frame",
+        "_heartbeat",
+        "_held_until",
+        "_message",
+        "_told",
+        "_version",
+        "_wish",
+    )
+
+    def __init__(self, heartbeat: Any, connection: BrokerConnection, told: OnNativeHeartbeats) -> None:
+        self._heartbeat = heartbeat
+        self._connection = connection
+        self._told = told
+        self._wish: NativeHeartbeatPlan | None = None
+        # What the native thread has.
+        self._armed: NativeHeartbeatPlan | None = None
+        self._held_until = 0
+        # The latest message as bytes.
+        self._message: Any = None
+        self._frame, self._version = b"", 0
+        self._armed_version = 0
+
+    def arm_native_heartbeat(self, wish: NativeHeartbeatPlan | None, now: int) -> None:
+        """This is to be sent if nothing else is said in time; None: nothing is."""
+        self._wish = wish
+        self.arm(now)
+
+    def count_sent(self, now: int) -> None:
+        """Count what the native thread has sent. Before anything is written on the connection, or read from it."""
+        count = self._heartbeat.count_sent()
+        if not count:
+            return
+        assert self._armed is not None
+        sent = self._armed.request
+        requests = [
+            Request(sent.message, sent.node_id, FOREVER, sent.purpose, sent.tag, min_version=sent.min_version)
+            for _ in range(count)
+        ]
+        self._connection.native_heartbeats_sent(requests, self._armed_version, now)
+        self._told(requests, self._heartbeat.sent_at)
+
+    def before_writing(self, now: int) -> None:
+        """Nothing may come between the messages of a login."""
+        if self._connection.is_steady:
+            self.count_sent(now)
+        else:
+            self._disarm(now)
+
+    def arm(self, now: int) -> None:
+        """Give the native thread what is wished, if it has not got that."""
+        wish, connection = self._wish, self._connection
+        if wish is self._armed and (wish is None or connection.held_until == self._held_until):
+            return
+        if wish is None or not connection.is_steady:
+            self._disarm(now)
+            return
+        self.count_sent(now)
+        if wish.request.message is not self._message:
+            try:
+                self._frame, self._version = connection.frame(wish.request)
+            except (KafkaError, WireError):
+                # The ordinary heartbeat meets the same, and tells.
+                return
+            self._message = wish.request.message
+        due = max(wish.due, connection.held_until)
+        try:
+            while not self._heartbeat.arm(self._frame, due, wish.until, wish.interval_ms):
+                # One more of the old ones went out.
+                self.count_sent(now)
+        except OSError as error:
+            # Tried again with the next heartbeat.
+            _log.warning(
+                "the native heartbeat cannot run, so no heartbeats are sent while the network thread is held up: %s",
+                error,
+            )
+        self._armed, self._armed_version = wish, self._version
+        self._held_until = connection.held_until
+
+    def _disarm(self, now: int) -> None:
+        if self._armed is not None:
+            self._heartbeat.disarm()
+            self.count_sent(now)
+            self._armed = None
+
+    def close(self) -> None:
+        """Before the connection's descriptor is closed."""
+        self._heartbeat.close()

@@ -1,0 +1,61 @@
+# What _append_c.py takes from C and what _rows_c.py takes from it; Cython merges this with the .py file.
+
+cimport cython
+from kadence.records._builder_c cimport RecordEncoder
+
+cdef extern from "murmur2.h" nogil:
+    unsigned int kd_murmur2(const unsigned char* data, Py_ssize_t size)
+
+cdef extern from *:
+    """
+    static inline PyObject *kd_new(PyObject *type, PyObject *nothing) {
+        return ((PyTypeObject *)type)->tp_new((PyTypeObject *)type, nothing, NULL);
+    }
+    """
+    object kd_new(object type, object nothing)
+
+@cython.no_gc
+cdef class FutureRecordMetadata:
+    cdef readonly object delivery
+    cdef readonly Py_ssize_t index
+    cdef readonly object timestamp
+
+cdef class OpenBatch:
+    cdef public RecordEncoder builder
+    cdef public object delivery
+    cdef public long long size
+    cdef public bint is_open
+
+cdef class Sticky:
+    cdef public int current
+    cdef public long long used
+    cdef public long long switch_bytes
+
+cdef class TopicInfo:
+    cdef readonly object cluster
+    cdef readonly tuple partitions
+    cdef readonly tuple available
+    cdef readonly Sticky sticky
+    cdef readonly list open_batches
+    cdef readonly int count
+
+cdef class FastAppender:
+    cdef readonly object gate
+    cdef readonly dict places
+    cdef readonly long long batch_size
+    cdef readonly long long buffer_memory
+    cdef readonly long long largest
+    cdef public long long used_bytes
+    cdef public bint is_usable
+    cdef object acquire
+    cdef object release
+    cdef object check_entry
+    cdef object is_mine
+    cdef readonly object receipt
+    cdef object add(
+        self, TopicInfo place, long long number, long long when, object timestamp, unsigned char* key, Py_ssize_t key_size,
+        unsigned char* value, Py_ssize_t value_size, long long size, object key_object, object value_object,
+        object headers
+    )
+
+cdef long long size_of_plain(object headers) except -2

@@ -1,0 +1,252 @@
+# mypy: ignore-errors
+"""The compiled half of the way into the accumulator; `_append_py` is the twin, and says what things mean.
+
+Cython in pure-Python syntax. `FastAppender.put` is all that most calls of ``send()`` run.
+"""
+
+import cython
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython.cimports.kadence.producer._append_c import kd_murmur2, kd_new
+from cython.cimports.kadence.records._builder_c import RecordEncoder, kd_add_plain
+
+from kadence.clock import wall_ms
+from kadence.records import MOST_HEADERS
+
+if not cython.compiled:
+    raise ImportError("kadence.producer._append_c is not compiled")
+
+RECORD_OVERHEAD = cython.declare(cython.longlong, 21)
+HEADER_OVERHEAD = cython.declare(cython.longlong, 10)
+
+
+def murmur2(data: bytes) -> int:
+    """See `_append_py.murmur2`."""
+    return kd_murmur2(cython.cast(cython.p_uchar, PyBytes_AS_STRING(data)), PyBytes_GET_SIZE(data))
+
+
+def estimated_size(key: bytes | None, value: bytes | None, headers) -> int:
+    """See `_append_py.estimated_size`."""
+    size: cython.longlong = RECORD_OVERHEAD
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    for name, data in headers:
+        size += HEADER_OVERHEAD + 4 * len(name) + (0 if data is None else len(data))
+    return size
+
+
+@cython.cclass
+class FutureRecordMetadata:
+    """See `_append_py.FutureRecordMetadata`."""
+
+    def __init__(self, delivery, index: cython.Py_ssize_t, timestamp):
+        self.delivery = delivery
+        self.index = index
+        self.timestamp = timestamp
+
+
+@cython.cclass
+class OpenBatch:
+    """See `_append_py.OpenBatch`."""
+
+    def __init__(self, builder: RecordEncoder, delivery, size: cython.longlong):
+        self.builder = builder
+        self.delivery = delivery
+        self.size = size
+        self.is_open = True
+
+    @property
+    def count(self) -> int:
+        return self.builder.frame.count
+
+
+@cython.cclass
+class Sticky:
+    """See `_append_py.Sticky`."""
+
+    def __init__(self, switch_bytes: cython.longlong):
+        self.switch_bytes = switch_bytes
+        self.current = -1
+
+
+@cython.cclass
+class TopicInfo:
+    """See `_append_py.TopicInfo`."""
+
+    def __init__(self, cluster, partitions: tuple, available: tuple, sticky: Sticky):
+        self.cluster = cluster
+        self.partitions = partitions
+        self.available = available
+        self.sticky = sticky
+        self.count = len(partitions)
+        self.open_batches = [None] * self.count
+
+
+@cython.cclass
+class FastAppender:
+    """See `_append_py.FastAppender`."""
+
+    def __init__(
+        self,
+        gate,
+        receipt,
+        batch_size: cython.longlong,
+        buffer_memory: cython.longlong,
+        largest: cython.longlong,
+    ):
+        self.gate = gate
+        self.acquire = gate.acquire
+        self.release = gate.release
+        self.check_entry = gate.check_entry
+        self.is_mine = gate._is_owned
+        self.receipt = receipt
+        self.places = {}
+        self.batch_size = batch_size
+        self.buffer_memory = buffer_memory
+        self.largest = largest
+        self.is_usable = True
+
+    def put(self, topic, value, key, partition, timestamp, headers=()) -> object:
+        """See `_append_py.FastAppender.put`."""
+        place: TopicInfo
+        number: cython.longlong
+        when: cython.longlong
+        key_at: cython.p_uchar = cython.NULL
+        value_at: cython.p_uchar = cython.NULL
+        key_size: cython.Py_ssize_t = -1
+        value_size: cython.Py_ssize_t = -1
+        more: cython.longlong
+        size: cython.longlong = RECORD_OVERHEAD
+        if type(value) is bytes:
+            value_at = cython.cast(cython.p_uchar, PyBytes_AS_STRING(value))
+            value_size = PyBytes_GET_SIZE(value)
+            size += value_size
+        elif value is not None:
+            return None
+        if type(key) is bytes:
+            key_at = cython.cast(cython.p_uchar, PyBytes_AS_STRING(key))
+            key_size = PyBytes_GET_SIZE(key)
+            size += key_size
+        elif key is not None:
+            return None
+        if type(topic) is not str:
+            return None
+        if headers:
+            more = size_of_plain(headers)
+            if more < 0:
+                return None
+            size += more
+        found = self.places.get(topic)
+        if found is None or size > self.largest:
+            return None
+        place = found
+        if partition is not None:
+            if type(partition) is not int or not 0 <= partition < place.count:
+                return None
+            number = partition
+        elif key_size >= 0:
+            number = (kd_murmur2(key_at, key_size) & 0x7FFFFFFF) % cython.cast(cython.uint, place.count)
+        else:
+            number = -1
+        if timestamp is None:
+            timestamp = wall_ms()
+        elif type(timestamp) is not int or not 0 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
+            return None
+        when = timestamp
+        if self.is_mine():
+            self.check_entry()
+        self.acquire()
+        try:
+            return self.add(
+                place,
+                number,
+                when,
+                timestamp,
+                key_at,
+                key_size,
+                value_at,
+                value_size,
+                size,
+                key,
+                value,
+                headers,
+            )
+        finally:
+            self.release()
+
+    @cython.cfunc
+    @cython.inline
+    def add(
+        self,
+        place: TopicInfo,
+        number: cython.longlong,
+        when: cython.longlong,
+        timestamp: object,
+        key: cython.p_uchar,
+        key_size: cython.Py_ssize_t,
+        value: cython.p_uchar,
+        value_size: cython.Py_ssize_t,
+        size: cython.longlong,
+        key_object: object,
+        value_object: object,
+        headers: object,
+    ) -> object:
+        """Into the batch that the partition is filling, if it stays below its size; under the gate."""
+        sticky: Sticky = place.sticky
+        batch: OpenBatch
+        receipt: FutureRecordMetadata
+        is_spread: cython.bint = number < 0
+        if is_spread:
+            if sticky.used >= sticky.switch_bytes or not 0 <= sticky.current < place.count:
+                # The record's own bytes are counted below, or when it comes again by the long way.
+                cython.cast(object, sticky).choose(0, place.count, place.available)
+            number = sticky.current
+        open_batches = place.open_batches[number]
+        if open_batches is None:
+            return None
+        batch = open_batches
+        if (
+            not batch.is_open
+            or not self.is_usable
+            or batch.size + size >= self.batch_size
+            or self.used_bytes + size > self.buffer_memory
+        ):
+            return None
+        index: cython.Py_ssize_t = batch.builder.frame.count
+        if headers:
+            batch.builder._append(when, key_object, value_object, headers)
+        elif kd_add_plain(cython.address(batch.builder.frame), when, key, key_size, value, value_size) <= 0:
+            return None
+        batch.size += size
+        self.used_bytes += size
+        if is_spread:
+            sticky.used += size
+        receipt = kd_new(self.receipt, ())
+        receipt.delivery = batch.delivery
+        receipt.index = index
+        receipt.timestamp = timestamp
+        return receipt
+
+
+@cython.cfunc
+@cython.exceptval(-2, check=False)
+def size_of_plain(headers: object) -> cython.longlong:
+    """Most bytes that the headers of a record take; -1 where they are looked at the long way."""
+    size: cython.longlong = 0
+    if type(headers) is not list and type(headers) is not tuple:
+        return -1
+    if len(headers) > MOST_HEADERS:
+        return -1
+    for pair in headers:
+        if type(pair) is not tuple or len(pair) != 2:
+            return -1
+        name, data = pair
+        if type(name) is not str or not name.isascii():
+            return -1
+        size += HEADER_OVERHEAD + 4 * len(name)
+        if type(data) is bytes:
+            size += len(data)
+        elif data is not None:
+            return -1
+    return size

@@ -1,0 +1,252 @@
+"""The plain half of the way into the accumulator: the same interface as `_append_c`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kadence.clock import wall_ms
+from kadence.records import MOST_HEADERS, BatchBuilder
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kadence.connection.cluster import Cluster
+    from kadence.producer.futures import Delivery
+    from kadence.producer.gate import Gate
+
+__all__ = [
+    "FastAppender",
+    "FutureRecordMetadata",
+    "OpenBatch",
+    "Sticky",
+    "TopicInfo",
+    "estimated_size",
+    "murmur2",
+]
+
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+_INT64 = 2**63
+_RECORD_OVERHEAD = 21
+_HEADER_OVERHEAD = 10
+
+
+def murmur2(data: bytes) -> int:
+    """Austin Appleby's MurmurHash2, 32 bits, with Kafka's seed; unsigned."""
+    length = len(data)
+    h = 0x9747B28C ^ length
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
+        k ^= k >> 24
+        h = (h * _M & _MASK) ^ (k * _M & _MASK)
+    if whole < length:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h ^= h >> 13
+    h = h * _M & _MASK
+    return h ^ h >> 15
+
+
+def estimated_size(
+    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]
+) -> int:
+    """Most bytes that a record can take in an uncompressed batch: Kafka's bound on its varints, and the data."""
+    size = _RECORD_OVERHEAD
+    if key is not None:
+        size += len(key)
+    if value is not None:
+        size += len(value)
+    for name, data in headers:
+        # A character of a header name takes at most four bytes of UTF-8.
+        size += _HEADER_OVERHEAD + len(name) * 4 + (0 if data is None else len(data))
+    return size
+
+
+class FutureRecordMetadata:
+    """What a record's future knows of it.
+
+    Attributes:
+        delivery: of its batch. index: its place among the batch's records. timestamp: its own (ms).
+    """
+
+    __slots__ = ("delivery", "index", "timestamp")
+
+    def __init__(self, delivery: Delivery, index: int, timestamp: int) -> None:
+        self.delivery: Delivery = delivery
+        self.index: int = index
+        self.timestamp: int = timestamp
+
+
+class OpenBatch:
+    """A batch as far as records are added to it.
+
+    Attributes:
+        builder: its records, encoded. delivery: what their futures wait for. size: estimated uncompressed bytes.
+        is_open: whether it takes more records; never again once it was taken to be sent.
+    """
+
+    __slots__ = ("builder", "delivery", "is_open", "size")
+
+    def __init__(self, builder: BatchBuilder, delivery: Delivery, size: int) -> None:
+        self.builder = builder
+        self.delivery = delivery
+        self.size = size
+        self.is_open = True
+
+    @property
+    def count(self) -> int:
+        """Records so far."""
+        return self.builder.count
+
+
+class Sticky:
+    """The partition that records without a key stay with.
+
+    Attributes:
+        current: that partition, -1 before the first. used: bytes it got. switch_bytes: how many it may get.
+    """
+
+    __slots__ = ("current", "switch_bytes", "used")
+
+    def __init__(self, switch_bytes: int) -> None:
+        self.switch_bytes = switch_bytes
+        self.current = -1
+        self.used = 0
+
+    def choose(self, size: int, partition_count: int, available: Sequence[int]) -> int:
+        """The partition for a record of ``size`` bytes (`partitioner.StickyPartitioner`)."""
+        raise NotImplementedError
+
+
+class TopicInfo:
+    """What ``send()`` needs of a topic, for as long as the cluster is the same.
+
+    Attributes:
+        cluster: where it was read. partitions, count: all of them. available: numbers of those that have a leader.
+        sticky: of records without a key. open_batches: the batch that each partition fills, None where none was begun.
+    """
+
+    __slots__ = ("available", "cluster", "count", "open_batches", "partitions", "sticky")
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        partitions: tuple[TopicPartition, ...],
+        available: tuple[int, ...],
+        sticky: Sticky,
+    ) -> None:
+        self.cluster = cluster
+        self.partitions = partitions
+        self.available = available
+        self.sticky = sticky
+        self.count = len(partitions)
+        self.open_batches: list[OpenBatch | None] = [None] * self.count
+
+
+class FastAppender:
+    """The part of the accumulator that takes records which need nothing but a place in a batch.
+
+    Attributes:
+        gate: the producer's lock. places: by topic; emptied when the cluster changes.
+        batch_size, buffer_memory: bounds. largest: most bytes of one record.
+        used_bytes: bytes of all undecided batches. is_usable: False once the producer is closed, failed or forked.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        receipt: type[Any],
+        batch_size: int,
+        buffer_memory: int,
+        largest: int,
+    ) -> None:
+        self.gate = gate
+        self.receipt = receipt
+        self.places: dict[str, TopicInfo] = {}
+        self.batch_size = batch_size
+        self.buffer_memory = buffer_memory
+        self.largest = largest
+        self.used_bytes = 0
+        self.is_usable = True
+
+    def put(
+        self,
+        topic: Any,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Any = (),
+    ) -> Any | None:
+        """Add a record to the batch that its partition is filling, and give its future.
+
+        None, and nothing is done, when anything is out of the common: a topic or a batch that must be begun, a batch
+        that this record fills, no memory, arguments that must be looked at. The long way (`Producer.send`) begins anew.
+        """
+        if (value is not None and type(value) is not bytes) or (key is not None and type(key) is not bytes):
+            return None
+        if headers and not _are_plain(headers):
+            return None
+        size = estimated_size(key, value, headers)
+        place = self.places.get(topic) if type(topic) is str else None
+        if place is None or size > self.largest:
+            return None
+        if partition is not None:
+            if type(partition) is not int or not 0 <= partition < place.count:
+                return None
+        elif key is not None:
+            partition = (murmur2(key) & 0x7FFFFFFF) % place.count
+        if timestamp is None:
+            timestamp = wall_ms()
+        elif type(timestamp) is not int or not 0 <= timestamp < _INT64:
+            return None
+        self.gate.check_entry()
+        with self.gate:
+            return self._add(place, partition, timestamp, key, value, headers, size)
+
+    def _add(
+        self,
+        place: TopicInfo,
+        partition: int | None,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        size: int,
+    ) -> Any | None:
+        sticky = place.sticky
+        if partition is None and (
+            sticky.used >= sticky.switch_bytes or not 0 <= sticky.current < place.count
+        ):
+            # The record's own bytes are counted below, or when it comes again by the long way.
+            sticky.choose(0, place.count, place.available)
+        number = sticky.current if partition is None else partition
+        batch = place.open_batches[number]
+        if (
+            batch is None
+            or not batch.is_open
+            or not self.is_usable
+            or batch.size + size >= self.batch_size
+            or self.used_bytes + size > self.buffer_memory
+        ):
+            return None
+        index = batch.builder.count
+        batch.builder.append(timestamp, key, value, headers)
+        batch.size += size
+        self.used_bytes += size
+        if partition is None:
+            sticky.used += size
+        return self.receipt(batch.delivery, index, timestamp)
+
+
+def _are_plain(headers: Any) -> bool:
+    """Whether the headers of a record are pairs of text and bytes; others are looked at the long way."""
+    if type(headers) not in (list, tuple) or len(headers) > MOST_HEADERS:
+        return False
+    for pair in headers:
+        if type(pair) is not tuple or len(pair) != 2:
+            return False
+        name, data = pair
+        if type(name) is not str or not name.isascii() or not (data is None or type(data) is bytes):
+            return False
+    return True

@@ -1,0 +1,322 @@
+"""The checks and waits before the accumulator: is the producer usable, is the topic known, is there memory.
+
+The application's side. What may have to wait is a generator of waits (`waits`), carried by the producer's shell. The
+network thread notifies the producer's lock of each change.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+
+from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
+from kadence.config import ProducerConfig
+from kadence.errors import (
+    ClosedError,
+    ForkedError,
+    KafkaError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from kadence.producer.accumulator import Accumulator
+from kadence.producer.append import TopicInfo
+from kadence.producer.gate import Gate
+from kadence.producer.loop_gate import LoopGate
+from kadence.producer.thread import NetworkThread
+from kadence.producer.topics import Topics
+from kadence.producer.transactions import Transactions
+from kadence.producer.waits import Waits
+from kadence.protocol import error_codes as ec
+from kadence.stopping import RESERVE_MS
+from kadence.types import TopicPartition
+
+__all__ = ["SendChecks"]
+
+_accumulators: weakref.WeakSet[Accumulator] = weakref.WeakSet()
+
+
+def _refuse_all() -> None:
+    """In a forked child nobody sends what the parent's producers would take.
+
+    Without places no record takes the short way, which begins with the lock: a thread of the parent may have held it.
+    """
+    error = ForkedError("this record was sent before fork(); only the parent process learns its result")
+    for accumulator in _accumulators:
+        accumulator.is_usable = False
+        accumulator.places.clear()
+        for batch in accumulator.incomplete:
+            batch.delivery.forsake(error)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_refuse_all)
+
+
+class SendChecks:
+    """Checks, and waits for, what a record needs before it can be queued: metadata, memory, an open producer.
+
+    Attributes:
+        gate: the producer's lock. is_closed: whether close() was called. is_stopping: whether stop() was.
+        transactions: of a producer that has them.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        accumulator: Accumulator,
+        topics: Topics,
+        thread: NetworkThread,
+        transactions: Transactions | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._accumulator = accumulator
+        self._topics = topics
+        self._thread = thread
+        self.transactions = transactions
+        self._pid = os.getpid()
+        self._line: dict[object, None] = {}
+        self.gate: Gate = accumulator.gate
+        self.is_closed = False
+        self.is_stopping = False
+        self._close_by = FOREVER
+        _accumulators.add(accumulator)
+
+    @property
+    def largest(self) -> int:
+        """Most bytes of one record."""
+        return self._accumulator.largest
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a child of the one that made the producer."""
+        return os.getpid() != self._pid
+
+    def check(self) -> None:
+        """Raise why nothing can be sent, if that is so."""
+        self.check_usable()
+        if self.transactions is not None:
+            self.transactions.check_open()
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the open transaction has failed, and the brokers are still to say if the producer was fenced."""
+        return self.transactions is not None and self.transactions.is_in_doubt
+
+    def know_why(self, deadline: int) -> Waits[None]:
+        """Wait until it is known why the open transaction has failed, if that is asked."""
+        with self.gate:
+            while self.is_in_doubt and self._clock.now_ms() < deadline:
+                yield from self.wait(deadline, "")
+
+    def check_usable(self) -> None:
+        """Raise why the producer cannot be used, if it cannot.
+
+        The pid is compared besides what forks of Python say to the accumulator: a C library may fork, too.
+        """
+        if self.is_closed or self._thread.fatal is not None or self.is_forked:
+            raise self.unusable()
+
+    def shut(self) -> bool:
+        """close() was called: nothing more comes in.
+
+        Returns:
+            Whether the end can be waited for. It cannot where a signal handler has interrupted a call of this producer:
+            that one must go on first, and holds the lock until then.
+        """
+        if self.gate.is_mine:
+            self.is_closed = True
+            self._accumulator.is_usable = False
+            return False
+        with self.gate:
+            self.is_closed = True
+            self._accumulator.is_usable = False
+            self.gate.notify_all()
+        return True
+
+    # ------------------------------------------------------------ the end of the program
+
+    def stop(self, grace: Seconds | None) -> None:
+        """The program is to end. In a signal handler: sets what others look at."""
+        if (ms := to_ms(grace)) is not None:
+            self._close_by = add_ms(self._clock.now_ms(), ms)
+        self.is_stopping = True
+
+    def closed_by(self, timeout: Seconds | None) -> int:
+        """The deadline of a close: without one of its own that of the grace period that `stop` was told of."""
+        now, ms = self._clock.now_ms(), to_ms(timeout)
+        if ms is not None:
+            deadline = add_ms(now, ms)
+        else:
+            deadline = max(self._close_by, add_ms(now, RESERVE_MS))
+        # FOREVER means "not closing" to the thread.
+        return min(deadline, FOREVER - 1)
+
+    def unfinished(self) -> str | None:
+        """What close() would still have to see to; None if it was called. Any thread."""
+        if self.is_closed or self.is_forked or self._thread.has_ended:
+            return None
+        with self.gate:
+            return f"{self._accumulator.undecided} records are neither acknowledged nor failed yet."
+
+    # ------------------------------------------------------------ topics
+
+    def block_until(self) -> int:
+        """When a call that begins now must have ended (``max.block.ms``)."""
+        return self.deadline(self._config.max_block_ms)
+
+    def place_of(self, topic: str, deadline: int) -> Waits[TopicInfo]:
+        """What is known of a topic; waits until something is."""
+        return self._accumulator.places.get(topic) or (yield from self.look_up(topic, deadline))
+
+    def look_up(self, topic: str, deadline: int) -> Waits[TopicInfo]:
+        """The topic as the newest cluster has it; waits for one that has it."""
+        with self.gate:
+            topics = self._topics
+            while not (infos := topics.cluster.partitions_for(topic)):
+                yield from self._ask_for(topic, deadline)
+                self._raise_if_hopeless(topic)
+            topics.used(topic, self._clock.now_ms())
+            available = tuple(info.partition for info in infos if info.leader is not None)
+            sticky = topics.sticky(topic)
+            sticky.leave_unless(available)
+            self._accumulator.places[topic] = place = TopicInfo(
+                topics.cluster,
+                tuple(TopicPartition(topic, partition) for partition in range(len(infos))),
+                available,
+                sticky,
+            )
+            return place
+
+    def with_partition(
+        self, topic: str, known: TopicInfo, partition: int, deadline: int, row: str = ""
+    ) -> Waits[TopicInfo]:
+        """Check an explicit partition; one that is not known may be new, so the cluster is asked once."""
+        if 0 <= partition < len(known.partitions):
+            return known
+        if partition >= 0:
+            with self.gate:
+                yield from self._ask_for(topic, deadline)
+            known = yield from self.look_up(topic, deadline)
+            if partition < len(known.partitions):
+                return known
+        count = len(known.partitions)
+        there = "1 partition, 0" if count == 1 else f"{count} partitions, 0 to {count - 1}"
+        raise UnknownTopicOrPartitionError(f"{row}topic {topic!r} has {there}; {partition} is none of them")
+
+    def _ask_for(self, topic: str, deadline: int) -> Waits[None]:
+        """Ask for a topic, and wait for the answer."""
+        self._topics.want(topic, self._clock.now_ms())
+        self._thread.wakeup()
+        while self._topics.awaits(topic):
+            yield from self._wait_for_topic(topic, deadline)
+
+    def _raise_if_hopeless(self, topic: str) -> None:
+        """Raise an error that does not pass by waiting."""
+        if self._topics.failure is not None:
+            raise self._topics.failure
+        entry = self._topics.cluster.topics.get(topic)
+        code = ec.NONE if entry is None else entry.error_code
+        if code not in (ec.NONE, ec.UNKNOWN_TOPIC_OR_PARTITION) and code not in ec.RETRIABLE:
+            raise for_code(code, f"topic {topic!r}: {ec.MESSAGES.get(code, 'the broker refused it')}")
+
+    def _wait_for_topic(self, topic: str, deadline: int) -> Waits[None]:
+        if self._clock.now_ms() < deadline:
+            yield from self.wait(deadline, "")
+            return
+        entry = self._topics.cluster.topics.get(topic)
+        brokers = ",".join(self._config.bootstrap_servers)
+        if entry is not None and entry.error_code == ec.UNKNOWN_TOPIC_OR_PARTITION:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} does not exist on the cluster at {brokers}, which does not create topics by "
+                f"itself; create it, e.g. kadence topics create {topic} --partitions 1"
+            )
+        why = self._thread.trouble or self._topics.last_error or "no answer"
+        raise KafkaTimeoutError(
+            f"no metadata of topic {topic!r} came within max.block.ms={self._config.max_block_ms} "
+            f"(brokers {brokers}): {why}"
+        )
+
+    # ------------------------------------------------------------ waiting, under the gate
+
+    def deadline(self, wait_ms: int | None) -> int:
+        return FOREVER if wait_ms is None else add_ms(self._clock.now_ms(), wait_ms)
+
+    def wait(self, deadline: int, message: str) -> Waits[None]:
+        """Wait for a change, once. An empty message leaves the end of the time to the caller."""
+        if self.is_closed or self._thread.fatal is not None:
+            raise self.unusable()
+        if message and self._clock.now_ms() >= deadline:
+            raise KafkaTimeoutError(message)
+        yield deadline
+
+    def wait_until(
+        self, done: Callable[[], bool], call: str, limit: tuple[str, int] | None = None
+    ) -> Waits[None]:
+        """Wait for the end of a step of a transaction. Nothing lingers meanwhile.
+
+        Args:
+            limit: how long, in words and in ms; ``max.block.ms`` otherwise.
+        """
+        words, limit_ms = limit or (f"max.block.ms={self._config.max_block_ms}", self._config.max_block_ms)
+        deadline = self.deadline(limit_ms)
+        self._accumulator.flushing += 1
+        self._thread.wakeup()
+        try:
+            while not done():
+                why = (
+                    self._thread.trouble
+                    or "the coordinator has not answered, or records are not acknowledged yet"
+                )
+                yield from self.wait(deadline, f"{call} has not ended within {words}: {why}")
+        finally:
+            self._accumulator.flushing -= 1
+
+    def wait_for_room(self, size: int, deadline: int) -> Waits[None]:
+        ticket = object()
+        self._line[ticket] = None
+        self._accumulator.blocked += 1
+        self._thread.wakeup()
+        try:
+            while not (self._accumulator.has_room(size) and self._is_next(ticket)):
+                yield from self.wait(
+                    deadline,
+                    f"no room for a record of {size} bytes within max.block.ms={self._config.max_block_ms}: "
+                    f"buffer.memory={self._config.buffer_memory} is full of records that no broker has "
+                    f"acknowledged yet; "
+                    f"{self._thread.trouble or 'the brokers acknowledge records more slowly than they are sent'}",
+                )
+        finally:
+            self._accumulator.blocked -= 1
+            del self._line[ticket]
+            if self._line and isinstance(self.gate, LoopGate):
+                self.gate.notify_all()
+
+    def _is_next(self, ticket: object) -> bool:
+        """Whether nobody has waited for room for longer. Tasks are woken some at a time, and threads in no order."""
+        return not isinstance(self.gate, LoopGate) or next(iter(self._line)) is ticket
+
+    # ------------------------------------------------------------ errors
+
+    def unusable(self) -> KafkaError:
+        if self.is_forked:
+            return ForkedError("this producer was made before fork(); make one in the child")
+        if self._thread.fatal is not None:
+            fatal = type(self._thread.fatal)(*self._thread.fatal.args)
+            fatal.__cause__ = self._thread.fatal.__cause__
+            return fatal
+        return ClosedError("this producer is closed")
+
+    def too_large(self, topic: str, size: int, what: str = "a record") -> RecordTooLargeError:
+        if size > self._config.max_request_size:
+            limit = f"max.request.size={self._config.max_request_size}"
+        else:
+            limit = f"buffer.memory={self._config.buffer_memory}"
+        return RecordTooLargeError(
+            f"{what} for topic {topic!r} takes {size} bytes, more than {limit}; raise it (and the broker's "
+            "message.max.bytes), or send something smaller"
+        )

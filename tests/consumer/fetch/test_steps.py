@@ -1,0 +1,601 @@
+"""Polls that are nothing but a step of an index: what both halves do, and what they stop for (C6, C7, C9)."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.consumer.application.test_interrupted_callbacks import Subject
+from tests.consumer.fetch.test_fetch_collector import put, shared_partition
+from tests.luck import examples
+from tests.patience import PATIENCE
+
+from kadence import Broker, Consumer, Interceptor, Producer, TopicPartition
+from kadence.consumer import events as m
+from kadence.consumer.fetch.dead_letters import Delivery
+from kadence.consumer.shared_partition import Origin, SharedPartition
+from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
+from kadence.metrics.sensors import Tally
+from kadence.records import Record
+from kadence.testing import FakeClock
+
+PARTITIONS = 3
+COUNT = 8
+
+
+class Half:
+    """The steps of one half, over decoded records of three partitions.
+
+    Args:
+        decodes: a deserialiser is set. It refuses each fifth record, and does first what ``meddling`` says.
+    """
+
+    def __init__(self, suffix: str, *, decodes: bool = False) -> None:
+        try:
+            decoded = importlib.import_module(f"kadence.consumer.shared state._hand_{suffix}")
+            steps = importlib.import_module(f"kadence.consumer.fetch._steps_{suffix}")
+        except ImportError as error:
+            if os.environ.get("KADENCE_EXTENSION") == "require":
+                raise
+            pytest.skip(f"the extension is not built ({error})")
+        self.clock = FakeClock()
+        self.attention = decoded.Attention()
+        self.polls = Tally(0)
+        self.records = Tally(0)
+        self.steps = steps.Steps(self.attention, self.clock.now_ms, self.polls)
+        self.meddling = ""
+        self.asked: list[bytes] = []
+        if decodes:
+            self.steps.decoder = steps.Decoder(None, self.deserialize)
+
+        class DeliveryState(decoded.DeliveryState):  # type: ignore[misc, name-defined]
+            processed: object = None
+
+            def current(self) -> str:
+                return "the position"
+
+        self.decoded = decoded.DecodedRecords
+        self.shared_partitions = [DeliveryState(1) for _ in range(PARTITIONS)]
+        self.places = [
+            steps.ReaderState(each, number, self.records)
+            for number, each in enumerate(self.shared_partitions)
+        ]
+        for number in range(PARTITIONS):
+            self.fill(number, 0)
+
+    def fill(self, number: int, start: int) -> None:
+        """New decoded records, as a reader installs them."""
+        records = [
+            Record("t", number, offset, value=b"%d" % offset, leader_epoch=4)
+            for offset in range(start, start + COUNT)
+        ]
+        self.shared_partitions[number].decoded = self.decoded(
+            self.shared_partitions[number].fetch_epoch, records, start, 3, start + COUNT + 2, 5
+        )
+
+    def deserialize(self, data: bytes) -> int:
+        self.asked.append(data)
+        meddling, self.meddling = self.meddling, ""
+        if meddling == "poll":
+            assert self.steps.step() is None
+            assert self.steps.several(1) is None
+        elif meddling == "interrupt":
+            raise KeyboardInterrupt
+        elif meddling:
+            self.act(meddling, self.steps.touched[0].partition)
+        if int(data) % 5 == 4:
+            raise ValueError
+        return int(data)
+
+    def seen(self) -> list[object]:
+        """All that can be seen from outside."""
+        return [
+            self.steps.calls,
+            self.steps.taken,
+            self.attention.up,
+            self.steps.is_taking,
+            self.asked,
+            self.polls.count,
+            self.records.total,
+            [place.partition for place in self.steps.touched],
+            [
+                (
+                    each.decoded.position(),
+                    each.decoded.processed(),
+                    each.decoded.left,
+                    each.decoded.counted,
+                    each.processed,
+                )
+                for each in self.shared_partitions
+            ],
+        ]
+
+    def take(self, what: str, argument: int) -> object:
+        try:
+            if what == "step":
+                record = self.steps.step()
+                return None if record is None else (record.partition, record.offset, record.value)
+            chunks = self.steps.several(argument + 1)
+            return chunks and [(number, [record.offset for record in records]) for number, records in chunks]
+        except KeyboardInterrupt:
+            return "interrupted"
+
+    def act(self, what: str, argument: int) -> object:
+        steps, shared_partition = self.steps, self.shared_partitions[argument % PARTITIONS]
+        if what in ("step", "several"):
+            return self.take(what, argument)
+        if what == "arm":
+            steps.disarm()
+            self.attention.up = False
+            steps.arm(self.clock.now_ms(), self.places)
+        elif what == "disarm":
+            return [place.partition for place in steps.disarm()]
+        elif what == "put back":
+            again = [place.partition for place in steps.put_back()]
+            steps.touched.clear()
+            return again
+        elif what in ("mark_processed", "settle"):
+            getattr(steps, what)()
+        elif what == "let go":
+            steps.let_go()
+        elif what == "meddle":
+            self.meddling = ("poll", "seek", "disarm", "fill", "pause", "interrupt")[argument % 6]
+        elif what == "attention":
+            self.attention.up = True
+        elif what == "later":
+            self.clock.advance(argument % 2)
+        elif what == "pause":
+            shared_partition.paused = not shared_partition.paused
+        elif what == "revoke":
+            shared_partition.revoking = not shared_partition.revoking
+        elif what == "hold":
+            shared_partition.held = not shared_partition.held
+        elif what == "seek":
+            shared_partition.fetch_epoch += 1
+        else:
+            self.fill(argument % PARTITIONS, 100)
+        return None
+
+
+actions = st.tuples(
+    st.sampled_from(
+        [
+            *["step"] * 6, "several", "several", "arm", "arm", "disarm", "put back", "mark_processed", "settle",
+            "let go", "attention", "later", "pause", "revoke", "hold", "seek", "fill", "meddle", "meddle",
+        ]
+    ),
+    st.integers(0, COUNT + 1),
+)  # fmt: skip
+
+
+@examples(300)
+@example(script=[("step", 0), ("seek", 0), ("step", 0)], decodes=False)
+@given(script=st.lists(actions, max_size=40), decodes=st.booleans())
+def test_both_halves_do_the_same(script: list[tuple[str, int]], decodes: bool) -> None:
+    compiled, plain = Half("c", decodes=decodes), Half("py", decodes=decodes)
+    for half in (compiled, plain):
+        half.act("arm", 0)
+    for what, argument in script:
+        assert compiled.act(what, argument) == plain.act(what, argument), what
+        assert compiled.seen() == plain.seen(), what
+
+
+@pytest.fixture(params=["c", "py"])
+def half(request: pytest.FixtureRequest) -> Half:
+    return Half(request.param)
+
+
+def test_a2_steps_take_turns(half: Half) -> None:
+    half.act("arm", 0)
+    given = [half.steps.step() for _ in range(5)]
+    assert [(each.partition, each.offset) for each in given] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
+    assert half.act("disarm", 0) == [0, 1], "who was served since all had their turn goes behind the others"
+
+
+def test_each_step_proves_what_the_one_before_it_returned(half: Half) -> None:
+    half.act("arm", 0)
+    half.act("step", 0)
+    all_decoded = [each.decoded for each in half.shared_partitions]
+    assert (all_decoded[0].position(), all_decoded[0].processed()) == ((1, 4), None)
+    half.act("step", 0)
+    assert (all_decoded[0].processed(), all_decoded[1].processed()) == ((1, 4), None)
+
+
+def test_a_hand_that_is_used_up_stands_behind_what_follows_its_last_record(half: Half) -> None:
+    half.act("arm", 0)
+    assert half.act("several", COUNT - 1) == [(0, list(range(COUNT)))]
+    assert half.shared_partitions[0].decoded.position() == (COUNT + 2, 5)
+
+
+def test_steps_end_with_the_millisecond_and_with_the_hand(half: Half) -> None:
+    half.act("arm", 0)
+    assert half.act("several", COUNT) is None
+    assert half.act("step", 0) == (0, 0, b"0")
+    half.clock.advance(1)
+    assert half.act("step", 0) is None
+
+
+def test_another_thread_takes_no_step(half: Half) -> None:
+    half.act("arm", 0)
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(half.act("step", 0)))
+    thread.start()
+    thread.join()
+    assert found == [None]
+
+
+def test_metrics_count_steps_once_and_not_what_was_put_back(half: Half) -> None:
+    half.act("arm", 0)
+    for _ in range(4):
+        half.act("step", 0)
+    half.steps.settle()
+    half.steps.settle()
+    assert (half.polls.count, half.records.total) == (4, 4)
+    half.steps.put_back()
+    half.act("arm", 0)
+    half.act("step", 0)
+    half.act("step", 0)
+    half.steps.settle()
+    assert (half.polls.count, half.records.total) == (6, 5)
+
+
+def test_c7_a_thread_that_is_inside_a_call_takes_the_steps_over(half: Half) -> None:
+    half.act("arm", 0)
+    taking = threading.Thread(target=half.steps.take_over)
+    taking.start()
+    taking.join()
+    assert half.act("step", 0) is None
+
+
+# ---------------------------------------------------------------- what a step must stop for
+
+
+def armed(*shared_partitions: SharedPartition, **settings: Any) -> Subject:
+    """The application side, after a poll that found nothing to do but to take records."""
+    subject = Subject(FakeClock(), **settings)
+    subject.shared_state.assignment = {one.partition: one for one in shared_partitions}
+    for one in shared_partitions:
+        put(subject.shared_state, one, 50)
+    with subject.shell:
+        assert subject.core.poll_buffered(1)
+    assert subject.core.steps.step() is not None
+    return subject
+
+
+def tell(subject: Subject) -> None:
+    subject.shared_state.tell(m.Failed(ZeroDivisionError()))
+
+
+def truncate(subject: Subject) -> None:
+    for one in subject.shared_state.assignment.values():
+        one.fetch_epoch = 2
+        one.origin = Origin(2, 5, None)
+
+
+def revoke(subject: Subject) -> None:
+    for one in subject.shared_state.assignment.values():
+        one.revoking = True
+
+
+def pause(subject: Subject) -> None:
+    for one in subject.shared_state.assignment.values():
+        one.paused = True
+
+
+def fetch(subject: Subject) -> None:
+    put(subject.shared_state, shared_partition(7), 1)
+
+
+def end(subject: Subject) -> None:
+    subject.shared_state.ended = True
+    subject.shared_state.alert()
+
+
+def enter(subject: Subject) -> None:
+    with subject.shell:
+        pass
+
+
+def wait(subject: Subject) -> None:
+    subject.core.clock.advance(1)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        tell, truncate, revoke, pause, fetch, end, enter, wait,
+        lambda subject: subject.core.wakeup(),
+        lambda subject: subject.core.abandon(0),
+        lambda subject: subject.shared_state.press(),
+    ],
+    ids=[
+        "event", "seek", "revoking", "paused", "fetched", "ended", "entered", "time", "wakeup", "closed", "pressed",
+    ],
+)  # fmt: skip
+def test_a_step_stops_for(change: Callable[[Subject], None]) -> None:
+    subject = armed(shared_partition(0))
+    change(subject)
+    assert subject.core.steps.step() is None
+
+
+def test_c7_a_second_thread_that_polls_ends_the_steps_of_the_first_within_the_same_millisecond() -> None:
+    subject = armed(shared_partition(0))
+    found: list[object] = []
+
+    def poll() -> None:
+        # It has lowered the attention and has taken nothing yet, when the first thread takes its next step.
+        subject.core._commits.due = go_on  # type: ignore[method-assign]
+        with subject.shell:
+            subject.core.poll_buffered(1)
+
+    def go_on(now: int) -> bool:
+        looking.set()
+        return not looked.wait(PATIENCE)
+
+    looking, looked = threading.Event(), threading.Event()
+    second = threading.Thread(target=poll)
+    second.start()
+    assert looking.wait(PATIENCE)
+    found.append(subject.core.steps.step())
+    with pytest.raises(ConcurrentAccessError, match="another thread is using"), subject.shell:
+        pass
+    looked.set()
+    second.join()
+    assert found == [None]
+
+
+# ---------------------------------------------------------------- with deserialisers
+
+
+@pytest.fixture(params=["c", "py"])
+def decoding(request: pytest.FixtureRequest) -> Half:
+    half = Half(request.param, decodes=True)
+    half.act("arm", 0)
+    return half
+
+
+def test_a_step_deserialises_one_record_and_no_other(decoding: Half) -> None:
+    assert decoding.act("step", 0) == (0, 0, 0)
+    assert decoding.asked == [b"0"]
+    assert decoding.shared_partitions[0].decoded.position() == (1, 4)
+    assert decoding.shared_partitions[0].decoded.records[0].value == b"0", "what is put back is bytes"
+
+
+def test_a_refused_record_is_left_to_a_whole_poll_which_does_not_ask_again(decoding: Half) -> None:
+    for number in range(PARTITIONS):
+        assert decoding.act("several", 5) == [(number, [0, 1, 2, 3])], "those before it"
+    assert decoding.act("step", 0) is None
+    decoder, decoded = decoding.steps.decoder, decoding.shared_partitions[0].decoded
+    assert (decoded.position(), decoding.steps.taken) == ((4, 4), PARTITIONS)
+    failed, field, error = decoder.failed
+    assert (failed, field, type(error)) == (decoded.records[4], "value", ValueError)
+    asked = len(decoding.asked)
+    out: list[Record] = []
+    assert decoder.run(decoded.records, 4, COUNT, out) == 4
+    assert (len(decoding.asked), out) == (asked, [])
+    assert decoder.run(decoded.records, 5, COUNT, out) == COUNT
+    assert [record.value for record in out] == [5, 6, 7]
+    assert decoder.failed is None
+    assert decoder.run(decoded.records, 4, COUNT, out) == 4
+    assert len(decoding.asked) == asked + 4, "another run begins anew"
+
+
+@pytest.mark.parametrize("meddling", ["seek", "disarm", "fill"])
+def test_a_step_gives_nothing_where_a_deserialiser_moved_the_partition(decoding: Half, meddling: str) -> None:
+    decoding.meddling = meddling
+    assert decoding.act("step", 0) is None
+    assert decoding.shared_partitions[0].decoded.index == 0
+    assert not decoding.steps.is_taking
+
+
+def test_no_memory_is_no_refusal(decoding: Half) -> None:
+    def tight(data: bytes) -> bytes:
+        raise MemoryError
+
+    decoder = type(decoding.steps.decoder)(None, tight)
+    with pytest.raises(MemoryError):
+        decoder.run(decoding.shared_partitions[0].decoded.records, 0, 1, [])
+    assert decoder.failed is None
+
+
+def test_a_deserialiser_may_want_topic_and_headers(decoding: Half) -> None:
+    class Told:
+        def deserialize(self, topic: str, headers: Any, data: bytes) -> Any:
+            return topic, headers, data
+
+    decoder = type(decoding.steps.decoder)(Told(), Told())
+    record = Record("t", 1, 7, 3, 1, b"k", None, (("h", b"1"),), 4)
+    out: list[Record] = []
+    assert decoder.run([record], 0, 1, out) == 1
+    assert out == [record.replace(key=("t", (("h", b"1"),), b"k"))]
+
+
+def test_the_cycle_collector_knows_records_with_objects_in_them(decoding: Half) -> None:
+    class Order(list[Any]):
+        """Can be referred to weakly."""
+
+    decoder = type(decoding.steps.decoder)(None, Order)
+    out: list[Record] = []
+    decoder.run([Record("t", 0, 0, value=b"v")], 0, 1, out)
+    record = out.pop()
+    order: Any = record.value
+    order.append(record)
+    kept = weakref.ref(order)
+    del record, order
+    gc.collect()
+    assert kept() is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"value_deserializer": bytes}, {"interceptors": [Interceptor()]}],
+    ids=["deserialiser", "interceptor"],
+)
+def test_c14_no_setting_leaves_the_steps(settings: dict[str, Any]) -> None:
+    subject = armed(shared_partition(0), **settings)
+    assert all(subject.core.steps.step() is not None for _ in range(40))
+
+
+def test_c14_a_partition_that_waits_for_its_dead_letters_takes_no_step() -> None:
+    class Letters:
+        topic = "bad"
+
+        def deliver(self, bad: Any) -> Delivery:
+            return Delivery(bad)
+
+    subject = Subject(
+        FakeClock(), value_deserializer=int, deserialization_errors="dead-letter", dead_letter_topic="bad"
+    )
+    assert subject.core.decoding is not None
+    subject.core.decoding._dead_letters = Letters()  # type: ignore[assignment]
+    bad, good = shared_partition(0), shared_partition(1)
+    subject.shared_state.assignment = {one.partition: one for one in (bad, good)}
+    put(subject.shared_state, bad, 50, value=b"bad")
+    put(subject.shared_state, good, 50, value=b"1")
+    with subject.shell:
+        assert subject.core.poll_buffered(1)
+    steps = subject.core.steps
+    found = [steps.step() for _ in range(40)]
+    assert [record and record.partition for record in found] == [1] * 40
+
+
+def test_c7_another_thread_is_refused_while_a_step_is_in_a_deserialiser() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def slow(data: bytes) -> bytes:
+        if threading.current_thread() is not threading.main_thread():
+            inside.set()
+            assert leave.wait(PATIENCE)
+        return data
+
+    subject = armed(shared_partition(0), value_deserializer=slow)
+
+    def work() -> None:
+        subject.core.steps.arm(subject.core.clock.now_ms(), list(subject.core._collector._ring.values()))
+        found.append(subject.core.steps.step())
+
+    found: list[Record | None] = []
+    other = threading.Thread(target=work)
+    subject.shared_state.attention.up = False
+    other.start()
+    assert inside.wait(PATIENCE)
+    with pytest.raises(ConcurrentAccessError, match="another thread is using"), subject.shell:
+        pass
+    leave.set()
+    other.join()
+    assert found[0] is not None
+
+
+def test_b4_a_stall_tells_how_many_records_a_step_gave_and_which() -> None:
+    one = shared_partition(0)
+    subject = armed(one)
+    assert subject.core.steps.several(7)
+    subject.core.steps.settle()  # somebody reads the metrics
+    assert subject.core.stalls._look() == (7, {one.partition: range(2, 9)})
+    with subject.shell:
+        assert subject.core.poll_buffered(20)
+    assert subject.core.stalls._look() == (20, {one.partition: range(9, 29)})
+
+
+# ---------------------------------------------------------------- the whole consumer
+
+
+@pytest.fixture
+def served(broker: Broker) -> Broker:
+    broker.create_topic("t", 2)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(2_000):
+            producer.send("t", b"%d" % number, partition=number % 2)
+    return broker
+
+
+def consumer(broker: Broker, **settings: Any) -> Consumer:
+    made = Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", **settings)
+    made.assign([TopicPartition("t", 0), TopicPartition("t", 1)])
+    return made
+
+
+def test_polls_of_all_kinds_read_each_record_once_and_in_order(served: Broker) -> None:
+    found: dict[int, list[int]] = {0: [], 1: []}
+    sizes = (1, 3, 500, 7, 1, 64, 65)
+    with consumer(served) as subject:
+        turn = 0
+        while sum(map(len, found.values())) < 2_000:
+            turn += 1
+            if turn % 3 == 0:
+                records = [next(subject)]
+            elif turn % 3 == 1:
+                iterator = iter(subject)
+                records = [next(iterator) for _ in range(min(5, 2_000 - sum(map(len, found.values()))))]
+            else:
+                records = list(subject.poll(5, max_records=sizes[turn % len(sizes)]))
+            for record in records:
+                found[record.partition].append(record.offset)
+            for number in (0, 1):
+                assert subject.position(TopicPartition("t", number)) == len(found[number])
+    assert found == {0: list(range(1_000)), 1: list(range(1_000))}
+
+
+def test_d_iteration_commits_what_a_later_step_proved(served: Broker) -> None:
+    def work() -> None:
+        with consumer(served, group_id="g") as subject:
+            subject.pause([("t", 1)])
+            for record in subject:
+                if record.offset == 300:
+                    raise RuntimeError("while it is processed")
+
+    with pytest.raises(RuntimeError):
+        work()
+    with consumer(served, group_id="g") as after:
+        found = after.committed([("t", 0)])[TopicPartition("t", 0)]
+        assert found is not None
+        assert found.offset == 300
+
+
+def test_c7_an_iteration_is_refused_while_another_thread_is_inside_and_ends_by_wakeup_and_close(
+    served: Broker,
+) -> None:
+    subject = consumer(served)
+    iterator = iter(subject)
+    next(iterator)
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with subject._shell:
+            inside.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert inside.wait(10)
+    with pytest.raises(ConcurrentAccessError):
+        next(iterator)
+    leave.set()
+    other.join()
+    next(iterator)
+    subject.wakeup()
+    with pytest.raises(WakeupError):
+        next(iterator)
+    next(iterator)
+    subject.close()
+    with pytest.raises(ClosedError):
+        next(iterator)
+
+
+def test_a_hand_voided_by_a_seek_gives_nothing_more(served: Broker) -> None:
+    with consumer(served) as subject:
+        subject.pause([("t", 1)])
+        iterator = iter(subject)
+        assert [next(iterator).offset for _ in range(10)] == list(range(10))
+        subject.seek(TopicPartition("t", 0), 500)
+        assert [next(iterator).offset for _ in range(10)] == list(range(500, 510))
+        subject.seek_to_beginning([("t", 0)])
+        assert next(iterator).offset == 0

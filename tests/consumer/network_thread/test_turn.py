@@ -1,0 +1,260 @@
+"""One turn of the network thread under virtual time: what bounds its wait, and what happens after it (C2, B9).
+
+The network here is a clock that advances by as long as it was told to wait, or longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kadence.clock import FOREVER
+from kadence.connection.request import Completed
+from kadence.consumer import events as m
+from kadence.consumer.network_thread import BackgroundEventHandler, Turn
+from kadence.consumer.reaper import Reaper
+from kadence.consumer.request_manager import Poll
+from kadence.consumer.shared_state import SharedState
+from kadence.consumer.subscription import Subscription
+from kadence.errors import KafkaTimeoutError
+from kadence.testing import FakeClock
+from kadence.types import TopicPartition
+
+PARTITION = TopicPartition("t", 0)
+
+
+class SilentNetwork:
+    """Nobody ever answers. ``oversleeps``: how much longer than asked its waits take."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.waits: list[int | None] = []
+        self.oversleeps = 0
+        # Whether each turn's answers matter to the independent manager only.
+        self.is_private = False
+
+    def send(self, owner: object, requests: Iterable[object]) -> None: ...
+
+    def poll(self, wait_ms: int | None) -> list[Completed]:
+        self.waits.append(wait_ms)
+        self._clock.advance((10**6 if wait_ms is None else wait_ms) + self.oversleeps)
+        return []
+
+    def deliver(self, now: int, completed: object) -> bool:
+        return self.is_private
+
+
+class Nothing:
+    """A processor, jobs and a manager with nothing to say, but when to be asked again."""
+
+    closing: m.Close | None = None
+    finished = False
+
+    def __init__(self) -> None:
+        self.wake_at = FOREVER
+        self.hurried: list[int] = []
+        self.asked = 0
+        self.jobs_done = False
+
+    def process(self, now: int, call: object) -> None: ...
+
+    def settle(self, now: int) -> None: ...
+
+    def hurry(self, now: int) -> None:
+        self.hurried.append(now)
+
+    def poll(self, now: int) -> Poll:
+        self.asked += 1
+        return Poll(wake_at=self.wake_at)
+
+    def deliver(self, now: int) -> bool:
+        return self.jobs_done
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.shared_state = SharedState(lambda: None)
+        self.network = SilentNetwork(self.clock)
+        self.nothing = Nothing()
+        self.independent = Nothing()
+        independent: Any = self.independent
+        reaper = Reaper(lambda: "broker 1 is silent")
+        parts: list[Any] = [self.network, self.nothing]
+        self.turn = Turn(
+            self.clock,
+            self.shared_state,
+            parts[0],
+            parts[1],
+            reaper,
+            BackgroundEventHandler(self.shared_state, Subscription(), reaper),
+            parts[1],
+            None,
+            (parts[1], independent),
+            independent,
+        )
+
+    def call(self, call_id: int, within_ms: int) -> None:
+        deadline = self.clock.now_ms() + within_ms
+        self.shared_state.application_events.append(m.ListOffsets(call_id, deadline, {}))
+
+    def ended(self) -> list[tuple[int, str]]:
+        return [
+            (event.id, str(event.error))
+            for event in self.shared_state.background_events
+            if isinstance(event, m.Answer)
+        ]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_c2_the_wait_is_bounded_by_the_nearest_deadline_and_the_call_fails_at_it(bench: Bench) -> None:
+    bench.call(1, 500)
+    bench.call(2, 150)
+    began = bench.clock.now_ms()
+    bench.turn.run_once()
+    assert bench.network.waits == [150]
+    assert bench.clock.now_ms() == began + 150
+    assert bench.ended() == [(2, "looking up offsets did not finish in time; last error: broker 1 is silent")]
+    bench.turn.run_once()
+    assert bench.network.waits == [150, 350]
+    assert [call_id for call_id, _ in bench.ended()] == [2, 1]
+    bench.turn.run_once()
+    assert bench.network.waits[-1] is None, "nobody waits any more"
+
+
+def test_c2_a_manager_that_wants_its_turn_earlier_has_it(bench: Bench) -> None:
+    bench.call(1, 500)
+    bench.nothing.wake_at = bench.clock.now_ms() + 20
+    bench.turn.run_once()
+    assert bench.network.waits == [20]
+    assert bench.ended() == []
+
+
+def test_c2_a_call_without_any_time_gets_one_round_of_the_network(bench: Bench) -> None:
+    bench.call(1, 0)
+    bench.turn.run_once()
+    assert bench.network.waits == [0]
+    assert [call_id for call_id, _ in bench.ended()] == [1]
+    (event,) = bench.shared_state.background_events
+    assert isinstance(event, m.Answer)
+    assert isinstance(event.error, KafkaTimeoutError)
+
+
+def test_c2_reaping_reads_the_clock_after_the_wait(bench: Bench) -> None:
+    """By the time before the network the call would wait for one turn more."""
+    bench.call(1, 100)
+    bench.nothing.wake_at = bench.clock.now_ms() + 90
+    bench.network.oversleeps = 30
+    bench.turn.run_once()
+    assert [call_id for call_id, _ in bench.ended()] == [1]
+
+
+def test_b9_a_turn_that_comes_late_is_seen_by_the_next(bench: Bench) -> None:
+    bench.nothing.wake_at = bench.clock.now_ms() + 100
+    bench.network.oversleeps = 2_000
+    bench.turn.run_once()
+    bench.turn.run_once()
+    assert bench.shared_state.lateness.longest_ms == 2_000
+    assert bench.shared_state.lateness.seen(bench.clock.now_ms()).longest == 2.0
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "told"), [(10_000, "10.0 s"), (None, "the broker's group.consumer.session.timeout.ms")]
+)
+def test_b9_a_late_turn_tells_how_long_a_membership_lasts_where_it_is_known(
+    bench: Bench, caplog: pytest.LogCaptureFixture, session_ms: int | None, told: str
+) -> None:
+    """KIP-848's session is the broker's, which tells it to nobody."""
+    member: Any = SimpleNamespace(active=True, heartbeat_interval_ms=1_000, known_session_ms=session_ms)
+    bench.turn._membership = member
+    bench.turn._tell_late(2_000)
+    (line,) = caplog.messages
+    assert "kept from running for 2.0 s" in line
+    assert f"The membership ends after {told} without heartbeats" in line
+
+
+def test_b7_a_close_without_time_tells_the_group_and_gets_one_round_of_the_network(bench: Bench) -> None:
+    bench.nothing.closing = m.Close(1, bench.clock.now_ms(), leave=None)
+    assert not bench.turn.run_once()
+    assert bench.nothing.hurried == [bench.clock.now_ms()]
+    assert bench.network.waits == [0]
+
+
+def test_b7_a_close_that_nobody_answers_ends_at_its_deadline(bench: Bench) -> None:
+    began = bench.clock.now_ms()
+    bench.nothing.closing = m.Close(1, began + 300, leave=None)
+    while bench.turn.run_once():
+        pass
+    assert bench.clock.now_ms() == began + 300
+
+
+def test_an_error_that_repeats_while_nobody_polls_is_kept_once(bench: Bench) -> None:
+    """A partition assigned by hand may fail each second, for days, while the application works on something else."""
+    reaper = Reaper(lambda: None)
+    background_event_handler = BackgroundEventHandler(bench.shared_state, Subscription(), reaper)
+    for _ in range(1_000):
+        background_event_handler(m.Failed(KafkaTimeoutError("not yet")))
+        background_event_handler(m.Failed(KafkaTimeoutError("not yet"), partition=PARTITION, fetch_epoch=3))
+    assert len(bench.shared_state.background_events) == 2
+    background_event_handler(m.Failed(KafkaTimeoutError("not yet"), fatal=True))
+    assert len(bench.shared_state.background_events) == 3
+    bench.shared_state.background_events.clear()
+    background_event_handler(m.Failed(KafkaTimeoutError("not yet")))
+    assert len(bench.shared_state.background_events) == 1, "the application has taken what was told before"
+
+
+def test_c10_after_an_answer_that_matters_to_one_manager_only_that_one_is_asked(bench: Bench) -> None:
+    bench.network.is_private = True
+    bench.independent.wake_at = bench.clock.now_ms() + 10
+    bench.turn.run_once()
+    assert (bench.nothing.asked, bench.independent.asked) == (1, 1)
+    bench.nothing.wake_at = bench.independent.wake_at = FOREVER
+    bench.network.oversleeps = -10
+    bench.turn._others_wake_at = bench.clock.now_ms() + 500
+    bench.turn.run_once()
+    assert (bench.nothing.asked, bench.independent.asked) == (1, 2)
+
+
+def test_c10_the_others_are_asked_again_when_they_said_so(bench: Bench) -> None:
+    bench.network.is_private = True
+    bench.nothing.wake_at = bench.clock.now_ms() + 100
+    bench.turn.run_once()
+    # What it had to do is done at its time, 100 ms later, which the wait was bounded by.
+    bench.nothing.wake_at = FOREVER
+    bench.turn.run_once()
+    assert (bench.nothing.asked, bench.independent.asked) == (2, 2)
+
+
+def test_c10_the_others_bound_the_wait_of_a_turn_in_which_they_are_not_asked(bench: Bench) -> None:
+    bench.network.is_private = True
+    bench.nothing.wake_at = bench.clock.now_ms() + 100
+    bench.independent.wake_at = bench.clock.now_ms() + 40
+    bench.turn.run_once()
+    bench.independent.wake_at = FOREVER
+    bench.turn.run_once()
+    assert bench.nothing.asked == 1
+    assert bench.network.waits == [40, 60]
+
+
+@pytest.mark.parametrize("event", ["event", "job", "any answer", "closing"])
+def test_c10_whatever_else_happens_asks_all(bench: Bench, event: str) -> None:
+    bench.network.is_private = True
+    bench.nothing.wake_at = bench.clock.now_ms() + 10_000
+    bench.independent.wake_at = bench.clock.now_ms() + 10
+    if event == "any answer":
+        bench.network.is_private = False
+    bench.turn.run_once()
+    if event == "event":
+        bench.call(1, 500)
+    bench.nothing.jobs_done = event == "job"
+    if event == "closing":
+        bench.nothing.closing = m.Close(1, bench.clock.now_ms() + 300, leave=None)
+    bench.turn.run_once()
+    assert bench.nothing.asked == 2
