@@ -1,7 +1,7 @@
 """Requests that managers pass to the network, and their results. Plain values; used on the network thread only.
 
 A broker serves the requests of one connection one after the other, so a parked long poll delays whatever is
-behind it. Requests therefore name a *purpose*: each (node, purpose) has a connection of its own.
+behind it. Requests therefore name a purpose, and each node has a connection for each purpose.
 """
 
 from __future__ import annotations

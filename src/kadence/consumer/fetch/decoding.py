@@ -1,7 +1,7 @@
 """Keys and values from bytes, and what becomes of records that are bad. Application side.
 
-It stands between a partition's decoded records and the poll, where a deserialiser is set. It looks at the next raw
-records in the records, and moves their index past those that were returned or passed over. So commits, `position` and a
+It stands between a partition's decoded records and the poll, where a deserialiser is set. It looks at the next of
+them, still raw, and moves their index past those that were returned or passed over. So commits, `position` and a
 seek past a bad record mean what they say (A4), and what a poll could not return is decoded anew by the next one. Polls
 that are steps call the same decoder, and leave to this what that refuses.
 
