@@ -8,7 +8,7 @@ from typing import Any
 
 from kadence import AsyncConsumer, Record, TopicPartition
 from kadence.consumer.events import Rebalance
-from kadence.consumer.not_fetched import NotFetchedReason
+from kadence.consumer.shared_partition import NotFetchedReason
 from kadence.coordinator import ClassicGroup
 from kadence.coordinator.consumer.group import ConsumerGroup
 from kadence.testing.simulation import Program, Simulation, member

@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from kadence.consumer.async_consumer import AsyncConsumer
     from kadence.consumer.consumer import Consumer
     from kadence.consumer.events import Rebalance
-    from kadence.consumer.lateness import NetworkLateness
-    from kadence.consumer.not_fetched import NotFetched, NotFetchedReason
     from kadence.consumer.settings import ConsumerSettings
+    from kadence.consumer.shared_partition import NotFetched, NotFetchedReason
+    from kadence.consumer.shared_state import NetworkLateness
     from kadence.deserializers import Deserializer, DeserializerLike
     from kadence.errors import (
         AssignorError,
@@ -326,12 +326,12 @@ _HOMES = {
     "MemberSubscription": "kadence.consumer.assignors",
     "MetricName": "kadence.metrics",
     "MissingDependencyError": "kadence.errors",
-    "NetworkLateness": "kadence.consumer.lateness",
+    "NetworkLateness": "kadence.consumer.shared_state",
     "NewTopic": "kadence.admin",
     "NoOffsetForPartitionError": "kadence.errors",
     "Node": "kadence.types",
-    "NotFetched": "kadence.consumer.not_fetched",
-    "NotFetchedReason": "kadence.consumer.not_fetched",
+    "NotFetched": "kadence.consumer.shared_partition",
+    "NotFetchedReason": "kadence.consumer.shared_partition",
     "NotLeaderError": "kadence.errors",
     "OffsetAndMetadata": "kadence.types",
     "OffsetAndTimestamp": "kadence.types",

@@ -20,7 +20,7 @@ from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.group.kip848.member import ConsumerMembership
 from kadence.consumer.jobs import Done, FinishedJobs
-from kadence.consumer.progress import Progress
+from kadence.consumer.shared_state import Progress
 from kadence.consumer.subscription import Subscription
 from kadence.types import OffsetAndMetadata, TopicPartition
 

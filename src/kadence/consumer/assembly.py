@@ -23,7 +23,6 @@ from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.group.kip848.member import ConsumerMembership, new_member_id
 from kadence.consumer.group.membership import Membership
 from kadence.consumer.jobs import JobRunner, JobThread
-from kadence.consumer.lateness import Lateness
 from kadence.consumer.measures import Measures
 from kadence.consumer.network_client_delegate import NetworkClientDelegate
 from kadence.consumer.network_thread import BackgroundEventHandler, NetworkThread, Turn
@@ -32,7 +31,7 @@ from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.positions.validation import ValidationManager
 from kadence.consumer.reaper import Reaper
 from kadence.consumer.request_manager import RequestManager
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.shared_state import Lateness, SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.metrics.network import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient, native_heartbeat

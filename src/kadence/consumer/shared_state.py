@@ -1,8 +1,19 @@
-"""Fetched bytes on their way to the application, and the signal that ends its waits (C2, C6).
+"""What both threads of a consumer use: fetched bytes and events on their way, and the signal for waits (C1, C2, C6).
 
 Two deques and one flag: the network thread appends, the application thread takes. Appending to a deque is
 atomic in CPython and costs 0.03 µs, a wake byte 3 µs, a blocking round trip 15 µs; so neither side locks,
 and each wakes the other only when it could do something new.
+
+Fetched bytes are copied out of their arena where they keep much more memory of it than their own size. The network
+thread copies small answers, for the smallest arena holds 16 KiB: thousands of answers with one record each would fill
+`buffer.memory` with next to nothing. The application copies what paused partitions leave of an arena.
+
+`Progress` knows when the application polled last, for the poll timer (B4). The application thread writes it. Waiting
+inside poll() is progress. A user callback inside it is not: a callback that hangs is processing that hangs.
+
+`Lateness` knows how late the network thread is (B9): each turn of its loop has a time by which it must run. A turn that
+comes later was kept from running: an extension held the interpreter, the machine was paused, or the turn before had too
+much to do. Heartbeats are late by as much, unless the native thread sends them. The network thread writes it.
 """
 
 from __future__ import annotations
@@ -10,24 +21,222 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-from kadence.clock import Clock, SystemClock, wall_ms
+from kadence.clock import FOREVER, Clock, SystemClock, wall_ms
 from kadence.connection.request import Loan
-from kadence.consumer.copies import Copies
 from kadence.consumer.decoded_records import Attention
 from kadence.consumer.events import ApplicationEvent, BackgroundEvent, Stalled
-from kadence.consumer.lateness import Lateness
 from kadence.consumer.measures import Measures
-from kadence.consumer.not_fetched import Unfetched
-from kadence.consumer.progress import Progress
-from kadence.consumer.shared_partition import SharedPartition
+from kadence.consumer.shared_partition import SharedPartition, Unfetched
 from kadence.types import TopicPartition
 
-__all__ = ["CompletedFetch", "SharedState", "Signal"]
+__all__ = [
+    "CompletedFetch",
+    "Copies",
+    "Lateness",
+    "NetworkLateness",
+    "Progress",
+    "SharedState",
+    "Signal",
+    "frees",
+    "is_small",
+]
+
+_OBJECTS: Final = 256
+"""About what the objects take that belong to one copy."""
+
+_LARGEST: Final = 16_384
+"""The network thread copies nothing larger: large answers are read where they lie."""
+
+
+class Copies:
+    """All copies of one consumer. Each number has one writer.
+
+    Attributes:
+        packed: bytes that the network thread copied, ever. copied: those that the application did, ever.
+        released: bytes that were given back, ever (application).
+    """
+
+    __slots__ = ("copied", "packed", "released")
+
+    def __init__(self) -> None:
+        self.packed = self.copied = self.released = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes that copies take. Any thread."""
+        return self.packed + self.copied - self.released
+
+    def pack(self, data: memoryview) -> tuple[bytes, Loan]:
+        """A copy and its loan. Network thread."""
+        loan = _Copy(self, _taken((len(data),)))
+        self.packed += loan.size
+        return bytes(data), loan
+
+    def copy(self, data: memoryview | bytes) -> tuple[bytes, Loan]:
+        """A copy and its loan. Application thread."""
+        loan = _Copy(self, _taken((len(data),)))
+        self.copied += loan.size
+        return bytes(data), loan
+
+
+class _Copy:
+    """The loan of one copy. The application gives it back."""
+
+    __slots__ = ("_copies", "size")
+
+    holds = 1
+
+    def __init__(self, copies: Copies, size: int) -> None:
+        self._copies = copies
+        self.size = size
+
+    def retain(self) -> None:
+        raise NotImplementedError("nobody shares a copy")
+
+    def release(self) -> None:
+        self._copies.released += self.size
+
+
+def is_small(sizes: Collection[int]) -> bool:
+    """Whether parts of such sizes may be copied on the way from the network to the application."""
+    return _taken(sizes) <= _LARGEST
+
+
+def frees(sizes: Collection[int], arena: Loan) -> bool:
+    """Whether copies of all parts of an arena take at most half as much as it does."""
+    return 2 * _taken(sizes) <= arena.size
+
+
+def _taken(sizes: Collection[int]) -> int:
+    return sum(sizes) + _OBJECTS * len(sizes)
+
+
+class Progress:
+    """Keeps when the application polled last.
+
+    ``_since``: since when (ms) nothing was polled; None while the application waits in poll().
+
+    Attributes:
+        by_turns: waiting in poll() counts only as long as `turned` is called: under asyncio a loop that
+            something blocks makes no progress, though a task waits in poll().
+    """
+
+    __slots__ = ("_callbacks", "_depth", "_since", "by_turns")
+
+    def __init__(self) -> None:
+        self._since: int | None = None
+        self._depth = 0
+        # Those under way: one may run inside another, or in another task. A poll begins to count anew, so one that
+        # Ctrl-C ended untold is not believed to run for ever.
+        self._callbacks = 0
+        self.by_turns = False
+
+    # -- application thread
+
+    def polled(self, now: int) -> None:
+        """A poll that returned at once, from the buffer."""
+        self._since = now
+
+    def enter_poll(self, now: int) -> None:
+        self._depth += 1
+        self._callbacks = 0
+        self._since = now if self.by_turns else None
+
+    def leave_poll(self, now: int) -> None:
+        self._depth -= 1
+        self._since = now
+
+    def enter_callback(self, now: int) -> None:
+        self._callbacks += 1
+        self._since = now
+
+    def leave_callback(self, now: int) -> None:
+        """The callback returned; if it ran inside poll() and no other callback, the application waits there again."""
+        self._callbacks = max(self._callbacks - 1, 0)
+        self._since = None if self._depth and not self._callbacks and not self.by_turns else now
+
+    def turned(self, now: int) -> None:
+        """The event loop turns; if a task waits in poll(), that is progress."""
+        if self._depth and not self._callbacks:
+            self._since = now
+
+    # -- network thread
+
+    def processing_since(self, now: int) -> int | None:
+        """Since when (ms) nothing was polled; None while the application waits in poll() or never polled."""
+        since = self._since
+        return since if since is None else min(since, now)
+
+
+class NetworkLateness(NamedTuple):
+    """How late the network thread was, in seconds.
+
+    Attributes:
+        last: how late its latest turn was. longest: the longest delay since the consumer was made. longest_ago: how
+            many seconds ago that was; None: never.
+        fallback_heartbeats: how many heartbeats the native thread has sent because the network thread was late.
+    """
+
+    last: float
+    longest: float
+    longest_ago: float | None
+    fallback_heartbeats: int = 0
+
+
+class Lateness:
+    """Lateness of one network thread.
+
+    Attributes:
+        last_ms: of the latest turn. longest_ms: the longest, ever, and longest_at: when (monotonic ms).
+        fallback_heartbeats: heartbeats that the native thread has sent.
+    """
+
+    __slots__ = ("_due", "_told_ms", "fallback_heartbeats", "last_ms", "longest_at", "longest_ms")
+
+    def __init__(self) -> None:
+        self.last_ms = 0
+        self.longest_ms = 0
+        self.fallback_heartbeats = 0
+        self.longest_at: int | None = None
+        self._due = FOREVER
+        self._told_ms = 0
+
+    def due(self, now: int, wake_at: int) -> None:
+        """The next turn is to begin at ``wake_at`` at the latest, and not in the past."""
+        self._due = wake_at if wake_at > now else now
+
+    def turned(self, now: int) -> int:
+        """A turn begins. Returns how late (ms)."""
+        late = now - self._due
+        if late <= 0:
+            self.last_ms = 0
+            return 0
+        self.last_ms = late
+        if late > self.longest_ms:
+            self.longest_ms, self.longest_at = late, now
+        return late
+
+    def worth_telling(self, late_ms: int) -> bool:
+        """Whether this is news: once, and again when it is twice as long."""
+        if late_ms < 2 * self._told_ms:
+            return False
+        self._told_ms = late_ms
+        return True
+
+    def seen(self, now: int) -> NetworkLateness:
+        """For people."""
+        at = self.longest_at
+        return NetworkLateness(
+            self.last_ms / 1000,
+            self.longest_ms / 1000,
+            None if at is None else (now - at) / 1000,
+            self.fallback_heartbeats,
+        )
 
 
 @dataclass(slots=True, eq=False)

@@ -18,8 +18,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from kadence.consumer.not_fetched import NotFetchedReason
-from kadence.consumer.shared_partition import Origin, SharedPartition
+from kadence.consumer.shared_partition import NotFetchedReason, Origin, SharedPartition
 from kadence.errors import KafkaError
 from kadence.types import TopicPartition
 from kadence.wire import ZERO_UUID

@@ -15,7 +15,7 @@ from kadence.consumer.events import Stalled
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.group.membership import HeartbeatOutcome
-from kadence.consumer.progress import Progress
+from kadence.consumer.shared_state import Progress
 from kadence.errors import DisconnectedError
 from kadence.types import Node
 

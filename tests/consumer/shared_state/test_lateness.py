@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kadence.clock import FOREVER
-from kadence.consumer.lateness import Lateness
+from kadence.consumer.shared_state import Lateness
 
 NOW = 1_000_003
 

@@ -41,10 +41,8 @@ from kadence.consumer.application.farewell import FAREWELL_MS
 from kadence.consumer.application.metrics import Metrics
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.stall import Stall
-from kadence.consumer.lateness import NetworkLateness
-from kadence.consumer.not_fetched import NotFetched, NotFetchedReason
-from kadence.consumer.shared_partition import Origin
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.shared_partition import NotFetched, NotFetchedReason, Origin
+from kadence.consumer.shared_state import NetworkLateness, SharedState
 from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
 from kadence.idioms import NotAwaited
 from kadence.logs import logger

@@ -15,8 +15,8 @@ from kadence.consumer.application.core import Core
 from kadence.consumer.application.metrics import catalogue
 from kadence.consumer.application.stall import Stall
 from kadence.consumer.events import Rebalance
-from kadence.consumer.lateness import NetworkLateness
-from kadence.consumer.not_fetched import NotFetched
+from kadence.consumer.shared_partition import NotFetched
+from kadence.consumer.shared_state import NetworkLateness
 from kadence.idioms import unmade
 from kadence.metrics import MetricName
 from kadence.types import GroupMetadata, TopicPartition

@@ -20,12 +20,11 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from kadence.clock import Clock, SystemClock
-from kadence.consumer.copies import frees
 from kadence.consumer.events import Seek
 from kadence.consumer.fetch.partition_reader import PartitionReader
 from kadence.consumer.fetch.steps import ReaderState, Steps
 from kadence.consumer.shared_partition import Raised, SharedPartition
-from kadence.consumer.shared_state import CompletedFetch, SharedState
+from kadence.consumer.shared_state import CompletedFetch, SharedState, frees
 from kadence.errors import KafkaError, RecordDeserializationError
 from kadence.records import Columns, FetchedRecords, Record, release_idle
 from kadence.types import OffsetAndMetadata, TopicPartition

@@ -4,18 +4,27 @@ Each partition that leaves is told of exactly once: revoked, while it is still o
 finish and commit, or lost, when it is gone already. The network side stops handing out a partition the moment
 it is to be revoked, and drops it when the application has let go. What the application was asked and has not begun
 when the membership ends is void: the loss names those callbacks, and takes in their partitions (B11).
+
+`RebalanceHistory` tells the application how one rebalance after another went.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kadence.consumer.events import AssignPartitions, LosePartitions, RevokePartitions
+from kadence.consumer.events import (
+    AssignPartitions,
+    LosePartitions,
+    Rebalance,
+    RebalanceFailed,
+    RebalanceFinished,
+    RevokePartitions,
+)
 from kadence.consumer.request_manager import AddBackgroundEvent
 from kadence.consumer.subscription import Subscription
-from kadence.types import TopicPartition
+from kadence.types import GroupMetadata, TopicPartition
 
-__all__ = ["AssignmentReconciler"]
+__all__ = ["AssignmentReconciler", "RebalanceHistory"]
 
 
 class AssignmentReconciler:
@@ -113,3 +122,69 @@ class AssignmentReconciler:
     def _install(self, partitions: Iterable[TopicPartition]) -> None:
         self._subscription.assign(partitions, held=self._subscription.has_listener)
         self._subscription.mark_revoking(self.revoking)
+
+
+class RebalanceHistory:
+    """Which rebalance is under way, and what the one before it ended with.
+
+    A rebalance that is started again before it ends is one rebalance: its first cause stays.
+
+    Attributes:
+        cause: of the rebalance under way, or of the last one.
+    """
+
+    def __init__(self, add_event: AddBackgroundEvent) -> None:
+        self.cause = ""
+        self._add_event = add_event
+        self._started_at: int | None = None
+        self._before: frozenset[TopicPartition] = frozenset()
+        self._lost: frozenset[TopicPartition] = frozenset()
+        self._detail = ""
+
+    def begin(self, now: int, cause: str) -> bool:
+        """It starts, or starts again. Returns whether it is a new one."""
+        if self._started_at is not None:
+            return False
+        self._started_at, self.cause, self._detail = now, cause, ""
+        return True
+
+    def found(self, detail: str) -> None:
+        """What is known of its cause since: who came and who went, to the member that leads."""
+        self._detail = detail
+
+    def finish(self, now: int, group: GroupMetadata, assigned: frozenset[TopicPartition]) -> None:
+        """It ended with this assignment: tell the application."""
+        before, self._before = self._before, assigned
+        rebalance = Rebalance(
+            cause=f"{self.cause}; {self._detail}" if self._detail else self.cause,
+            started_monotonic_ms=now if self._started_at is None else self._started_at,
+            ended_monotonic_ms=now,
+            generation=group.generation_id,
+            assigned=tuple(sorted(assigned)),
+            added=tuple(sorted(assigned - before)),
+            removed=tuple(sorted((before - assigned) | self._lost)),
+        )
+        self._started_at, self._lost = None, frozenset()
+        self._add_event(RebalanceFinished(rebalance, group))
+
+    def abandon(self) -> None:
+        """The identity is gone, and everything owned with it; what comes next is another rebalance, with its own cause.
+
+        The next one tells what was lost here, also of partitions that come back in it: others may have read them.
+        """
+        if self._started_at is not None:
+            self._add_event(RebalanceFailed())
+        self._started_at = None
+        self._lost |= self._before
+        self._before = frozenset()
+
+    def give_up(self, now: int, cause: str, group: GroupMetadata) -> None:
+        """Nothing comes next: what was lost is an entry of its own, of no generation."""
+        if self._lost:
+            self.cause, self._detail = cause, ""
+            self.finish(now, group, frozenset())
+
+    def forget(self) -> None:
+        """Out of the group by our own will: the next membership starts from nothing."""
+        self._started_at = None
+        self._before = self._lost = frozenset()

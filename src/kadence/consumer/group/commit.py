@@ -22,8 +22,16 @@ from kadence import errors
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed, Request
 from kadence.consumer.events import Answer, Commit, CommitCompleted, FetchCommitted
-from kadence.consumer.group.commit_errors import IDENTITY, error_of, expelled, outsider
-from kadence.consumer.group.commit_requests import Attempt, Pending, codes_of, combined
+from kadence.consumer.group.commit_requests import (
+    IDENTITY,
+    Attempt,
+    Pending,
+    codes_of,
+    combined,
+    error_of,
+    expelled,
+    outsider,
+)
 from kadence.consumer.group.committed import CommittedOffsets, Done
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import ClusterView, GroupConfig, Membership

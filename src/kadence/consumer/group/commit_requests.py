@@ -1,4 +1,7 @@
-"""One commit until its result is told, and the request that carries several of them."""
+"""One commit until its result is told, and the request that carries several of them.
+
+What a broker's answer to a commit means, and the errors that say so.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kadence import errors
 from kadence.clock import add_ms
 from kadence.connection.request import Completed, ConnectionPurpose, Request
 from kadence.consumer.events import Commit
-from kadence.consumer.group.commit_errors import not_ours
 from kadence.consumer.group.committed import topic_ids
 from kadence.consumer.group.forms import by_topic
 from kadence.consumer.group.membership import ClusterView
 from kadence.consumer.subscription import PartitionState
-from kadence.errors import KafkaError
+from kadence.errors import CommitFailedError, KafkaError
+from kadence.protocol import error_codes
 from kadence.protocol.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,7 +27,88 @@ from kadence.protocol.offset_commit import (
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from kadence.wire import ZERO_UUID
 
-__all__ = ["Attempt", "Pending", "codes_of", "combined"]
+__all__ = [
+    "IDENTITY",
+    "Attempt",
+    "Pending",
+    "codes_of",
+    "combined",
+    "error_of",
+    "expelled",
+    "not_ours",
+    "outsider",
+]
+
+IDENTITY: Final = frozenset(
+    {
+        error_codes.UNKNOWN_MEMBER_ID,
+        error_codes.ILLEGAL_GENERATION,
+        error_codes.REBALANCE_IN_PROGRESS,
+        error_codes.FENCED_INSTANCE_ID,
+        error_codes.STALE_MEMBER_EPOCH,
+        error_codes.FENCED_MEMBER_EPOCH,
+    }
+)
+"""Codes that judge the member, not the offsets."""
+
+
+def error_of(codes: Mapping[TopicPartition, int]) -> KafkaError | None:
+    """What became of one commit: what cannot be mended comes before what can."""
+    failed = {partition: code for partition, code in codes.items() if code != error_codes.NONE}
+    if not failed:
+        return None
+    denied = sorted({p.topic for p, code in failed.items() if code == error_codes.TOPIC_AUTHORIZATION_FAILED})
+    lasting = [
+        (p, code)
+        for p, code in failed.items()
+        if code not in error_codes.RETRIABLE and code != error_codes.TOPIC_AUTHORIZATION_FAILED
+    ]
+    if lasting:
+        partition, code = lasting[0]
+        return errors.for_code(code, f"commit of {partition}: {error_codes.MESSAGES.get(code, 'refused')}")
+    if denied:
+        return errors.for_code(
+            error_codes.TOPIC_AUTHORIZATION_FAILED, f"not allowed to commit for {', '.join(denied)}"
+        )
+    partition, code = next(iter(failed.items()))
+    return errors.for_code(
+        code, f"commit of {partition}: {error_codes.MESSAGES.get(code, 'refused for now')}"
+    )
+
+
+def outsider(code: int, group_id: str | None) -> CommitFailedError:
+    """The group has members, and this consumer is none of them."""
+    return CommitFailedError(
+        f"{error_codes.name(code)}: group {group_id!r} has members that subscribe, so offsets "
+        "of partitions chosen with assign() are refused; use a group id of its own"
+    )
+
+
+def expelled(code: int) -> CommitFailedError:
+    """The group goes on without this member."""
+    return CommitFailedError(
+        f"{error_codes.name(code)}: the group has removed this member, and other members may read its partitions "
+        f"now. {_ADVICE}"
+    )
+
+
+def not_ours(partitions: set[TopicPartition], *, others: bool) -> CommitFailedError:
+    """These were not the member's all the time. ``others``: the rest of the commit is committed."""
+    names = ", ".join(str(partition) for partition in sorted(partitions)[:5])
+    more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
+    rest = " The other partitions of the commit are committed." if others else ""
+    return CommitFailedError(
+        f"{names}{more} not assigned to this member (any more).{rest} {_ADVICE}",
+        partitions=frozenset(partitions) if others else frozenset(),
+    )
+
+
+_ADVICE = (
+    "This happens when the time between two polls exceeds max.poll.interval.ms (poll more often, process less "
+    "per poll by max.poll.records, or raise it), or when the process stands still for longer than its session. The "
+    "members that own the partitions now read the records again"
+)
+
 
 _LAST_WITH_NAMES: Final = 9
 

@@ -17,8 +17,7 @@ from kadence.clock import FOREVER, add_ms
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Completed, Request
 from kadence.consumer.events import Failed, ListOffsets
-from kadence.consumer.positions.asking import Asking, Unknown
-from kadence.consumer.positions.calls import OffsetCalls
+from kadence.consumer.positions.calls import Asking, OffsetCalls, Unknown
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Poll
 from kadence.consumer.subscription import PartitionState, Status, Subscription

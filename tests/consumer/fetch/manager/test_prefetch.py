@@ -8,7 +8,7 @@ from tests.worlds.fetching import P0, P1, P2, World, asked, batch
 from tests.worlds.hand import BackgroundEvents
 
 from kadence.connection.request import ConnectionPurpose
-from kadence.consumer.not_fetched import NotFetchedReason
+from kadence.consumer.shared_partition import NotFetchedReason
 from kadence.errors import ConfigError
 from kadence.types import TopicPartition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.worlds.fetching import P0, P1, P2, World, asked, batch
 
 from kadence.connection.request import Request
-from kadence.consumer.not_fetched import NotFetchedReason
+from kadence.consumer.shared_partition import NotFetchedReason
 
 
 def limits(request: Request) -> dict[int, int]:

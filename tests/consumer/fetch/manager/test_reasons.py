@@ -12,10 +12,9 @@ from tests.worlds.hand import BackgroundEvents
 from kadence.clock import FOREVER
 from kadence.connection.request import ConnectionPurpose
 from kadence.consumer.fetch.manager.reasons import TELL_AFTER_MS
-from kadence.consumer.not_fetched import NotFetchedReason as Reason
-from kadence.consumer.not_fetched import Unfetched
 from kadence.consumer.positions.metadata import MetadataManager
-from kadence.consumer.shared_partition import Origin
+from kadence.consumer.shared_partition import NotFetchedReason as Reason
+from kadence.consumer.shared_partition import Origin, Unfetched
 from kadence.consumer.subscription import Status
 from kadence.protocol import error_codes as ec
 from kadence.types import TopicPartition

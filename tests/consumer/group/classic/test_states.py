@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kadence.consumer.events import BackgroundEvent, RebalanceFailed, RebalanceFinished
-from kadence.consumer.group.classic.states import RebalanceHistory
+from kadence.consumer.group.assignment_reconciler import RebalanceHistory
 from kadence.types import GroupMetadata, TopicPartition
 
 GROUP = GroupMetadata("g", 3, "m")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from kadence.consumer.application.metrics.rows import Read, Row, Rows
 from kadence.consumer.measures import Measures
-from kadence.consumer.not_fetched import NotFetchedReason
-from kadence.consumer.shared_partition import SharedPartition
+from kadence.consumer.shared_partition import NotFetchedReason, SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.lag import lag
 

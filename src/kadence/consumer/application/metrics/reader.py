@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kadence.consumer.application.metrics import client, fetching, group, own
 from kadence.consumer.application.metrics.rows import Read, Rows
 from kadence.consumer.measures import TopicFetches, TopicPollMeasures
-from kadence.consumer.not_fetched import NotFetchedReason
-from kadence.consumer.shared_partition import SharedPartition
+from kadence.consumer.shared_partition import NotFetchedReason, SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.metrics import MetricName
 from kadence.metrics.network import NodeMeters

@@ -9,19 +9,17 @@ from typing import Final
 
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Loan
-from kadence.consumer.copies import frees, is_small
 from kadence.consumer.events import Failed
 from kadence.consumer.fetch.manager.errors import FetchErrors
-from kadence.consumer.fetch.manager.memory import Memory
+from kadence.consumer.fetch.manager.memory import Memory, Sizes
 from kadence.consumer.fetch.manager.reasons import Reasons, trouble_of
-from kadence.consumer.fetch.manager.requests import Sent
-from kadence.consumer.fetch.manager.sizes import Sizes
+from kadence.consumer.fetch.manager.session import Sent
 from kadence.consumer.log_limiter import LogLimiter
-from kadence.consumer.not_fetched import NotFetchedReason
 from kadence.consumer.positions.metadata import MetadataManager
-from kadence.consumer.positions.truncation import note_epochs
+from kadence.consumer.positions.validation import note_epochs
 from kadence.consumer.request_manager import AddBackgroundEvent
-from kadence.consumer.shared_state import CompletedFetch, SharedState
+from kadence.consumer.shared_partition import NotFetchedReason
+from kadence.consumer.shared_state import CompletedFetch, SharedState, frees, is_small
 from kadence.consumer.subscription import PartitionState, Status, Subscription
 from kadence.errors import CorruptRecordError
 from kadence.lag import end_offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kadence.config import ConsumerConfig
 from kadence.consumer.events import Failed
-from kadence.consumer.fetch.manager.requests import Sent
+from kadence.consumer.fetch.manager.session import Sent
 from kadence.consumer.log_limiter import LogLimiter
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.request_manager import AddBackgroundEvent

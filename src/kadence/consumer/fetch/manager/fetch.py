@@ -23,17 +23,22 @@ from kadence.config import ConsumerConfig
 from kadence.connection.request import Completed, ConnectionPurpose, Repeat, Request
 from kadence.consumer.events import Failed
 from kadence.consumer.fetch.manager.answers import READ_COMMITTED, FetchAnswers
-from kadence.consumer.fetch.manager.brokers import Broker
 from kadence.consumer.fetch.manager.fetchable import FetchablePartitions
-from kadence.consumer.fetch.manager.memory import Arenas, Memory
+from kadence.consumer.fetch.manager.memory import Arenas, Memory, Sizes
 from kadence.consumer.fetch.manager.prefetch import FetchChoice, prefetch
 from kadence.consumer.fetch.manager.reasons import Reasons
-from kadence.consumer.fetch.manager.requests import Sent, forgotten_topics, topics
-from kadence.consumer.fetch.manager.session import FINAL_EPOCH, SessionPlan, Wanted
-from kadence.consumer.fetch.manager.sizes import Sizes
-from kadence.consumer.not_fetched import NotFetchedReason
+from kadence.consumer.fetch.manager.session import (
+    FINAL_EPOCH,
+    Broker,
+    Sent,
+    SessionPlan,
+    Wanted,
+    forgotten_topics,
+    topics,
+)
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Poll
+from kadence.consumer.shared_partition import NotFetchedReason
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.errors import AuthenticationError

@@ -11,11 +11,11 @@ import heapq
 
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
-from kadence.consumer.fetch.manager.brokers import Broker, PartitionBucket
 from kadence.consumer.fetch.manager.prefetch import Prefetch
 from kadence.consumer.fetch.manager.reasons import Reasons
-from kadence.consumer.not_fetched import NotFetchedReason
+from kadence.consumer.fetch.manager.session import Broker, PartitionBucket
 from kadence.consumer.positions.metadata import MetadataManager
+from kadence.consumer.shared_partition import NotFetchedReason
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import PartitionState, Subscription
 

@@ -22,7 +22,7 @@ import enum
 from typing import Protocol
 
 from kadence.config import ConsumerConfig
-from kadence.consumer.fetch.manager.brokers import Broker
+from kadence.consumer.fetch.manager.session import Broker
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import PartitionState, Subscription

@@ -12,9 +12,8 @@ from typing import Final
 
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
-from kadence.consumer.not_fetched import NotFetchedReason, Unfetched
 from kadence.consumer.positions.metadata import MetadataManager
-from kadence.consumer.shared_partition import Unstable
+from kadence.consumer.shared_partition import NotFetchedReason, Unfetched, Unstable
 from kadence.consumer.subscription import PartitionState, Status
 from kadence.logs import logger
 from kadence.protocol import error_codes as ec

@@ -4,16 +4,194 @@ One session per broker. The broker keeps the list of partitions with their offse
 Whoever has something to ask or to take back says so with `ask` and `drop`, and `plan` names what that changed since the
 fetch before. So a fetch costs what changed, not what is assigned. Every field that a request can change is compared,
 topic ids included (a recreated topic is a new one).
+
+A fetch as a message, and what is remembered of it until its answer comes.
+
+What the fetch manager knows of one broker. Network thread, plain data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kadence.clock import FOREVER
+from kadence.consumer.shared_partition import NotFetchedReason
+from kadence.consumer.subscription import PartitionState
+from kadence.protocol.fetch import FetchPartition, FetchTopic, ForgottenTopic
 from kadence.types import TopicPartition
 from kadence.wire import ZERO_UUID
 
-__all__ = ["FINAL_EPOCH", "INITIAL_EPOCH", "FetchSession", "SessionPlan", "Wanted"]
+__all__ = [
+    "FINAL_EPOCH",
+    "INITIAL_EPOCH",
+    "Broker",
+    "FetchSession",
+    "PartitionBucket",
+    "Sent",
+    "SessionPlan",
+    "Wanted",
+    "forgotten_topics",
+    "topics",
+]
+
+_LEAST_PATIENCE_MS: Final = 5
+_MOST_PATIENCE_MS: Final = 100
+_SIDE_WAIT_MS: Final = 10
+"""The first wait of a side fetch after one that brought nothing."""
+
+
+class PartitionBucket:
+    """Partitions that stand alike, in the order in which they came. ``broker``: whose they are, if anybody's."""
+
+    __slots__ = ("broker", "states")
+
+    def __init__(self, broker: Broker | None = None) -> None:
+        self.broker = broker
+        self.states: dict[PartitionState, None] = {}
+
+
+class Broker:
+    """One broker, its partitions and the fetches on their way to it.
+
+    Attributes:
+        wanted: partitions to ask it for. full: those of which enough is buffered.
+        session, parked: its fetch session, and the session's fetch under way. side: the fetch outside the session.
+        late: of ``wanted``, those that no fetch under way asks for; only kept while ``parked`` is.
+        urgent: whether one of them has not just been drained (it was moved, resumed, assigned).
+        changed: partitions that may stand otherwise than the session knows.
+        noted: the reason that was noted for partitions of ``wanted`` that wait for the whole broker.
+        blocked: what stood against the latest fetch. stirred: something changed since then.
+        again_at: when to try again (ms). least: bytes that the next fetch needs at the least.
+        served_at: when the latest fetch left.
+        side_wait_ms: how long the broker may hold the next side fetch back when it has nothing.
+    """
+
+    __slots__ = (
+        "_answer_ms",
+        "again_at",
+        "blocked",
+        "changed",
+        "full",
+        "late",
+        "least",
+        "node_id",
+        "noted",
+        "parked",
+        "served_at",
+        "session",
+        "side",
+        "side_wait_ms",
+        "stirred",
+        "urgent",
+        "wanted",
+    )
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.wanted = PartitionBucket(self)
+        self.full = PartitionBucket(self)
+        self.session = FetchSession()
+        self.parked: Sent | None = None
+        self.side: Sent | None = None
+        self.late: dict[PartitionState, None] = {}
+        self.urgent = False
+        self.changed: dict[PartitionState, None] = {}
+        self.noted: dict[PartitionState, NotFetchedReason] = {}
+        self.blocked: NotFetchedReason | None = None
+        self.stirred = False
+        self.again_at = FOREVER
+        self.least = 0
+        self.served_at = -1
+        self.side_wait_ms = 0
+        self._answer_ms = 0
+
+    @property
+    def candidates(self) -> dict[PartitionState, None]:
+        """Partitions that the next fetch may ask for."""
+        return self.wanted.states if self.parked is None else self.late
+
+    def add_late(self, state: PartitionState, *, drained: bool) -> None:
+        """A partition is to be fetched, and no fetch under way asks for it."""
+        self.late[state] = None
+        self.urgent = self.urgent or not drained
+        if not isinstance(state.flight, Sent) or state.in_flight != state.shared_partition.fetch_epoch:
+            # It has not been asked for by a side fetch: the next one is not to hang on those that were.
+            self.side_wait_ms = 0
+
+    def parked_at(self, sent: Sent) -> int:
+        """When a fetch that has no answer yet must have been parked: with data it would have been answered before."""
+        patience = max(2 * self._answer_ms, _LEAST_PATIENCE_MS)
+        return sent.sent_at + min(patience, _MOST_PATIENCE_MS)
+
+    def answered(self, now: int, sent: Sent, size: int, enough: int) -> None:
+        """A fetch brought ``size`` bytes of records; ``enough``: fetch.min.bytes."""
+        if sent.session is None:
+            if size < enough:
+                self.side_wait_ms = max(2 * self.side_wait_ms, _SIDE_WAIT_MS)
+        elif size:
+            # The shortest of late: a fetch that waited for its data says nothing.
+            self._answer_ms = min(now - sent.sent_at, self._answer_ms + (self._answer_ms >> 2) + 1)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Broker {self.node_id} wanted={len(self.wanted.states)} full={len(self.full.states)} "
+            f"late={len(self.late)} parked={self.parked is not None} side={self.side is not None}>"
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """A fetch that is on its way.
+
+    Attributes:
+        asked: what it asked for. names: the topics of the ids in it.
+        session: None outside any. sent_at, ends_at: when it left, and when its long poll ends (ms).
+        under_way, answers: as in a session.
+    """
+
+    node_id: int
+    asked: Mapping[TopicPartition, Wanted]
+    names: Mapping[bytes, str]
+    session: FetchSession | None
+    sent_at: int
+    ends_at: int
+    under_way: bool = True
+    answers: int = 0
+
+
+def topics(wanted: dict[TopicPartition, Wanted]) -> list[FetchTopic]:
+    """Partitions by topic, keeping the order of turns."""
+    by_name: dict[str, FetchTopic] = {}
+    for partition, want in wanted.items():
+        topic = by_name.get(partition.topic)
+        if topic is None:
+            topic = by_name[partition.topic] = FetchTopic(
+                topic=partition.topic, topic_id=want.topic_id, partitions=[]
+            )
+        topic.partitions.append(
+            FetchPartition(
+                partition=partition.partition,
+                current_leader_epoch=want.leader_epoch,
+                fetch_offset=want.offset,
+                partition_max_bytes=want.max_bytes,
+                last_fetched_epoch=want.last_epoch,
+            )
+        )
+    return list(by_name.values())
+
+
+def forgotten_topics(forget: dict[TopicPartition, bytes]) -> list[ForgottenTopic]:
+    """Partitions that leave a session, by topic and topic id."""
+    by_key: dict[tuple[str, bytes], ForgottenTopic] = {}
+    for partition, topic_id in forget.items():
+        key = (partition.topic, topic_id)
+        if key not in by_key:
+            by_key[key] = ForgottenTopic(topic=partition.topic, topic_id=topic_id, partitions=[])
+        by_key[key].partitions.append(partition.partition)
+    return list(by_key.values())
+
 
 INITIAL_EPOCH: Final = 0
 """Open a new session with a full fetch."""

@@ -17,11 +17,10 @@ from kadence.connection.request import Completed, Request
 from kadence.consumer.assignors import LastAssignment, chosen, common_protocol
 from kadence.consumer.assignors.base import Assignor, RebalanceProtocol
 from kadence.consumer.assignors.embedded import decode_assignment
-from kadence.consumer.group.assignment_reconciler import AssignmentReconciler
-from kadence.consumer.group.classic.leader import Leader
+from kadence.consumer.group.assignment_reconciler import AssignmentReconciler, RebalanceHistory
+from kadence.consumer.group.classic.leader import Leader, UserData
 from kadence.consumer.group.classic.requests import PROTOCOL_TYPE, ClassicRequests
-from kadence.consumer.group.classic.states import TRANSITIONS, RebalanceHistory, State
-from kadence.consumer.group.classic.user_data import UserData
+from kadence.consumer.group.classic.states import TRANSITIONS, State
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import ClusterView, GroupConfig
 from kadence.consumer.group.refusals import explain, explain_transport

@@ -14,8 +14,7 @@ from typing import Any, Final
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Completed, ConnectionPurpose, Request
 from kadence.consumer.events import Failed, IdentityChanged
-from kadence.consumer.group.assignment_reconciler import AssignmentReconciler
-from kadence.consumer.group.classic.states import RebalanceHistory
+from kadence.consumer.group.assignment_reconciler import AssignmentReconciler, RebalanceHistory
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.kip848.heartbeat_state import WITH_REGEX, HeartbeatState
 from kadence.consumer.group.kip848.states import HEARTBEATING, TRANSITIONS, State
