@@ -63,6 +63,24 @@ def test_one_that_was_built_from_other_sources_says_so(name: str, error: str) ->
     assert "python setup.py build_ext --inplace" in told
 
 
+def test_sources_that_were_never_built_run_as_python_also_where_cython_is_installed() -> None:
+    code = """
+import sys
+from importlib.util import spec_from_file_location
+
+class Sources:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.startswith("kadence.") and name.endswith("_c"):
+            return spec_from_file_location(name, path[0] + "/" + name.rpartition(".")[2] + ".py")
+
+sys.meta_path.insert(0, Sources)
+from kadence import Consumer, Producer, records
+print(records.IMPLEMENTATION)
+"""
+    assert run(code) == "python\n"
+
+
 def test_one_that_this_system_cannot_load_is_replaced_by_python() -> None:
     error = "ImportError('libc is too old', path='x.so')"
     code = PATCH.format(name="kadence.records._records_c", error=error)
