@@ -39,12 +39,13 @@ steps = found["consumer.fetch._steps_c.Steps"](attention, time.monotonic, None)
 session = found["net._drain_c.Session"](-1, 0) if "net._drain_c.Session" in found else None
 arguments = {
     "consumer.fetch._steps_c.AsyncIteration": (steps, None),
+    "consumer.fetch._steps_c.Decoder": (None, None),
     "consumer.fetch._steps_c.Iteration": (steps, None),
     "consumer.fetch._steps_c.Steps": (attention, time.monotonic, None),
-    "consumer._decoded_records_c.Hand": (1, [], 0, None, 0, None),
+    "consumer._decoded_records_c.DecodedRecords": (1, [], 0, None, 0, None),
     "net._drain_c.Intake": (session, None),
     "net._drain_c.Poller": (found["net._drain_c.Wake"](),) if session else (),
-    "net._native_heartbeat_c.Beat": (session,),
+    "net._native_heartbeat_c.NativeHeartbeat": (session,),
     "records._records_c.Cursor": ("t", 0),
     "spark.decode._json_c.Reader": (Column(b"", 9, children=(Column(b"a", 1, 8),)), bytes(8), b""),
 }
