@@ -485,21 +485,20 @@ def test_records_of_the_half_in_place(half: Half) -> None:
     assert type(fetched(from_rows(rows(0, 1))).take()[0]) is half.records.Record
 
 
-def test_bytes_in_a_cycle_with_the_cursor_that_reads_them_are_given_back(
+def test_bytes_that_a_cursor_in_a_cycle_reads_are_given_back(
     half: Half, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Owner(bytearray):
-        cursor: object = None
+    class Owner(bytearray): ...
 
     told: list[BaseException | None] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told_of: told.append(told_of.exc_value))
-    # First: so the collector comes to it first.
     cursor = half.records.Cursor("t", 0)
     owner = Owner(encode_batch([(0, None, b"v", ())] * 3))
-    owner.cursor = cursor
     cursor.open(memoryview(owner), 61, len(owner), 3, 0, 2, 0, 0, 0, 0, 0, len(owner), False, True)
     gone = weakref.ref(owner)
-    del owner, cursor
+    cycle: list[object] = [cursor]
+    cycle.append(cycle)
+    del owner, cursor, cycle
     gc.collect()
     assert gone() is None
     assert told == []

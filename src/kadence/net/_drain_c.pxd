@@ -1,4 +1,5 @@
 # What pure-Python Cython syntax cannot say: C declarations. The code is in session.h, intake.h and _drain_c.py.
+cimport cython
 from cpython.buffer cimport Py_buffer
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uintptr_t
@@ -93,14 +94,16 @@ cdef class Session:
     cdef list _taken
     cdef object let_go(self)
 
+@cython.final
+cdef class _Target:
+    cdef Py_buffer view
+
 cdef class Intake:
     cdef kd_intake _intake
     cdef Session _of
     cdef object _repeat
     cdef object _leave
-    cdef Py_buffer _target
-    cdef bint _has_target
-    cdef object let_go(self)
+    cdef _Target _target
     cdef object _ask(self)
 
 cdef class Wake:

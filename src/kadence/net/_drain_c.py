@@ -128,6 +128,20 @@ class Session:
         kd_session_asked(cython.address(self._session), wrote, is_inside)
 
 
+@cython.final
+@cython.cclass
+class _Target:
+    """The memory that a long frame is read into, kept where it is.
+
+    An object of its own, which the cycle collector does not know. In an `Intake`, which it does know, it would take the
+    memory's owner away without giving the buffer back; and CPython before 3.12.7 clears a memoryview of garbage though
+    its buffer is in use (gh-77894), and crashes later.
+    """
+
+    def __dealloc__(self) -> None:
+        PyBuffer_Release(cython.address(self.view))
+
+
 @cython.cclass
 class Intake:
     """Incoming bytes of one connection: read ahead by the `Poller`, taken as frames.
@@ -140,7 +154,6 @@ class Intake:
         self._of = session
         self._repeat = repeat
         self._leave = None
-        self._has_target = False
         self._intake.heard_ms = -1
         self._intake.session = cython.address(session._session)
         self._intake.room = cython.cast(cython.p_uchar, PyMem_Malloc(KD_ROOM))
@@ -148,7 +161,6 @@ class Intake:
             raise MemoryError
 
     def __dealloc__(self) -> None:
-        self.let_go()
         PyMem_Free(self._intake.room)
         PyMem_Free(self._intake.again.frame)
 
@@ -166,21 +178,20 @@ class Intake:
     def take(self, into: object) -> int:
         """Move the first frame's body to ``into``, which is as long. Returns how many bytes are still to be read."""
         intake: cython.pointer(kd_intake) = cython.address(self._intake)
-        PyObject_GetBuffer(into, cython.address(self._target), PyBUF_WRITABLE)
-        length: cython.size_t = self._target.len
+        target: _Target = _Target.__new__(_Target)
+        PyObject_GetBuffer(into, cython.address(target.view), PyBUF_WRITABLE)
+        length: cython.size_t = target.view.len
         held: cython.size_t = intake.end - intake.begin - KD_LENGTH_BYTES
         if held > length:
             held = length
-        memcpy(self._target.buf, intake.room + intake.begin + KD_LENGTH_BYTES, held)
+        memcpy(target.view.buf, intake.room + intake.begin + KD_LENGTH_BYTES, held)
         intake.begin += KD_LENGTH_BYTES + held
         if intake.begin == intake.end:
             intake.begin = intake.end = 0
         if held < length:
-            self._has_target = True
-            intake.into = cython.cast(cython.p_uchar, self._target.buf) + held
+            self._target = target
+            intake.into = cython.cast(cython.p_uchar, target.view.buf) + held
             intake.missing = length - held
-        else:
-            PyBuffer_Release(cython.address(self._target))
         return length - held
 
     def missing(self) -> int:
@@ -191,14 +202,9 @@ class Intake:
 
     def drop(self) -> None:
         """Let go of the memory that was given to `take`."""
-        self.let_go()
         self._intake.into = cython.NULL
         self._intake.missing = 0
-
-    def let_go(self):
-        if self._has_target:
-            self._has_target = False
-            PyBuffer_Release(cython.address(self._target))
+        self._target = None
 
     def ended(self) -> bool:
         """Whether the peer has closed the stream.

@@ -261,8 +261,10 @@ def scan(data: object, fetch_offset: cython.longlong) -> tuple:
 # --- the cursor ---------------------------------------------------------------------------------------------
 
 
-# Cleared by the cycle collector it would lose its bytes' owner without giving their buffer back.
-@cython.no_gc_clear
+# The cycle collector does not look into it, so it takes the memoryview that is read for in use, and leaves it alone
+# until the cursor is gone. CPython before 3.12.7 clears memoryviews of garbage though somebody has their buffer
+# (gh-77894), and crashes when that is given back. A cycle through the owner of the bytes would stay: ours lead nowhere.
+@cython.no_gc
 @cython.cclass
 class Cursor:
     """Reads the records of one batch after the other; `open` gives it a batch's records, decompressed.
