@@ -59,6 +59,13 @@ def test_without_an_event_loop_it_says_what_to_write(kind: type[Any]) -> None:
     )
 
 
+def test_names_of_other_clients_are_not_offered() -> None:
+    with Producer(bootstrap_servers="127.0.0.1:1") as producer:
+        offered = dir(producer)
+    assert "send" in offered
+    assert "produce" not in offered
+
+
 def test_any_other_name_is_missing_as_ever() -> None:
     with Broker(topics={"t": 1}) as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         future = producer.send("t", b"v")

@@ -110,8 +110,15 @@ class _Elsewhere:
 
 def advised(cls: type[T]) -> type[T]:
     """The class, with advice for the names that other clients have and this one does not."""
-    for name, hint in _OF_CLASS[cls.__name__].items():
+    hints = _OF_CLASS[cls.__name__]
+    for name, hint in hints.items():
         setattr(cls, name, _Elsewhere(name, hint))
+
+    def names(self: object) -> list[str]:
+        """Without those that only raise: a shell offers what dir() lists."""
+        return [name for name in object.__dir__(self) if name not in hints]
+
+    cls.__dir__ = names  # type: ignore[method-assign]
     return cls
 
 

@@ -80,7 +80,7 @@ WAITS = {
 
 def public(cls: type) -> dict[str, Callable[..., Any]]:
     """The calls; `stopping` is a value."""
-    found = {name: getattr(cls, name) for name in dir(cls) if not name.startswith("_")}
+    found = {name: getattr(cls, name) for name in dir(cls) if not name.startswith("_") and hasattr(cls, name)}
     return {name: each for name, each in found.items() if callable(each)}
 
 

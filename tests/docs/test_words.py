@@ -50,7 +50,7 @@ def documented(entry: str) -> Iterator[str]:
     yield inspect.getdoc(found) or ""
     if isinstance(found, type):
         for member in dir(found):
-            if not member.startswith("_"):
+            if not member.startswith("_") and hasattr(found, member):
                 yield inspect.getdoc(getattr(found, member)) or ""
 
 
