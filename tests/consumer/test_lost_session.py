@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from tests.consumer.support import poll_until
+from tests.consumer.support import poll_until, read
 from tests.patience import until
 
-from kadence import Broker, Consumer, Producer, RebalanceListener, TopicPartition
-from kadence.errors import CommitFailedError, KafkaError
+from kadence import Broker, Consumer, NotFetchedReason, Producer, RebalanceListener, TopicPartition
+from kadence.errors import CommitFailedError, IllegalStateError, KafkaError
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kadence.protocol.error_codes import FENCED_MEMBER_EPOCH
 from kadence.protocol.heartbeat import HeartbeatRequest
 
 _PARTITION: Final = TopicPartition("t", 0)
@@ -105,6 +106,51 @@ def test_c12_a_worker_that_was_away_cannot_commit(short_sessions: Broker, protoc
         away.poll(0)
         assert losses.identities == [before]
         assert away.group_metadata() != before
+
+
+def test_c12_what_a_worker_commits_in_a_transaction_after_a_loss_is_not_read_again(
+    short_sessions: Broker,
+) -> None:
+    """Nobody else had the partition, and the epoch is the same after the loss: the group takes the offsets."""
+    broker = short_sessions
+    with (
+        Consumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            group_protocol="consumer",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            max_poll_records=5,
+        ) as consumer,
+        Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="tx") as producer,
+    ):
+        losses = Losses(consumer)
+        producer.init_transactions()
+        consumer.subscribe("t", listener=losses)
+        records = poll_until(consumer, lambda: bool(consumer.assignment()))
+        while not records:
+            records = list(consumer.poll(1))
+        producer.begin_transaction()
+        producer.send("out", b"made of them")
+        broker.faults.error(ConsumerGroupHeartbeatRequest, FENCED_MEMBER_EPOCH, times=1)
+
+        def is_back() -> bool:
+            consumer.committed([_PARTITION])
+            return "session lost" in consumer.rebalances()[-1].cause
+
+        until(is_back, what=lambda: repr(consumer))
+        assert not losses.identities, "no poll has told of it"
+        with pytest.raises(IllegalStateError, match="t-0 was lost: the next poll tells of it"):
+            consumer.position(_PARTITION)
+        [waiting] = consumer.not_fetched().values()
+        assert waiting.reason is NotFetchedReason.AWAITING_ASSIGNED_CALLBACK
+        offset = records[-1].offset + 1
+        producer.send_offsets_to_transaction({_PARTITION: offset}, consumer.group_metadata())
+        producer.commit_transaction()
+        rest = read(consumer, 20 - offset)
+        assert losses.identities
+        assert [record.offset for record in rest] == list(range(offset, 20))
 
 
 _CALLS: Final[dict[str, Any]] = {

@@ -387,8 +387,8 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         up.
 
         Raises:
-            IllegalStateError: the partition is not assigned. KafkaTimeoutError: no position within ``timeout``
-                (default.api.timeout.ms).
+            IllegalStateError: the partition is not assigned, or was lost and the next poll is to tell of it.
+            KafkaTimeoutError: no position within ``timeout`` (default.api.timeout.ms).
         """
         return await self._run(self._calls.position(partition, timeout))
 

@@ -391,8 +391,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         up.
 
         Raises:
-            IllegalStateError: the partition is not assigned. KafkaTimeoutError: no position within ``timeout``
-                (default.api.timeout.ms).
+            IllegalStateError: the partition is not assigned, or was lost and the next poll is to tell of it.
+            KafkaTimeoutError: no position within ``timeout`` (default.api.timeout.ms).
         """
         return self._run(self._calls.position(partition, timeout))
 

@@ -252,6 +252,7 @@ class ApplicationEventProcessor:
 
     def _callback_done(self, now: int, call: m.CallbackDone) -> None:
         """The commits that were given before it, in the callback maybe, are of a member that still owns what goes."""
+        self._subscription.loss_told(call.id)
         member = self._membership
         if member is None:
             return

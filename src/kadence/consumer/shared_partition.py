@@ -32,7 +32,7 @@ class NotFetchedReason(enum.Enum):
     RANGE_FETCHED = "all of its range is fetched"
     MEMORY = "buffer.memory is used up: the application has to poll"
     AWAITING_TURN = "its broker is busy with a fetch of other partitions that is about to end"
-    AWAITING_ASSIGNED_CALLBACK = "the listener was not told of it yet: the application has to poll"
+    AWAITING_ASSIGNED_CALLBACK = "the application was not told of it yet: it has to poll"
     REVOKING = "it is being revoked: the application has to poll"
     AWAITING_COMMITTED_OFFSET = "its committed offset is being looked up"
     AWAITING_RESET = "the offset to start from is being looked up"

@@ -157,6 +157,11 @@ class PartitionState:
         return self.fetched_bytes - self.shared_partition.drained_bytes
 
     @property
+    def is_untold(self) -> bool:
+        """Whether it was lost and came back, and the application does not know yet: see `Subscription.losses`."""
+        return any(self.partition in lost for lost in self._subscription.losses.values())
+
+    @property
     def awaits_fetch(self) -> bool:
         """Whether a fetch of its present position is on its way."""
         flight = self.flight
@@ -196,6 +201,9 @@ class Subscription:
         """What the application sees: immutable, replaced as a whole."""
         self.callbacks = itertools.count(1)
         """Numbers for rebalance callbacks: one series, whichever membership asks for them."""
+        self.losses: dict[int, frozenset[TopicPartition]] = {}
+        """What was lost, by the callback that tells the application. Until that has ended, the application may still
+        commit what it has of these in a transaction, so the committed offset is no place to go on from."""
         self.moves = 0
         """How many positions were ever set: whoever waits for one looks again when it grows."""
         self.has_ranges = False
@@ -241,6 +249,7 @@ class Subscription:
         """Forget subscription and assignment."""
         self.topics, self.pattern, self.regex = frozenset(), None, None
         self.by_group = self.has_listener = False
+        self.losses.clear()
         self.assign(())
 
     def assign(self, partitions: Iterable[TopicPartition], *, held: bool = False) -> None:
@@ -273,6 +282,12 @@ class Subscription:
         for partition in partitions:
             if (state := self.partitions.get(partition)) is not None:
                 state.shared_partition.held = False
+                state.mark()
+
+    def loss_told(self, callback: int) -> None:
+        """The application knows of a loss: what it had of these partitions is committed by now, or never will be."""
+        for partition in self.losses.pop(callback, ()):
+            if (state := self.partitions.get(partition)) is not None:
                 state.mark()
 
     def mark_revoking(self, partitions: Iterable[TopicPartition]) -> None:

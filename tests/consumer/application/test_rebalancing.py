@@ -88,6 +88,7 @@ def test_b11_when_all_was_revoked_there_is_nothing_to_tell(subject: Subject) -> 
     subject.shared_state.tell(m.LosePartitions(2, (A,), {1: (A,)}))
     subject.poll()
     assert told(subject) == [("revoked", [A])]
+    assert subject.done() == [1, 2], "the network thread waits for it before it looks up positions"
 
 
 def test_b11_the_membership_ends_within_the_callback(subject: Subject) -> None:

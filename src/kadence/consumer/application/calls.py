@@ -286,6 +286,10 @@ class Calls:
         core = self._core
         while (at := core.shared_partition(partition).current()) is None:
             core.check()
+            if partition in core.lost:
+                raise IllegalStateError(
+                    f"{partition} was lost: the next poll tells of it, and looks up its position"
+                )
             if self._clock.now_ms() >= deadline:
                 raise KafkaTimeoutError(
                     f"no position for {partition} yet: {core.shared_partition(partition).why_unplaced()}"

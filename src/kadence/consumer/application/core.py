@@ -170,6 +170,11 @@ class Core:
         return self._exchange.identity
 
     @property
+    def lost(self) -> frozenset[TopicPartition]:
+        """What the group has taken from this member, of which no poll has told yet."""
+        return frozenset() if self.manual else self._exchange.lost
+
+    @property
     def rebalances(self) -> list[m.Rebalance]:
         """The last rebalances, oldest first."""
         return self._exchange.rebalances

@@ -72,8 +72,14 @@ class Rebalancing:
         """The first one that has not begun. Of those that ended untold (Ctrl-C in the telling) the end is told now."""
         callbacks = self._exchange.callbacks
         if any(isinstance(event, m.LosePartitions) and event.instead_of for event in callbacks):
+            left = without_void(callbacks, self._steps)
+            kept = {event.id for event in left}
+            for event in callbacks:
+                if isinstance(event, m.LosePartitions) and event.id not in kept:
+                    # There is nothing to tell, but the network thread waits for the end of it.
+                    self._shared_state.send(m.CallbackDone(event.id, 0, None))
             # In one step, so that an interruption finds all of it done or nothing.
-            callbacks[:] = without_void(callbacks, self._steps)
+            callbacks[:] = left
         for event in tuple(callbacks):
             known = self._steps.get(event.id)
             if known is None:

@@ -117,6 +117,7 @@ class AssignmentReconciler:
         self._subscription.assign(())
         if lost:
             callback = next(self._subscription.callbacks)
+            self._subscription.losses[callback] = lost
             self._add_event(LosePartitions(callback, tuple(sorted(lost)), instead_of))
 
     def _install(self, partitions: Iterable[TopicPartition]) -> None:

@@ -3,7 +3,8 @@
 A partition that is INITIALIZING gets its committed offset; without one it is reset by policy, and only those
 that were asked about are, never one that joined meanwhile. So is a position that was lost (`Subscription.lose`):
 this is the one place that knows ``auto.offset.reset``. AWAIT_RESET is answered by ListOffsets of its leader. Each
-answer is applied only if the partition still waits for it: a seek in between wins.
+answer is applied only if the partition still waits for it: a seek in between wins. A partition that the group took and
+gave back is not asked about before the application knows (`Subscription.losses`).
 
 Calls of the application for offsets by time are in `calls`, the messages of both in `asking`.
 """
@@ -112,7 +113,7 @@ class OffsetsRequestManager:
         waiting = [
             state
             for state in self._subscription.unplaced.values()
-            if state.status is Status.INITIALIZING and state not in self._looking_up
+            if state.status is Status.INITIALIZING and state not in self._looking_up and not state.is_untold
         ]
         if not waiting:
             return FOREVER

@@ -136,7 +136,7 @@ class Reasons:
     def not_ready(self, now: int, state: PartitionState) -> None:
         """What keeps a partition from being fetched whatever its broker does."""
         shared_partition = state.shared_partition
-        if shared_partition.held:
+        if shared_partition.held or (state.status is Status.INITIALIZING and state.is_untold):
             self.note(now, state, NotFetchedReason.AWAITING_ASSIGNED_CALLBACK)
         elif shared_partition.revoking:
             self.note(now, state, NotFetchedReason.REVOKING)
