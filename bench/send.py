@@ -45,7 +45,7 @@ def main() -> None:
 def stages(bootstrap: str, topic: str, size: int, way: str, profile: cProfile.Profile | None) -> None:
     """Both threads of a producer that writes for some seconds."""
     network: list[float] = []
-    run = NetworkThread.run
+    run = NetworkThread._run
 
     def timed(thread: NetworkThread) -> None:
         began = time.thread_time()
@@ -56,7 +56,7 @@ def stages(bootstrap: str, topic: str, size: int, way: str, profile: cProfile.Pr
             profile.disable()
         network.append(time.thread_time() - began)
 
-    NetworkThread.run = timed  # type: ignore[method-assign, assignment]
+    NetworkThread._run = timed  # type: ignore[method-assign, assignment]
     try:
         with Producer(bootstrap_servers=bootstrap) as producer:
             hand_over = {"send": sender, "send_arrow": table_sender}[way](producer, topic, b"x" * size)
@@ -68,7 +68,7 @@ def stages(bootstrap: str, topic: str, size: int, way: str, profile: cProfile.Pr
             producer.flush()
             seconds, own = time.perf_counter() - began, time.thread_time() - own
     finally:
-        NetworkThread.run = run  # type: ignore[method-assign]
+        NetworkThread._run = run  # type: ignore[method-assign]
     print(
         f"{way}, {size} B: {records / seconds:,.0f} records/s; application {own / records * 1e6:.3f} µs, "
         f"network {network[0] / records * 1e6:.3f} µs"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +18,8 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 def make(**settings: int) -> Accumulator:
     base = {"batch_size": 1000, "linger_ms": 5, "buffer_memory": 10_000, "delivery_timeout_ms": 1000}
-    return Accumulator(**(base | settings), gate=Gate())
+    given: dict[str, Any] = base | settings
+    return Accumulator(**given, gate=Gate())
 
 
 def put(accumulator: Accumulator, tp: TopicPartition, size: int, now: int = 100) -> bool:

@@ -16,7 +16,7 @@ from tests.patience import PATIENCE, until
 
 from kadence import Admin, Broker, Consumer, Producer, TopicPartition
 from kadence.admin import NewTopic
-from kadence.clock import FOREVER, SystemClock
+from kadence.clock import FOREVER
 from kadence.config import ProducerConfig
 from kadence.errors import (
     BrokerError,
@@ -31,7 +31,7 @@ from kadence.errors import (
 from kadence.producer import transaction_calls
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.gate import Gate
-from kadence.producer.thread import NetworkThread
+from kadence.producer.surroundings import Surroundings
 from kadence.producer.topics import Topics
 from kadence.producer.transaction_states import State
 from kadence.producer.transactions import Transactions
@@ -422,7 +422,7 @@ def test_closing_does_not_wait_for_ever_for_an_abort_that_nobody_answers() -> No
     transactions.state = State.IN_TRANSACTION
     transactions.admits(TopicPartition("t", 0))
     transactions._is_started = True
-    thread = NetworkThread(config, SystemClock(), accumulator, Topics(config, gate), transactions)
+    thread = Surroundings().network_side(config, accumulator, Topics(config, gate), transactions)
     thread.start()
     thread.begin_close(FOREVER - 1)
     thread.join(PATIENCE)

@@ -52,6 +52,7 @@ cdef class FastAppender:
     cdef object check_entry
     cdef object is_mine
     cdef readonly object receipt
+    cdef readonly object wall_ms
     cdef object add(
         self, TopicInfo place, long long number, long long when, object timestamp, unsigned char* key, Py_ssize_t key_size,
         unsigned char* value, Py_ssize_t value_size, long long size, object key_object, object value_object,

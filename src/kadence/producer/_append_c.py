@@ -9,7 +9,6 @@ from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.kadence.producer._append_c import kd_murmur2, kd_new
 from cython.cimports.kadence.records._builder_c import RecordEncoder, kd_add_plain
 
-from kadence.clock import wall_ms
 from kadence.records import MOST_HEADERS
 
 if not cython.compiled:
@@ -94,6 +93,7 @@ class FastAppender:
         batch_size: cython.longlong,
         buffer_memory: cython.longlong,
         largest: cython.longlong,
+        wall_ms,
     ):
         self.gate = gate
         self.acquire = gate.acquire
@@ -101,6 +101,7 @@ class FastAppender:
         self.check_entry = gate.check_entry
         self.is_mine = gate._is_owned
         self.receipt = receipt
+        self.wall_ms = wall_ms
         self.places = {}
         self.batch_size = batch_size
         self.buffer_memory = buffer_memory
@@ -150,7 +151,7 @@ class FastAppender:
         else:
             number = -1
         if timestamp is None:
-            timestamp = wall_ms()
+            timestamp = self.wall_ms()
         elif type(timestamp) is not int or not 0 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
             return None
         when = timestamp

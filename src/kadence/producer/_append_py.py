@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kadence.clock import wall_ms
 from kadence.records import MOST_HEADERS, BatchBuilder
 from kadence.types import TopicPartition
 
@@ -149,6 +148,7 @@ class FastAppender:
     Attributes:
         gate: the producer's lock. places: by topic; emptied when the cluster changes.
         batch_size, buffer_memory: bounds. largest: most bytes of one record.
+        wall_ms: the time of records that have none.
         used_bytes: bytes of all undecided batches. is_usable: False once the producer is closed, failed or forked.
     """
 
@@ -159,9 +159,11 @@ class FastAppender:
         batch_size: int,
         buffer_memory: int,
         largest: int,
+        wall_ms: Callable[[], int],
     ) -> None:
         self.gate = gate
         self.receipt = receipt
+        self.wall_ms = wall_ms
         self.places: dict[str, TopicInfo] = {}
         self.batch_size = batch_size
         self.buffer_memory = buffer_memory
@@ -197,7 +199,7 @@ class FastAppender:
         elif key is not None:
             partition = (murmur2(key) & 0x7FFFFFFF) % place.count
         if timestamp is None:
-            timestamp = wall_ms()
+            timestamp = self.wall_ms()
         elif type(timestamp) is not int or not 0 <= timestamp < _INT64:
             return None
         self.gate.check_entry()

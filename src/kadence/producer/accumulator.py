@@ -7,9 +7,9 @@ takes a lock, blocks or reads a clock.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from kadence.clock import FOREVER, add_ms
+from kadence.clock import FOREVER, add_ms, wall_ms
 from kadence.errors import KafkaError
 from kadence.producer.append import FastAppender, OpenBatch, estimated_size
 from kadence.producer.futures import Delivery, RecordFuture
@@ -81,7 +81,7 @@ class Accumulator(FastAppender):
 
     Args:
         gate: the producer's condition; handed to the deliveries, and notified when memory is given back.
-        largest: most bytes of one record.
+        largest: most bytes of one record. wall_ms: the time of records that have none.
     """
 
     def __init__(
@@ -93,8 +93,9 @@ class Accumulator(FastAppender):
         delivery_timeout_ms: int,
         gate: Gate,
         largest: int = 2**31 - 1,
+        wall_ms: Callable[[], int] = wall_ms,
     ) -> None:
-        super().__init__(gate, RecordFuture, batch_size, buffer_memory, min(largest, buffer_memory))
+        super().__init__(gate, RecordFuture, batch_size, buffer_memory, min(largest, buffer_memory), wall_ms)
         self._linger_ms = linger_ms
         self._delivery_timeout_ms = delivery_timeout_ms
         self.waiting: dict[TopicPartition, deque[Batch]] = {}

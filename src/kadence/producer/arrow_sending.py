@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from kadence.clock import wall_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, SerializationError
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.append import COMPILED, OpenBatch, TopicInfo
@@ -154,7 +153,9 @@ class ArrowSending:
                     # Somebody closed the producer, or the transaction failed, since the row before.
                     send_checks.check()
                 batches[lane], is_new = accumulator.batch_for(self._lanes[lane], size, self._now_ms())
-                row, segments = rows.hand_over(accumulator, numbers, row, batches, wall_ms(), _STEP)
+                row, segments = rows.hand_over(
+                    accumulator, numbers, row, batches, accumulator.wall_ms(), _STEP
+                )
             for lane, batch, first, length, begin in segments:
                 share = last[lane]
                 if share is not None and share[1] is batch.delivery and share[2] + share[3] == first:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 from kadence.clock import Clock, add_ms, wait_seconds
 from kadence.errors import ConcurrentAccessError
 from kadence.idioms import NotAwaited, running_loop
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.loop_gate import LoopGate
-from kadence.producer.thread import END_MS, NetworkThread
+from kadence.producer.thread import END_MS, NetworkSide
 from kadence.producer.waits import BREATH, Waits
 
 __all__ = ["AsyncShell"]
@@ -34,6 +34,8 @@ class AsyncShell:
     Args:
         gate: the producer's lock, made by `new_gate`.
     """
+
+    AWAITS: ClassVar[bool] = True
 
     def __init__(self, gate: LoopGate, clock: Clock) -> None:
         self._gate = gate
@@ -115,7 +117,7 @@ class AsyncShell:
         """Wait until a record is acknowledged."""
         return await future
 
-    async def end(self, thread: NetworkThread, deadline: int) -> None:
+    async def end(self, thread: NetworkSide, deadline: int) -> None:
         """Wait until the network thread, which was told to end, has ended."""
         until = add_ms(deadline, END_MS)
         if self._gate.runs_here():
@@ -126,7 +128,7 @@ class AsyncShell:
         if not thread.has_ended:
             thread.left_behind()
 
-    def _ended(self, thread: NetworkThread, until: int) -> Waits[None]:
+    def _ended(self, thread: NetworkSide, until: int) -> Waits[None]:
         with self._gate:
             while not thread.has_ended and self._clock.now_ms() < until:
                 yield until

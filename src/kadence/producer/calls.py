@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kadence.clock import Clock, Seconds, to_ms, wall_ms
+from kadence.clock import Clock, Seconds, to_ms
 from kadence.config import ProducerConfig
 from kadence.errors import IllegalStateError, KafkaError, SerializationError
 from kadence.producer.accumulator import Accumulator, Header
@@ -92,7 +92,7 @@ class Calls:
             value = serialized("value", self._value_serializer, topic, checked, value)
         if type(key) is not bytes or self._key_serializer is not None:
             key = serialized("key", self._key_serializer, topic, checked, key)
-        timestamp = wall_ms() if timestamp is None else checked_timestamp(timestamp)
+        timestamp = self._accumulator.wall_ms() if timestamp is None else checked_timestamp(timestamp)
         return topic, value, key, partition, timestamp, checked
 
     def send(self, record: Outgoing) -> Waits[RecordFuture]:

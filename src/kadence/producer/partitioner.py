@@ -55,7 +55,8 @@ class StickyPartitioner(Sticky):
 
     def __init__(self, switch_bytes: int, rng: random.Random | None = None) -> None:
         super().__init__(switch_bytes)
-        self._rng = rng or random.Random()
+        # It comes from the process's generator, which a test and a simulation can seed.
+        self._rng = rng or random.Random(random.getrandbits(64))
         self.shares: Shares | None = None
 
     def choose(self, size: int, partition_count: int, available: Sequence[int]) -> int:

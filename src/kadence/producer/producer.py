@@ -12,8 +12,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from kadence.clock import Clock, Seconds, SystemClock
-from kadence.config import ProducerConfig, generated_client_id
+from kadence.clock import Seconds
+from kadence.config import ProducerConfig
 from kadence.errors import KafkaError
 from kadence.idioms import advised, unmade
 from kadence.producer.accumulator import Accumulator
@@ -24,7 +24,7 @@ from kadence.producer.farewell import deliver_if_abandoned
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.send_checks import SendChecks
 from kadence.producer.shell import Shell
-from kadence.producer.thread import NetworkThread
+from kadence.producer.surroundings import surroundings
 from kadence.producer.topics import Topics
 from kadence.producer.transaction_calls import (
     abort_after,
@@ -69,10 +69,11 @@ class Producer:
         self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ProducerSettings]
     ) -> None:
         parsed = ProducerConfig.parse(config, **settings)
+        around = surroundings(awaits=Shell.AWAITS)
         if not parsed.client_id:
-            object.__setattr__(parsed, "client_id", generated_client_id("producer"))
+            object.__setattr__(parsed, "client_id", around.client_id())
         self._config = parsed
-        self._clock: Clock = SystemClock()
+        self._clock = around.clock
         self._gate = Shell.new_gate()
         self._accumulator = Accumulator(
             batch_size=parsed.batch_size,
@@ -81,13 +82,14 @@ class Producer:
             delivery_timeout_ms=parsed.delivery_timeout_ms,
             gate=self._gate,
             largest=parsed.max_request_size,
+            wall_ms=around.wall_ms,
         )
         self._topics = topics = Topics(parsed, self._gate, self._accumulator.places)
         transactions = None
         if parsed.transactional_id is not None:
             self._accumulator.is_usable = False
             transactions = Transactions(parsed, self._gate, partial(setattr, self._accumulator, "is_usable"))
-        self._thread = NetworkThread(parsed, self._clock, self._accumulator, topics, transactions)
+        self._thread = around.network_side(parsed, self._accumulator, topics, transactions)
         self._send_checks = SendChecks(
             parsed, self._clock, self._accumulator, topics, self._thread, transactions
         )

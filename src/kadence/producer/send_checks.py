@@ -25,7 +25,7 @@ from kadence.producer.accumulator import Accumulator
 from kadence.producer.append import TopicInfo
 from kadence.producer.gate import Gate
 from kadence.producer.loop_gate import LoopGate
-from kadence.producer.thread import NetworkThread
+from kadence.producer.thread import NetworkSide
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
 from kadence.producer.waits import Waits
@@ -69,7 +69,7 @@ class SendChecks:
         clock: Clock,
         accumulator: Accumulator,
         topics: Topics,
-        thread: NetworkThread,
+        thread: NetworkSide,
         transactions: Transactions | None = None,
     ) -> None:
         self._config = config

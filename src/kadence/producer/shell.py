@@ -6,14 +6,13 @@ next change, at most until the deadline that was yielded, and resumes it with th
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 from kadence.clock import Clock, add_ms, wait_seconds
 from kadence.producer.futures import RecordFuture, RecordMetadata, check_may_wait
 from kadence.producer.gate import Gate
-from kadence.producer.thread import END_MS, NetworkThread
+from kadence.producer.thread import END_MS, NetworkSide
 from kadence.producer.waits import BREATH, Waits
 
 __all__ = ["Shell"]
@@ -31,6 +30,9 @@ class Shell:
     def __init__(self, gate: Gate, clock: Clock) -> None:
         self._gate = gate
         self._clock = clock
+
+    AWAITS: ClassVar[bool] = False
+    """Whether calls are awaited."""
 
     @staticmethod
     def new_gate() -> Gate:
@@ -73,9 +75,9 @@ class Shell:
         """Wait until a record is acknowledged."""
         return future.result()
 
-    def end(self, thread: NetworkThread, deadline: int) -> None:
+    def end(self, thread: NetworkSide, deadline: int) -> None:
         """Wait until the network thread, which was told to end, has ended; in a callback on it, do not."""
-        if threading.current_thread() is not thread:
+        if not thread.runs_here():
             thread.join(wait_seconds(add_ms(deadline, END_MS), self._clock.now_ms()))
             if thread.is_alive():
                 thread.left_behind()

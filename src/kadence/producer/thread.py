@@ -1,6 +1,6 @@
 """The producer's network thread: asks the sender, moves bytes, and ends when the producer is closed and empty.
 
-`Turn` does one round of it, on whatever thread; a simulation runs turns without one.
+`NetworkSide` runs its turns on whatever thread: a simulation runs them without one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kadence.config import ProducerConfig
 from kadence.errors import ClosedError, FatalNetworkError, KafkaError
 from kadence.idioms import unmade
 from kadence.logs import logger
-from kadence.net import ConnectionConfig, NetworkClient
+from kadence.net import NetworkClient
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.futures import decides
 from kadence.producer.sender import Sender
@@ -22,7 +22,7 @@ from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
 from kadence.types import Node
 
-__all__ = ["END_MS", "NetworkThread", "Turn"]
+__all__ = ["END_MS", "NetworkSide", "NetworkThread", "Turn"]
 
 _log = logger("kadence.producer")
 
@@ -126,11 +126,13 @@ class Turn:
         return repr(self._sender)
 
 
-class NetworkThread(threading.Thread):
-    """Runs turns until `begin_close` and everything is decided, or until a bug of ours.
+class NetworkSide:
+    """One network side from its first turn to its end, on whatever thread runs its turns.
+
+    It ends after `begin_close`, once everything is decided, or by a bug of ours. Whoever makes one starts it.
 
     Attributes:
-        fatal: the bug that ended it; raised by the producer's next call (B6).
+        name: of the thread, for the log. fatal: the bug that ended it; raised by the producer's next call (B6).
         has_ended: whether it has; notified by the gate.
     """
 
@@ -138,16 +140,33 @@ class NetworkThread(threading.Thread):
         self,
         config: ProducerConfig,
         clock: Clock,
+        client: NetworkClient,
         accumulator: Accumulator,
         topics: Topics,
         transactions: Transactions | None = None,
     ) -> None:
-        super().__init__(name=f"{config.client_id}-network", daemon=True)
+        self.name = f"{config.client_id}-network"
         self._accumulator = accumulator
-        self._client = NetworkClient(ConnectionConfig.of(config), clock)
-        self._turn = Turn(config, clock, self._client, accumulator, topics, transactions)
+        self._client = client
+        self._turn = Turn(config, clock, client, accumulator, topics, transactions)
         self.fatal: FatalNetworkError | None = None
         self.has_ended = False
+
+    def start(self) -> None:
+        """Let the first turn come."""
+        raise NotImplementedError
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for the end."""
+        raise NotImplementedError
+
+    def is_alive(self) -> bool:
+        """Whether turns still come."""
+        raise NotImplementedError
+
+    def runs_here(self) -> bool:
+        """Whether this is the thread of its turns, which cannot wait for their end."""
+        raise NotImplementedError
 
     @property
     def trouble(self) -> str | None:
@@ -181,18 +200,26 @@ class NetworkThread(threading.Thread):
             count,
         )
 
-    def run(self) -> None:
-        decides(self._accumulator.gate)
+    def run_once(self) -> bool:
+        """One turn. False when it was the last: the producer is closed, or a bug ended it."""
         try:
-            while self._turn.run_once():
-                pass
+            if self._turn.run_once():
+                return True
         except BaseException as error:  # noqa: BLE001 - whatever it is, every caller must hear of it (B6)
             _log.exception("the producer's network thread ended with a bug")
             fatal = FatalNetworkError(f"the producer's network thread ended with a bug: {error!r}")
             fatal.__cause__ = error
             self.fatal = fatal
             self._accumulator.is_usable = False
-            self._turn.fail_all(fatal)
+            self._end(fatal)
+        else:
+            self._end(None)
+        return False
+
+    def _end(self, cause: KafkaError | None) -> None:
+        try:
+            if cause is not None:
+                self._turn.fail_all(cause)
         finally:
             self._client.close()
             with self._accumulator.gate:
@@ -203,3 +230,36 @@ class NetworkThread(threading.Thread):
         if "_turn" not in vars(self):
             return unmade(type(self).__name__)
         return f"<{self.name} {'alive' if self.is_alive() else 'ended'} {self._turn!r}>"
+
+
+class NetworkThread(NetworkSide):
+    """Runs turns on a daemon thread of its own. The arguments are `NetworkSide`'s."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        client: NetworkClient,
+        accumulator: Accumulator,
+        topics: Topics,
+        transactions: Transactions | None = None,
+    ) -> None:
+        self._thread = threading.Thread(target=self._run, name=f"{config.client_id}-network", daemon=True)
+        super().__init__(config, clock, client, accumulator, topics, transactions)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, seconds: float | None = None) -> None:
+        self._thread.join(seconds)
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def runs_here(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def _run(self) -> None:
+        decides(self._accumulator.gate)
+        while self.run_once():
+            pass

@@ -167,9 +167,9 @@ def test_records_that_are_deleted_on_purpose_are_not_lost() -> None:
 
 def test_a_record_that_is_there_twice() -> None:
     async def main(program: Program) -> None:
-        producer = program.producer()
-        for _ in range(2):
-            await producer.send("t", b"x", partition=0)
+        async with program.producer() as producer:
+            for _ in range(2):
+                await producer.send("t", b"x", partition=0)
 
     with Simulation(topics={"t": 1}) as simulation:
         simulation.start("writer", main)

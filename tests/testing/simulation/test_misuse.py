@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import threading
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Iterator
@@ -179,15 +180,25 @@ def test_what_would_block_or_leave_the_simulation_is_refused() -> None:
     async def producer(program: Program) -> None:
         kadence.Producer(bootstrap_servers=program.bootstrap_servers)
 
+    async def admin(program: Program) -> None:
+        await asyncio.sleep(0)
+        threading.Thread(target=print, name="admin").start()
+
     async def signals(program: Program) -> None:
         asyncio.get_running_loop().add_signal_handler(15, print)
 
     async def transactions(program: Program) -> None:
-        program.producer().begin_transaction()
+        async with program.producer() as producer:
+            await producer.begin_transaction()
+
+    async def serialisers(program: Program) -> None:
+        program.producer({"value.serializer": "string"})
 
     for main, kind, says in (
         (consumer, IllegalStateError, "use AsyncConsumer"),
-        (producer, SimulationError, "cannot start a thread"),
+        (producer, IllegalStateError, "use AsyncProducer"),
+        (admin, SimulationError, "cannot start a thread"),
+        (serialisers, SimulationError, "has no serialisers"),
         (signals, SimulationError, r"Program\.stop sets program\.stopping"),
         (transactions, IllegalStateError, "make one with transactional.id"),
     ):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kadence import AsyncConsumer, Record, TopicPartition
+from kadence import AsyncConsumer, AsyncProducer, Record, TopicPartition
 from kadence.protocol.join_group import JoinGroupRequest
 from kadence.testing.simulation import Program, Simulation, SimulationError, member, writer
 
@@ -74,10 +74,10 @@ def test_a_broker_that_crashes_comes_back_with_all_that_it_acknowledged(protocol
 def test_your_own_program_in_virtual_time() -> None:
     async def main(program: Program) -> tuple[float, list[bytes | None]]:
         began = asyncio.get_running_loop().time()
-        producer = program.producer()
-        for number in range(3):
-            await producer.send("t", b"%d" % number, partition=0)
-            await asyncio.sleep(3600)
+        async with AsyncProducer(bootstrap_servers=program.bootstrap_servers) as producer:
+            for number in range(3):
+                await producer.send("t", b"%d" % number, partition=0)
+                await asyncio.sleep(3600)
         async with AsyncConsumer(bootstrap_servers=program.bootstrap_servers) as consumer:
             await consumer.assign({TopicPartition("t", 0): 0})
             found = [record.value for record in await consumer.poll(1)]

@@ -35,22 +35,22 @@ async def quick(program: Program, record: Record) -> None:
 async def writes(program: Program) -> None:
     """Transactions over two partitions, of which every third is aborted."""
     for attempt in range(1_000):
-        producer = program.producer({"transactional.id": "tx"})
         try:
-            await producer.init_transactions()
-            for number in range(1_000):
-                if program.stopping.is_set():
-                    return
-                producer.begin_transaction()
-                values = [f"{program.lives}.{attempt}.{number}.{part}".encode() for part in range(2)]
-                await asyncio.gather(
-                    *(producer.send("t", value, partition=part) for part, value in enumerate(values))
-                )
-                await asyncio.sleep(0.05)
-                if number % 3 == 2:
-                    await producer.abort_transaction()
-                else:
-                    await producer.commit_transaction()
+            async with program.producer({"transactional.id": "tx"}) as producer:
+                await producer.init_transactions()
+                for number in range(1_000):
+                    if program.stopping.is_set():
+                        return
+                    await producer.begin_transaction()
+                    values = [f"{program.lives}.{attempt}.{number}.{part}".encode() for part in range(2)]
+                    await asyncio.gather(
+                        *(producer.send_and_wait("t", value, partition=at) for at, value in enumerate(values))
+                    )
+                    await asyncio.sleep(0.05)
+                    if number % 3 == 2:
+                        await producer.abort_transaction()
+                    else:
+                        await producer.commit_transaction()
         except KafkaError:
             await asyncio.sleep(1)
 
@@ -99,23 +99,22 @@ def test_readers_get_what_was_committed_whatever_crashes(seed: int) -> None:
 
 def test_a_producer_that_was_replaced_is_fenced() -> None:
     async def first(program: Program) -> str:
-        producer = program.producer({"transactional.id": "tx"})
-        await producer.init_transactions()
-        producer.begin_transaction()
-        await producer.send("t", b"of the first", partition=0)
-        await asyncio.sleep(10)
-        try:
-            await producer.commit_transaction()
-        except ProducerFencedError:
-            return "fenced"
-        return "committed"
+        async with program.producer({"transactional.id": "tx"}) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send_and_wait("t", b"of the first", partition=0)
+            await asyncio.sleep(10)
+            try:
+                await producer.commit_transaction()
+            except ProducerFencedError:
+                return "fenced"
+            return "committed"
 
     async def second(program: Program) -> None:
-        producer = program.producer({"transactional.id": "tx"})
-        await producer.init_transactions()
-        producer.begin_transaction()
-        await producer.send("t", b"of the second", partition=0)
-        await producer.commit_transaction()
+        async with program.producer({"transactional.id": "tx"}) as producer:
+            await producer.init_transactions()
+            async with producer.transaction():
+                await producer.send("t", b"of the second", partition=0)
 
     with Simulation(topics={"t": 1}) as simulation:
         simulation.start("reader", member("g", ["t"], quick, COMMITTED))
@@ -133,11 +132,11 @@ def test_a_producer_that_was_replaced_is_fenced() -> None:
 
 def begun(*, commits: bool) -> Simulation:
     async def main(program: Program) -> None:
-        producer = program.producer({"transactional.id": "tx"})
-        await producer.init_transactions()
-        producer.begin_transaction()
-        await producer.send("t", b"x", partition=0)
-        await (producer.commit_transaction() if commits else producer.abort_transaction())
+        async with program.producer({"transactional.id": "tx"}) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await producer.send_and_wait("t", b"x", partition=0)
+            await (producer.commit_transaction() if commits else producer.abort_transaction())
 
     simulation = Simulation(topics={"t": 1})
     program = simulation.start("writer", main)
@@ -296,17 +295,19 @@ def test_a_record_without_an_output(monkeypatch: pytest.MonkeyPatch) -> None:
 async def commits_late(program: Program, protocol: str) -> None:
     """Commits all partitions as the member that it was before another one got some of them."""
     place = [TopicPartition("t", number) for number in range(3)]
-    producer = program.producer({"transactional.id": "late"})
-    await producer.init_transactions()
     settings = {"bootstrap.servers": program.bootstrap_servers, "group.id": "g", "group.protocol": protocol}
-    async with AsyncConsumer(settings, enable_auto_commit=False) as consumer:
+    async with (
+        program.producer({"transactional.id": "late"}) as producer,
+        AsyncConsumer(settings, enable_auto_commit=False) as consumer,
+    ):
+        await producer.init_transactions()
         await consumer.subscribe("t")
         while len(consumer.assignment()) < 3:
             await consumer.poll(0.1)
         before = consumer.group_metadata()
         while len(consumer.assignment()) == 3 or consumer.group_metadata() == before:
             await consumer.poll(0.1)
-        producer.begin_transaction()
+        await producer.begin_transaction()
         await producer.send_offsets_to_transaction(dict.fromkeys(place, 0), before)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-from kadence.config import ConsumerConfig
+from kadence.config import ConsumerConfig, ProducerConfig
 from kadence.consumer.assembly import Surroundings, network_side
 from kadence.consumer.jobs import Done, FinishedJobs
 from kadence.consumer.network_thread import NetworkSide
@@ -20,11 +20,16 @@ from kadence.net import ConnectionConfig, NetworkClient
 from kadence.net.poller import PlainPoller, Poller
 from kadence.net.stream import PlainStream, Stream
 from kadence.net.wakeup import Wakeup as AnyWakeup
+from kadence.producer.accumulator import Accumulator
+from kadence.producer.surroundings import Surroundings as ProducerSurroundings
+from kadence.producer.thread import NetworkSide as ProducerSide
+from kadence.producer.topics import Topics
+from kadence.producer.transactions import Transactions
 from kadence.testing.simulation.driver import Driver
 from kadence.testing.simulation.network import Network, SimulatedSocket, Wakeup
 from kadence.testing.simulation.scheduler import Process, Scheduler
 
-__all__ = ["Engine", "Sockets", "engines"]
+__all__ = ["Engine", "Sockets", "engines", "producer_surroundings"]
 
 _LONGEST_JOB_MS = 20
 
@@ -132,3 +137,68 @@ def engines(
         return engine.shared_state, engine
 
     return make
+
+
+class _ProducerEngine(ProducerSide):
+    """A producer's network side, driven by events of its process."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        process: Process,
+        network: Network,
+        rng: random.Random,
+        accumulator: Accumulator,
+        topics: Topics,
+        transactions: Transactions | None,
+    ) -> None:
+        self._process = process
+        self._driver = Driver(process, network)
+        clock, sockets = process.scheduler, Sockets(network, process, self._driver)
+        client = NetworkClient(ConnectionConfig.of(config), clock, rng=rng, sockets=sockets)
+        super().__init__(config, clock, client, accumulator, topics, transactions)
+        self._driver.turn = self.run_once
+
+    def start(self) -> None:
+        self._driver.stir()
+
+    def join(self, seconds: float | None = None) -> None:
+        """A producer that closes has heard from its network side already that it has ended."""
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive and not self._driver.has_ended
+
+    def runs_here(self) -> bool:
+        return False
+
+
+class _ProducerSurroundings(ProducerSurroundings):
+    """What a producer has from a simulation instead of the machine."""
+
+    def __init__(self, process: Process, network: Network, rng: random.Random) -> None:
+        self.clock = process.scheduler
+        self.wall_ms = process.scheduler.wall_ms
+        self._process = process
+        self._network = network
+        self._rng = rng
+
+    def client_id(self) -> str:
+        return self._process.name
+
+    def network_side(
+        self,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        topics: Topics,
+        transactions: Transactions | None,
+    ) -> ProducerSide:
+        return _ProducerEngine(
+            config, self._process, self._network, self._rng, accumulator, topics, transactions
+        )
+
+
+def producer_surroundings(
+    process: Process, network: Network, rng: random.Random
+) -> Callable[[], ProducerSurroundings]:
+    """Makes the surroundings of the producers of one process."""
+    return lambda: _ProducerSurroundings(process, network, rng)

@@ -173,14 +173,14 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
 @contextlib.contextmanager
 def threads_refused() -> Iterator[None]:
-    """Within it a program that starts a thread, as `kadence.Producer` does, gets a `SimulationError`."""
+    """Within it a program that starts a thread, as `kadence.Admin` does, gets a `SimulationError`."""
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:
         if isinstance(asyncio._get_running_loop(), ProcessLoop):
             raise SimulationError(
                 f"a program of a simulation cannot start a thread ({thread.name}): its time is not the simulation's. "
-                "Use AsyncConsumer and program.producer(); Consumer, Producer and Admin have threads"
+                "Use AsyncConsumer and AsyncProducer; Admin has threads"
             )
         start(thread)
 

@@ -90,17 +90,17 @@ def writer(topics: Iterable[str], count: int, pause_s: float) -> Main:
     names = list(topics)
 
     async def main(program: Program) -> int:
-        producer = program.producer()
         written = 0
-        for number in range(count):
-            topic = program.rng.choice(names)
-            if await program.sleep(pause_s * 2 * program.rng.random()):
-                break
-            try:
-                await producer.send(topic, f"{program.name} {program.lives} {number}".encode())
-            except KafkaError:
-                continue
-            written += 1
+        async with program.producer() as producer:
+            for number in range(count):
+                topic = program.rng.choice(names)
+                if await program.sleep(pause_s * 2 * program.rng.random()):
+                    break
+                try:
+                    await producer.send_and_wait(topic, f"{program.name} {program.lives} {number}".encode())
+                except KafkaError:
+                    continue
+                written += 1
         return written
 
     return main
@@ -145,29 +145,28 @@ def transformer(
                 await program.sleep(_PAUSE_S)
 
     async def transform(program: Program, settings: Mapping[str, Any]) -> None:
-        producer = program.producer(
-            {
-                "transactional.id": f"{group_id}-{program.name}",
-                "transaction.timeout.ms": round(transaction_timeout_s * 1000),
-            }
-        )
-        await producer.init_transactions()
-        async with AsyncConsumer(settings) as consumer:
-            await consumer.subscribe(names, listener=program.attach(consumer))
-            while not program.stopping.is_set():
-                records = await consumer.poll(_POLL_S)
-                if records:
-                    await transact(program, consumer, producer, records)
-                await program.obey()
+        outputs = {
+            "transactional.id": f"{group_id}-{program.name}",
+            "transaction.timeout.ms": round(transaction_timeout_s * 1000),
+        }
+        async with program.producer(outputs) as producer:
+            await producer.init_transactions()
+            async with AsyncConsumer(settings) as consumer:
+                await consumer.subscribe(names, listener=program.attach(consumer))
+                while not program.stopping.is_set():
+                    records = await consumer.poll(_POLL_S)
+                    if records:
+                        await transact(program, consumer, producer, records)
+                    await program.obey()
 
     async def transact(
         program: Program, consumer: AsyncConsumer, producer: SimulatedProducer, records: Records
     ) -> None:
         group = consumer.group_metadata()
-        producer.begin_transaction()
+        await producer.begin_transaction()
         try:
             sent = await asyncio.gather(
-                *(producer.send(into, output_of(record), record.key) for record in records),
+                *(producer.send_and_wait(into, output_of(record), record.key) for record in records),
                 return_exceptions=True,
             )
             for failed in (each for each in sent if isinstance(each, BaseException)):

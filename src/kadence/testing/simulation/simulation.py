@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kadence.clock import FOREVER
 from kadence.consumer.application import suppliers
+from kadence.producer import surroundings
 from kadence.testing.simulation.broker import BROKER, SimulatedBroker
-from kadence.testing.simulation.clients import engines
+from kadence.testing.simulation.clients import engines, producer_surroundings
 from kadence.testing.simulation.history import History
 from kadence.testing.simulation.listener import Recorder, Told
 from kadence.testing.simulation.loop import ProcessLoop, threads_refused
@@ -178,14 +179,9 @@ class Program:
         self._start()
 
     def producer(self, config: Mapping[str, Any] | None = None) -> SimulatedProducer:
-        """A producer of this program."""
-        simulation = self._simulation
+        """An `AsyncProducer` whose records and transactions the history checks; call it within the program."""
         return SimulatedProducer(
-            self.process,
-            simulation.network,
-            self.rng,
-            simulation.history,
-            {"bootstrap.servers": self.bootstrap_servers, **(config or {})},
+            self._simulation.history, {"bootstrap.servers": self.bootstrap_servers, **(config or {})}
         )
 
     def _start(self) -> None:
@@ -201,6 +197,10 @@ class Program:
         context.run(
             suppliers.network_side.simulated.set,
             engines(self.process, simulation.network, self.rng),
+        )
+        context.run(
+            surroundings.simulated.set,
+            producer_surroundings(self.process, simulation.network, self.rng),
         )
         self._task = self.loop.start(self._main(self), context)
         self._task.add_done_callback(self._ended, context=contextvars.Context())
@@ -220,8 +220,9 @@ Action = Callable[["AsyncConsumer"], Awaitable[object]]
 class Simulation:
     """Programs, a broker and a network in one process, one clock and one seed; time passes in `run` only.
 
-    The programs are yours: coroutines that use `kadence.AsyncConsumer` as in production. Behind it are the real
-    network side of a consumer, the real broker with its coordinators and its log on files, and a simulated network.
+    The programs are yours: coroutines that use `kadence.AsyncConsumer` and `kadence.AsyncProducer` as in production.
+    Behind them are their real network sides, the real broker with its coordinators and its log on files, and a
+    simulated network.
     The same seed gives the same run (with the same PYTHONHASHSEED, which decides the order of sets).
 
         with Simulation(seed=7, topics={"orders": 6}) as simulation:
