@@ -40,7 +40,7 @@ class Half:
 
     def __init__(self, suffix: str, *, decodes: bool = False) -> None:
         try:
-            decoded = importlib.import_module(f"kadence.consumer.shared state._hand_{suffix}")
+            decoded = importlib.import_module(f"kadence.consumer._decoded_records_{suffix}")
             steps = importlib.import_module(f"kadence.consumer.fetch._steps_{suffix}")
         except ImportError as error:
             if os.environ.get("KADENCE_EXTENSION") == "require":
