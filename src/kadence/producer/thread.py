@@ -132,7 +132,7 @@ class NetworkSide:
     It ends after `begin_close`, once everything is decided, or by a bug of ours. Whoever makes one starts it.
 
     Attributes:
-        name: of the thread, for the log. fatal: the bug that ended it; raised by the producer's next call (B6).
+        name: of the thread, for the log. fatal: the bug that ended it; raised by the producer's next call.
         has_ended: whether it has; notified by the gate.
     """
 
