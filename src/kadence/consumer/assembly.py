@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from kadence.client.request_manager import RequestManager
 from kadence.clock import Clock, SystemClock, wall_ms
 from kadence.config import ConsumerConfig
 from kadence.connection.request import ConnectionPurpose, Request
@@ -30,7 +31,6 @@ from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.positions.validation import ValidationManager
 from kadence.consumer.reaper import Reaper
-from kadence.consumer.request_manager import RequestManager
 from kadence.consumer.shared_state import Lateness, SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.metrics.network import NetworkMeters

@@ -2,13 +2,12 @@
 
 Application events go from the application to the network thread, background events the other way. An application event
 with an ``id`` is answered by exactly one `Answer` with that id; ``deadline`` (absolute ms) is enforced on the
-network thread by the reaper, so no caller waits past it whatever the brokers do. All are picklable: the
-same shared state can lie between two processes.
+network thread by the reaper, so no caller waits past it whatever the brokers do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -17,6 +16,7 @@ from kadence.clock import wall_time
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = [
+    "AddBackgroundEvent",
     "Answer",
     "ApplicationEvent",
     "Assign",
@@ -256,6 +256,10 @@ def _about(kind: type[ApplicationEvent], topics: Iterable[str]) -> str:
 @dataclass(frozen=True, slots=True)
 class BackgroundEvent:
     """Something that happened on the network thread."""
+
+
+AddBackgroundEvent = Callable[[BackgroundEvent], None]
+"""Where a manager puts background events for the application."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from kadence.consumer.request_manager import Jobs
+from kadence.client.request_manager import Jobs
 
 __all__ = ["Done", "FinishedJobs", "JobRunner", "JobThread"]
 

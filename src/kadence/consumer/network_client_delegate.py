@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from kadence.client.request_manager import IndependentManager, RequestManager
 from kadence.connection.request import Completed, Request
 from kadence.consumer.measures import Measures
-from kadence.consumer.request_manager import IndependentManager, RequestManager
 from kadence.net import NetworkClient
 
 __all__ = ["NetworkClientDelegate"]

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from kadence.client.request_manager import IndependentManager, RequestManager
 from kadence.clock import FOREVER, Clock
 from kadence.consumer.event_processor import ApplicationEventProcessor
 from kadence.consumer.events import (
@@ -37,7 +38,6 @@ from kadence.consumer.jobs import JobRunner
 from kadence.consumer.log_limiter import in_short
 from kadence.consumer.network_client_delegate import NetworkClientDelegate
 from kadence.consumer.reaper import Reaper
-from kadence.consumer.request_manager import IndependentManager, RequestManager
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.errors import ClosedError, FatalNetworkError

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from kadence.client.request_manager import Poll
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed
 from kadence.consumer import events as m
 from kadence.consumer.network_thread import BackgroundEventHandler, Turn
 from kadence.consumer.reaper import Reaper
-from kadence.consumer.request_manager import Poll
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.errors import KafkaTimeoutError

@@ -8,7 +8,7 @@ import pytest
 from tests.worlds.cluster import TOPIC_ID, told
 from tests.worlds.positions import NOON, P0, World, batch
 
-from kadence.consumer.request_manager import RequestManager
+from kadence.client.request_manager import RequestManager
 from kadence.consumer.subscription import Status
 from kadence.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from kadence.protocol import error_codes as ec

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kadence.consumer.events import (
+    AddBackgroundEvent,
     AssignPartitions,
     LosePartitions,
     Rebalance,
@@ -20,7 +21,6 @@ from kadence.consumer.events import (
     RebalanceFinished,
     RevokePartitions,
 )
-from kadence.consumer.request_manager import AddBackgroundEvent
 from kadence.consumer.subscription import Subscription
 from kadence.types import GroupMetadata, TopicPartition
 

@@ -19,7 +19,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kadence.client.request_manager import Poll
 from kadence.clock import FOREVER, add_ms
+from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, Request
 from kadence.consumer.group.classic import states
 from kadence.consumer.group.classic.member import ClassicMembership
@@ -28,7 +30,6 @@ from kadence.consumer.group.forms import ConsumerGroupHeartbeatRequest
 from kadence.consumer.group.kip848 import states as kip848_states
 from kadence.consumer.group.kip848.member import STUMBLES, ConsumerMembership
 from kadence.consumer.group.membership import GroupConfig, HeartbeatOutcome
-from kadence.consumer.request_manager import Backoff, Poll
 from kadence.consumer.subscription import PartitionState
 from kadence.errors import UnsupportedVersionError
 from kadence.logs import logger

@@ -19,9 +19,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from kadence import errors
+from kadence.client.request_manager import Poll
 from kadence.clock import FOREVER
+from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, Request
-from kadence.consumer.events import Answer, Commit, CommitCompleted, FetchCommitted
+from kadence.consumer.events import AddBackgroundEvent, Answer, Commit, CommitCompleted, FetchCommitted
 from kadence.consumer.group.commit_requests import (
     IDENTITY,
     Attempt,
@@ -35,7 +37,6 @@ from kadence.consumer.group.commit_requests import (
 from kadence.consumer.group.committed import CommittedOffsets, Done
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import ClusterView, GroupConfig, Membership
-from kadence.consumer.request_manager import AddBackgroundEvent, Backoff, Poll
 from kadence.errors import ConnectError, KafkaError, KafkaTimeoutError
 from kadence.logs import logger
 from kadence.protocol import error_codes

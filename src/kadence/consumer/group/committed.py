@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kadence import errors
+from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
+from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, Request
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.forms import OffsetFetchRequest, by_topic
 from kadence.consumer.group.membership import ClusterView, GroupConfig
-from kadence.consumer.request_manager import NOTHING, Backoff, Poll
 from kadence.errors import KafkaError, KafkaTimeoutError
 from kadence.protocol import error_codes
 from kadence.protocol.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics

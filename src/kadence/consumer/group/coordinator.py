@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from kadence import errors
+from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
+from kadence.connection.backoff import Backoff
 from kadence.connection.request import ANY_NODE, Completed, Request
-from kadence.consumer.events import Failed
+from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.group.forms import FindCoordinatorRequest
 from kadence.consumer.group.membership import GroupConfig
-from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Backoff, Poll
 from kadence.errors import AuthenticationError, KafkaError, UnsupportedVersionError
 from kadence.logs import logger
 from kadence.protocol import error_codes

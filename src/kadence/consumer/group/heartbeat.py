@@ -33,12 +33,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
+from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, ConnectionPurpose, NativeHeartbeatPlan, Request
-from kadence.consumer.events import Stalled
+from kadence.consumer.events import AddBackgroundEvent, Stalled
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import SENT_NATIVELY, GroupConfig, HeartbeatOutcome, Membership
-from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Backoff, Poll
 from kadence.consumer.shared_state import Progress
 from kadence.logs import logger
 

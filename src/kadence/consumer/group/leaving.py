@@ -13,12 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
+from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, ConnectionPurpose, Request
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.forms import LeaveGroupRequest
 from kadence.consumer.group.membership import GroupConfig
-from kadence.consumer.request_manager import NOTHING, Backoff, Poll
 from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

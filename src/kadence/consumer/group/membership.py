@@ -11,9 +11,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kadence.client.request_manager import Poll
 from kadence.connection.request import Completed, Request
 from kadence.consumer.assignors.base import Assignor
-from kadence.consumer.request_manager import Poll
 from kadence.consumer.subscription import PartitionState
 from kadence.types import GroupMetadata, TopicPartition
 

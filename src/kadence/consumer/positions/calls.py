@@ -15,9 +15,8 @@ from typing import Final
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Completed, Request
-from kadence.consumer.events import Answer, ListOffsets
+from kadence.consumer.events import AddBackgroundEvent, Answer, ListOffsets
 from kadence.consumer.positions.metadata import MetadataManager
-from kadence.consumer.request_manager import AddBackgroundEvent
 from kadence.consumer.subscription import Subscription
 from kadence.errors import KafkaTimeoutError, UnknownTopicOrPartitionError, for_code
 from kadence.protocol import error_codes as ec

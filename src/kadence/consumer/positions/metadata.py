@@ -20,13 +20,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ConsumerConfig
+from kadence.connection.backoff import Backoff
 from kadence.connection.cluster import Cluster, apply, follow, forget_brokers, forget_epochs
 from kadence.connection.recovery import Recovery
 from kadence.connection.request import ANY_NODE, Completed, Request
-from kadence.consumer.events import Answer, Failed, TopicMetadata
-from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Backoff, Poll
+from kadence.consumer.events import AddBackgroundEvent, Answer, Failed, TopicMetadata
 from kadence.errors import AuthenticationError, KafkaError, for_code
 from kadence.logs import logger
 from kadence.protocol import error_codes as ec

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
+from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Completed, Request
-from kadence.consumer.events import Failed, ListOffsets
+from kadence.consumer.events import AddBackgroundEvent, Failed, ListOffsets
 from kadence.consumer.positions.calls import Asking, OffsetCalls, Unknown
 from kadence.consumer.positions.metadata import MetadataManager
-from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Poll
 from kadence.consumer.subscription import PartitionState, Status, Subscription
 from kadence.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError, for_code
 from kadence.logs import logger

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Completed, Request
-from kadence.consumer.events import Failed
+from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.positions.metadata import MetadataManager
-from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Poll
 from kadence.consumer.subscription import PartitionState, Status, Subscription
 from kadence.errors import (
     AuthenticationError,

@@ -9,7 +9,7 @@ from typing import Final
 
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Loan
-from kadence.consumer.events import Failed
+from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.errors import FetchErrors
 from kadence.consumer.fetch.manager.memory import Memory, Sizes
 from kadence.consumer.fetch.manager.reasons import Reasons, trouble_of
@@ -17,7 +17,6 @@ from kadence.consumer.fetch.manager.session import Sent
 from kadence.consumer.log_limiter import LogLimiter
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.validation import note_epochs
-from kadence.consumer.request_manager import AddBackgroundEvent
 from kadence.consumer.shared_partition import NotFetchedReason
 from kadence.consumer.shared_state import CompletedFetch, SharedState, frees, is_small
 from kadence.consumer.subscription import PartitionState, Status, Subscription

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from kadence.config import ConsumerConfig
-from kadence.consumer.events import Failed
+from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.session import Sent
 from kadence.consumer.log_limiter import LogLimiter
 from kadence.consumer.positions.metadata import MetadataManager
-from kadence.consumer.request_manager import AddBackgroundEvent
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.errors import OffsetOutOfRangeError, for_code
 from kadence.logs import logger

@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Completed, ConnectionPurpose, Repeat, Request
-from kadence.consumer.events import Failed
+from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.answers import READ_COMMITTED, FetchAnswers
 from kadence.consumer.fetch.manager.fetchable import FetchablePartitions
 from kadence.consumer.fetch.manager.memory import Arenas, Memory, Sizes
@@ -37,7 +38,6 @@ from kadence.consumer.fetch.manager.session import (
     topics,
 )
 from kadence.consumer.positions.metadata import MetadataManager
-from kadence.consumer.request_manager import NOTHING, AddBackgroundEvent, Poll
 from kadence.consumer.shared_partition import NotFetchedReason
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import PartitionState, Subscription

@@ -12,11 +12,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kadence import errors
+from kadence.client.request_manager import Jobs
 from kadence.clock import FOREVER
+from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, Request
 from kadence.consumer.assignors import LastAssignment, chosen, common_protocol
 from kadence.consumer.assignors.base import Assignor, RebalanceProtocol
 from kadence.consumer.assignors.embedded import decode_assignment
+from kadence.consumer.events import AddBackgroundEvent
 from kadence.consumer.group.assignment_reconciler import AssignmentReconciler, RebalanceHistory
 from kadence.consumer.group.classic.leader import Leader, UserData
 from kadence.consumer.group.classic.requests import PROTOCOL_TYPE, ClassicRequests
@@ -24,7 +27,6 @@ from kadence.consumer.group.classic.states import TRANSITIONS, State
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import ClusterView, GroupConfig
 from kadence.consumer.group.refusals import explain, explain_transport
-from kadence.consumer.request_manager import AddBackgroundEvent, Backoff, Jobs
 from kadence.consumer.subscription import Subscription
 from kadence.errors import KafkaError
 from kadence.logs import logger

@@ -16,6 +16,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from kadence.client.request_manager import Jobs
 from kadence.clock import FOREVER, add_ms
 from kadence.consumer.assignors import BUILT_IN, LastAssignment
 from kadence.consumer.assignors.base import Assignor, MemberSubscription, RebalanceProtocol, Topics
@@ -23,7 +24,6 @@ from kadence.consumer.assignors.cooperative_sticky import generation_of
 from kadence.consumer.assignors.embedded import decode_subscription, encode_assignment
 from kadence.consumer.assignors.plan import withhold
 from kadence.consumer.group.membership import ClusterView
-from kadence.consumer.request_manager import Jobs
 from kadence.errors import AssignorError, KafkaError, MalformedMessageError
 from kadence.logs import logger
 from kadence.protocol import error_codes

@@ -28,17 +28,17 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from kadence.client.request_manager import Jobs, Poll
 from kadence.connection.request import Completed, Request
 from kadence.consumer.assignors import LastAssignment
 from kadence.consumer.assignors.base import Assignor
-from kadence.consumer.events import Failed
+from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.group.classic.joining import SECOND_ROUND, Joining
 from kadence.consumer.group.classic.states import OUT, State
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.forms import SyncGroupRequest
 from kadence.consumer.group.leaving import Departures
 from kadence.consumer.group.membership import ClusterView, GroupConfig, HeartbeatOutcome
-from kadence.consumer.request_manager import AddBackgroundEvent, Jobs, Poll
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
 from kadence.logs import logger

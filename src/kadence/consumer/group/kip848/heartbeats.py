@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kadence.clock import FOREVER, add_ms
+from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, ConnectionPurpose, Request
-from kadence.consumer.events import Failed, IdentityChanged
+from kadence.consumer.events import AddBackgroundEvent, Failed, IdentityChanged
 from kadence.consumer.group.assignment_reconciler import AssignmentReconciler, RebalanceHistory
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.kip848.heartbeat_state import WITH_REGEX, HeartbeatState
@@ -23,7 +24,6 @@ from kadence.consumer.group.refusals import (
     explain_heartbeat,
     explain_heartbeat_transport,
 )
-from kadence.consumer.request_manager import AddBackgroundEvent, Backoff
 from kadence.consumer.subscription import Subscription
 from kadence.errors import KafkaError
 from kadence.logs import logger

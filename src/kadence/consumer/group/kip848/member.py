@@ -25,16 +25,16 @@ import dataclasses
 import uuid
 from collections.abc import Callable
 
+from kadence.client.request_manager import Poll
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed
-from kadence.consumer.events import Failed
+from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.kip848.heartbeats import SILENT_INTERVALS, STUMBLES, ConsumerHeartbeats
 from kadence.consumer.group.kip848.states import HEARTBEATING, OUT, State
 from kadence.consumer.group.leaving import HeartbeatDepartures
 from kadence.consumer.group.membership import ClusterView, GroupConfig
 from kadence.consumer.group.refusals import explain_classic_members
-from kadence.consumer.request_manager import AddBackgroundEvent, Poll
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
 from kadence.logs import logger

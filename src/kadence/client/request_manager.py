@@ -13,14 +13,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kadence.clock import FOREVER
-from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, Request
-from kadence.consumer.events import BackgroundEvent
 
-__all__ = ["NOTHING", "AddBackgroundEvent", "Backoff", "IndependentManager", "Jobs", "Poll", "RequestManager"]
-
-AddBackgroundEvent = Callable[[BackgroundEvent], None]
-"""Where a manager puts background events for the application."""
+__all__ = ["NOTHING", "IndependentManager", "Jobs", "Poll", "RequestManager"]
 
 
 @dataclass(frozen=True, slots=True)
