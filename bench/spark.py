@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import statistics
@@ -167,7 +168,7 @@ def compare(workers: dict[str, Worker], topics: dict[str, int], rounds: int) -> 
             for name, worker in workers.items()
             if name != FLOOR or not work.case.startswith("write")
         }
-        best = dict.fromkeys(turns, float("inf"))
+        best = dict.fromkeys(turns, math.inf)
         for turn in range(rounds + 1):
             for name, worker in turns.items():
                 for seconds in worker.seconds(work.topic, work.case):
@@ -175,8 +176,11 @@ def compare(workers: dict[str, Worker], topics: dict[str, int], rounds: int) -> 
                         best[name] = min(best[name], seconds)
                     print(f"  {work.label}, {name}: {count / seconds:,.0f} rows/s", flush=True)
         ours, theirs = (best[name] for name in ENGINES)
-        cells = [f"{count / best[name] / 1000:,.0f} k" for name in ENGINES]
-        cells += [f"{theirs / ours:.2f} ×", f"≥ {work.goal:g} ×"]
+        cells = [
+            "failed" if best[name] == math.inf else f"{count / best[name] / 1000:,.0f} k" for name in ENGINES
+        ]
+        ratio = "" if math.inf in (ours, theirs) else f"{theirs / ours:.2f} ×"
+        cells += [ratio, f"≥ {work.goal:g} ×"]
         cells += (
             [f"{count / best[FLOOR] / 1000:,.0f} k", f"{best[FLOOR] / ours:.0%}"]
             if FLOOR in best
