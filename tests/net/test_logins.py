@@ -18,7 +18,8 @@ from tests.patience import PATIENCE
 from kadence.connection.request import ConnectionPurpose
 from kadence.errors import AuthenticationError, ConnectError, KafkaError, RequestTimedOutError
 from kadence.net import ConnectionConfig
-from kadence.net.logins import Logins, TokenLogin
+from kadence.net.logins import Logins
+from kadence.net.tokens import TokenLogin
 from kadence.protocol import error_codes
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kadence.config.table import INT32_MAX, key, keys, read, unknown
 from kadence.errors import ConfigError
-from kadence.security import java_logins, login, stores
+from kadence.security import login, stores
 from kadence.security.secret import Secret
 
 if TYPE_CHECKING:
@@ -258,13 +258,13 @@ class ClientConfig:
         values: dict[str, Any] = {}
         for name, value in given.items():
             if name not in rows:
-                advice = java_logins.advice(name, value) or stores.advice(name, given)
+                advice = _advice(name, value) or stores.advice(name, given)
                 mistakes.append((name, advice or unknown(spelled[name], cls, rows)))
                 continue
             try:
                 values[name.replace(".", "_")] = read(rows[name], value, spelled[name])
             except ConfigError as error:
-                mistakes.append((name, java_logins.advice(name, value) or str(error)))
+                mistakes.append((name, _advice(name, value) or str(error)))
         # What to do instead of a login of Java's is the same sentence for each of its keys.
         texts = [text for _, text in mistakes]
         mistakes = [each for at, each in enumerate(mistakes) if each[1] not in texts[:at]]
@@ -303,6 +303,13 @@ class ClientConfig:
             login.check(self, given)
         except ConfigError as error:
             yield error.key, str(error)
+
+
+def _advice(name: str, value: object) -> str | None:
+    """What to do instead of a login of Java's. Loaded for the first mistake."""
+    from kadence.security import java_logins
+
+    return java_logins.advice(name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

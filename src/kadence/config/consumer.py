@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from kadence.config import foreign
 from kadence.config.client import ClientConfig, Fault, api_timeout
 from kadence.config.durations import duration_ms
 from kadence.config.table import AUTO, INT32_MAX, key
@@ -332,6 +331,8 @@ class ConsumerConfig(ClientConfig):
                     ),
                 )
         elif colon or word not in ("earliest", "latest", "none"):
+            from kadence.config import foreign
+
             if (called := foreign.reset(word)) is not None:
                 yield (
                     "auto.offset.reset",

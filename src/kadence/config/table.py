@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from kadence import deserializers, serializers
-from kadence.config import foreign
 from kadence.config.assignors import read_assignors
-from kadence.config.functions import imported
 from kadence.errors import ConfigError
 from kadence.security.secret import Secret
 
@@ -83,6 +81,9 @@ def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
     """
     written, name = name, name.replace("_", ".")
     client = cls.__name__.removesuffix("Config").lower()
+    # Loaded for the first key that is not known.
+    from kadence.config import foreign
+
     called, instead = foreign.advice(name, client)
     if called is not None and called in rows:
         return f"{written!r} is another client's name: here it is {_as(written, called)!r}"
@@ -179,6 +180,8 @@ def _read_callable(row: Key, value: Any) -> Any:
 
 def _read_function(row: Key, value: Any) -> Any:
     if isinstance(value, str):
+        from kadence.config.functions import imported
+
         value = imported(row.name, value)
     return _read_callable(row, value)
 

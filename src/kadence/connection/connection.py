@@ -22,14 +22,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import FOREVER, add_ms
 from kadence.connection import versions
-from kadence.connection.authentication import Authentication, SaslMessage
 from kadence.connection.repeating import Again, again
 from kadence.connection.request import Completed, Loan, Request
-from kadence.connection.sasl.exchange import Login
 from kadence.connection.sent import Sent
 from kadence.errors import (
     ConnectError,
@@ -46,6 +44,10 @@ from kadence.protocol.client_frames import encode_frame
 from kadence.protocol.fetch import FetchRequest
 from kadence.protocol.produce import ProduceRequest
 from kadence.wire import VersionError, WireError
+
+if TYPE_CHECKING:
+    from kadence.connection.authentication import Authentication, SaslMessage
+    from kadence.connection.sasl.exchange import Login
 
 __all__ = ["BrokerConnection", "Phase"]
 
@@ -411,6 +413,8 @@ class BrokerConnection:
         exchange = self._login.begin(now, self._host)
         self._wants_login = exchange is None
         if exchange is not None:
+            from kadence.connection.authentication import Authentication
+
             self._login_began = now
             self._authentication = Authentication(self._login, exchange, self.address, self.ranges)
             self._say(self._authentication, self._authentication.start(), now)

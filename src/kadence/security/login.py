@@ -1,6 +1,7 @@
 """Makes credentials of the ``sasl.*`` keys, and refuses keys that are missing or contradict each other.
 
-Whatever is secret is a `Secret` from the configuration to the last moment; no message here shows one.
+Whatever is secret is a `Secret` from the configuration to the last moment; no message here shows one. Most clients have
+no SASL: what reads its keys is imported where there is some.
 """
 
 from __future__ import annotations
@@ -9,11 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kadence.errors import ConfigError
-from kadence.security import jaas, java_logins, kerberos, oauth
-from kadence.security.credentials import Credentials
-from kadence.security.secret import Secret
 
 if TYPE_CHECKING:
+    from kadence.security.credentials import Credentials
     from kadence.security.settings import Settings
 
 __all__ = ["MECHANISMS", "check", "credentials"]
@@ -42,6 +41,10 @@ def credentials(config: Settings) -> Credentials | None:
             f"security.protocol={config.security_protocol} needs sasl.mechanism: one of {', '.join(MECHANISMS)}",
             key="security.protocol",
         )
+    from kadence.security import kerberos, oauth
+    from kadence.security.credentials import Credentials
+    from kadence.security.secret import Secret
+
     options: Mapping[str, str] = {}
     if config.sasl_jaas_config is not None:
         options = _options(mechanism, config.sasl_jaas_config.reveal())
@@ -75,6 +78,8 @@ def check(config: Settings, given: Mapping[str, str]) -> None:
     """
     handler = config.sasl_login_callback_handler_class
     if handler is not None and handler.rpartition(".")[2] != "OAuthBearerLoginCallbackHandler":
+        from kadence.security import java_logins
+
         raise ConfigError(
             java_logins.of_class(handler)
             or f"sasl.login.callback.handler.class: {handler!r} is Java's; give sasl.oauthbearer.token.provider "
@@ -98,6 +103,8 @@ def check(config: Settings, given: Mapping[str, str]) -> None:
 
 
 def _options(mechanism: str, text: str) -> Mapping[str, str]:
+    from kadence.security import jaas, java_logins, kerberos, oauth
+
     module = jaas.parse(text)
     if module.name not in _MODULES:
         raise ConfigError(

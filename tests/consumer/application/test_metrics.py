@@ -13,7 +13,7 @@ import pytest
 from tests.consumer.support import Cluster, member_settings, partitions, poll_until, read
 
 from kadence import AsyncConsumer, MetricName, RebalanceListener, TopicPartition
-from kadence.consumer.application.metrics.reader import CLIENT, COORDINATOR, FETCH, KADENCE, NODE
+from kadence.consumer.application.metrics import CLIENT, COORDINATOR, FETCH, KADENCE, NODE
 
 pytestmark = pytest.mark.needs("reading")
 

@@ -38,7 +38,6 @@ from kadence.consumer.application.arguments import (
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import FAREWELL_MS
-from kadence.consumer.application.metrics import Metrics
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.stall import Stall
 from kadence.consumer.shared_partition import NotFetched, NotFetchedReason, Origin
@@ -59,6 +58,8 @@ from kadence.types import (
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from kadence.consumer.application.metrics import Metrics
 
 __all__ = ["EARLIEST", "LATEST", "Calls", "Topics"]
 
@@ -87,7 +88,7 @@ class Calls:
         self._core = core
         self._clock = clock
         self._awaits = awaits
-        self._metrics = Metrics(config, shared_state, core)
+        self._metrics: Metrics | None = None
         self._interceptors = core.interceptors
         self._has_told_unit = False
         self._close_by = FOREVER
@@ -413,7 +414,13 @@ class Calls:
         self._shared_state.send(m.EnforceRebalance(0, 0, reason))
 
     def metrics(self) -> Mapping[MetricName, float]:
-        return self._metrics.read(self._clock.now_ms())
+        metrics = self._metrics
+        if metrics is None:
+            # Not loaded before they are asked for, which most consumers never are.
+            from kadence.consumer.application.metrics import Metrics
+
+            metrics = self._metrics = Metrics(self._config, self._shared_state, self._core)
+        return metrics.read(self._clock.now_ms())
 
     # ------------------------------------------------------------ the end
 

@@ -12,7 +12,6 @@ from kadence.clock import Seconds
 from kadence.consumer.application.arguments import Partition, Partitions
 from kadence.consumer.application.calls import Calls
 from kadence.consumer.application.core import Core
-from kadence.consumer.application.metrics import catalogue
 from kadence.consumer.application.stall import Stall
 from kadence.consumer.events import Rebalance
 from kadence.consumer.shared_partition import NotFetched
@@ -117,6 +116,8 @@ class ConsumerState:
     @staticmethod
     def metric_names() -> Sequence[MetricName]:
         """Every name that `metrics` can return, with empty tag values; for tools that register names in advance."""
+        from kadence.consumer.application.metrics import catalogue
+
         return catalogue()
 
     # ------------------------------------------------------------ ending a wait

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kadence.consumer.application.metrics import client, fetching, group, own
-from kadence.consumer.application.metrics.rows import Read, Rows
+from kadence.consumer.application import metric_rows
 from kadence.consumer.measures import TopicFetches, TopicPollMeasures
 from kadence.consumer.shared_partition import NotFetchedReason, SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.metrics import MetricName
 from kadence.metrics.network import NodeMeters
+from kadence.metrics.rows import Read, Rows
 from kadence.metrics.sensors import Tally
 from kadence.types import TopicPartition
 
@@ -44,15 +44,16 @@ class Metrics:
         self._shared_state = shared_state
         self._core = core
         self._fixed: _Named = [
-            *self._named(CLIENT, client.client(shared_state)),
-            *self._named(FETCH, fetching.fetching(shared_state.measures)),
+            *self._named(CLIENT, metric_rows.client(shared_state)),
+            *self._named(FETCH, metric_rows.fetching(shared_state.measures)),
             *self._named(
-                KADENCE, own.own(shared_state, config.buffer_memory, self._skipped, self._dead_lettered)
+                KADENCE,
+                metric_rows.own(shared_state, config.buffer_memory, self._skipped, self._dead_lettered),
             ),
         ]
         if config.group_id is not None:
-            self._fixed += self._named(COORDINATOR, group.membership(shared_state))
-            self._fixed += self._named(KADENCE, own.stalls(lambda now: core.stalls.count))
+            self._fixed += self._named(COORDINATOR, metric_rows.membership(shared_state))
+            self._fixed += self._named(KADENCE, metric_rows.stalls(lambda now: core.stalls.count))
         # Replaced as a whole, so that threads that read at once do not disturb each other.
         self._found: dict[Hashable, _Named] = {}
 
@@ -74,26 +75,30 @@ class Metrics:
         for node_id, node in measures.network.nodes.items():
             # Bootstrap addresses are -2, -3 … here, -1, -2 … in Kafka's own client.
             name = f"node-{node_id if node_id >= 0 else node_id + 1}"
-            yield node, [(NODE, client.one_node(node))], {"node-id": name}
+            yield node, [(NODE, metric_rows.one_node(node))], {"node-id": name}
         for topic, fetches in measures.fetches.topics.items():
-            yield fetches, [(FETCH, fetching.fetched(fetches))], {"topic": topic}
+            yield fetches, [(FETCH, metric_rows.fetched(fetches))], {"topic": topic}
         for topic, poll_measures in measures.poll_measures.topics.items():
-            yield poll_measures, [(FETCH, fetching.taken(poll_measures))], {"topic": topic}
+            yield poll_measures, [(FETCH, metric_rows.taken(poll_measures))], {"topic": topic}
         committed = self._config.isolation_level == "read_committed"
         for partition, shared_partition in shared_state.assignment.items():
             tags = {"topic": partition.topic, "partition": str(partition.partition)}
             yield (
                 shared_partition,
                 [
-                    (FETCH, fetching.one_partition(shared_partition, committed=committed)),
-                    (KADENCE, own.unfetched(shared_partition)),
+                    (FETCH, metric_rows.one_partition(shared_partition, committed=committed)),
+                    (KADENCE, metric_rows.unfetched(shared_partition)),
                 ],
                 tags,
             )
         for reason in NotFetchedReason:
-            yield reason, [(KADENCE, own.one_reason(shared_state, reason))], {"reason": reason.name.lower()}
+            yield (
+                reason,
+                [(KADENCE, metric_rows.one_reason(shared_state, reason))],
+                {"reason": reason.name.lower()},
+            )
         for cause in measures.group.causes:
-            yield cause, [(KADENCE, own.one_cause(measures, cause))], {"cause": cause}
+            yield cause, [(KADENCE, metric_rows.one_cause(measures, cause))], {"cause": cause}
 
     def _skipped(self, now: int) -> float:
         """Nothing is bad where nothing is deserialised."""
@@ -119,18 +124,18 @@ def catalogue() -> tuple[MetricName, ...]:
     shared_partition = SharedPartition(TopicPartition("", 0), 0)
     per_partition = ("topic", "partition")
     groups: tuple[tuple[str, Rows, tuple[str, ...]], ...] = (
-        (CLIENT, client.client(shared_state), ()),
-        (COORDINATOR, group.membership(shared_state), ()),
-        (FETCH, fetching.fetching(shared_state.measures), ()),
-        (FETCH, fetching.fetched(TopicFetches()), ("topic",)),
-        (FETCH, fetching.taken(TopicPollMeasures(0, Tally(0))), ("topic",)),
-        (FETCH, fetching.one_partition(shared_partition, committed=False), per_partition),
-        (NODE, client.one_node(NodeMeters()), ("node-id",)),
-        (KADENCE, own.own(shared_state, 0, nothing, nothing), ()),
-        (KADENCE, own.stalls(nothing), ()),
-        (KADENCE, own.unfetched(shared_partition), per_partition),
-        (KADENCE, own.one_reason(shared_state, NotFetchedReason.PAUSED), ("reason",)),
-        (KADENCE, own.one_cause(shared_state.measures, ""), ("cause",)),
+        (CLIENT, metric_rows.client(shared_state), ()),
+        (COORDINATOR, metric_rows.membership(shared_state), ()),
+        (FETCH, metric_rows.fetching(shared_state.measures), ()),
+        (FETCH, metric_rows.fetched(TopicFetches()), ("topic",)),
+        (FETCH, metric_rows.taken(TopicPollMeasures(0, Tally(0))), ("topic",)),
+        (FETCH, metric_rows.one_partition(shared_partition, committed=False), per_partition),
+        (NODE, metric_rows.one_node(NodeMeters()), ("node-id",)),
+        (KADENCE, metric_rows.own(shared_state, 0, nothing, nothing), ()),
+        (KADENCE, metric_rows.stalls(nothing), ()),
+        (KADENCE, metric_rows.unfetched(shared_partition), per_partition),
+        (KADENCE, metric_rows.one_reason(shared_state, NotFetchedReason.PAUSED), ("reason",)),
+        (KADENCE, metric_rows.one_cause(shared_state.measures, ""), ("cause",)),
     )
     return tuple(
         MetricName(row.name, group, dict.fromkeys(("client-id", *tags), ""), row.description)

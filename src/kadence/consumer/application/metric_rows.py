@@ -1,0 +1,416 @@
+"""The rows of `metrics()`: name, description and how each is read. Application side, any thread.
+
+The names are those of Kafka's own client (consumer-metrics with KIP-1068's queues, consumer-fetch-manager-metrics,
+consumer-coordinator-metrics); what it does not measure is in kadence-consumer-metrics. Reading changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import nan
+
+from kadence.consumer.measures import Measures, Queue, TopicFetches, TopicPollMeasures
+from kadence.consumer.shared_partition import NotFetchedReason, SharedPartition
+from kadence.consumer.shared_state import SharedState
+from kadence.lag import lag
+from kadence.metrics.network import NANOS, NodeMeters
+from kadence.metrics.rows import (
+    Read,
+    Row,
+    Rows,
+    ago,
+    amounts,
+    count,
+    events,
+    nanos,
+    per_hour,
+    share,
+    sizes,
+    times,
+    total,
+)
+from kadence.metrics.sensors import Tally, rate_of
+
+__all__ = [
+    "client",
+    "fetched",
+    "fetching",
+    "membership",
+    "one_cause",
+    "one_node",
+    "one_partition",
+    "one_reason",
+    "own",
+    "stalls",
+    "taken",
+    "unfetched",
+]
+
+# ------------------------------------------------------------ consumer-metrics
+
+
+def client(shared_state: SharedState) -> Rows:
+    """Of polls, calls and connections: consumer-metrics."""
+    measures = shared_state.measures
+    network, poll_measures = measures.network, measures.poll_measures
+    yield from ago("last-poll", "the last poll() began", lambda: poll_measures.last_at)
+    between = "time between the beginnings of two calls of poll()"
+    yield Row("time-between-poll-avg", f"The average {between}, in ms", poll_measures.polls.average)
+    yield Row("time-between-poll-max", f"The longest {between}, in ms", poll_measures.polls.highest)
+    yield Row(
+        "poll-idle-ratio-avg",
+        "The average share of the time that poll() waits, as opposed to the application working",
+        poll_measures.idle.average,
+    )
+    yield Row(
+        "commit-sync-time-ns-total",
+        "Time spent in commit(), in ns",
+        lambda now: poll_measures.commit_sync_ms * NANOS,
+    )
+    yield Row(
+        "committed-time-ns-total",
+        "Time spent in committed(), in ns",
+        lambda now: poll_measures.committed_ms * NANOS,
+    )
+    yield Row("connection-count", "The number of open connections", lambda now: network.connections)
+    yield from events("connection-creation", "connections that were made", network.connected)
+    yield from events("connection-close", "connections that were closed", network.disconnected)
+    yield from events("network-io", "writes to sockets and answers read from them", network.operations)
+    yield from amounts("incoming-byte", "bytes of answers that were read", network.incoming)
+    yield from amounts("outgoing-byte", "bytes that were written", network.outgoing)
+    yield from events("request", "requests that were sent", network.requests)
+    yield from sizes("request-size", "requests", network.requests)
+    yield from events("response", "answers that were read", network.incoming)
+    yield from _io(measures)
+    yield from events("successful-authentication", "connections that were logged in", network.logins)
+    yield from events(
+        "failed-authentication", "connections whose login or TLS was refused", network.failed_logins
+    )
+    yield from events(
+        "successful-reauthentication", "standing connections that were logged in again", network.relogins
+    )
+    yield from events(
+        "failed-reauthentication", "standing connections whose login was refused", network.failed_relogins
+    )
+    yield from times("reauthentication-latency", "login of a standing connection", network.relogins)
+    yield from _queues(shared_state)
+
+
+def _io(measures: Measures) -> Rows:
+    network = measures.network
+    yield from events("select", "times that the network thread looked for something to do", network.waits)
+    for name, what, meter in (
+        ("io-wait", "waiting for sockets", network.waits),
+        ("io", "reading and writing", network.works),
+    ):
+        yield Row(
+            f"{name}-time-ns-avg",
+            f"The average time of {what} in one turn of the network thread, in ns",
+            nanos(meter.average),
+        )
+        yield Row(
+            f"{name}-time-ns-total",
+            f"Time that the network thread spent {what}, in ns",
+            nanos(total(meter)),
+        )
+        yield Row(
+            f"{name}-ratio",
+            f"The share of the time that the network thread spends {what}",
+            share(meter),
+        )
+    yield from times(
+        "time-between-network-thread-poll", "time between two turns of the network thread", measures.turns
+    )
+    yield Row("unsent-requests-queue-size", "Requests that wait to be sent", lambda now: network.unsent)
+    yield from times("unsent-requests-queue-time", "time that a request waits to be sent", network.unsent_ms)
+
+
+def _queues(shared_state: SharedState) -> Rows:
+    """The two directions of the shared state (KIP-1068)."""
+    measures = shared_state.measures
+    for name, what, size, queue in (
+        (
+            "application",
+            "calls to the network thread",
+            lambda: len(shared_state.application_events),
+            measures.application_events,
+        ),
+        (
+            "background",
+            "background events for the application",
+            lambda: len(shared_state.background_events),
+            measures.background_events,
+        ),
+    ):
+        yield from _queue(f"{name}-event-queue", what, size, queue)
+    yield Row(
+        "application-events-expired-count",
+        "Calls that were not done within their timeout",
+        lambda now: measures.expired,
+    )
+
+
+def _queue(name: str, what: str, size: Callable[[], int], queue: Queue) -> Rows:
+    yield Row(f"{name}-size", f"The number of {what} that lie in the queue", lambda now: size())
+    yield from times(f"{name}-time", f"time that {what} lie in the queue", queue.waits)
+    yield from times(f"{name}-processing-time", f"time to take all {what} out of the queue", queue.works)
+
+
+def one_node(node: NodeMeters) -> Rows:
+    """Of one broker: consumer-node-metrics."""
+    yield from amounts("incoming-byte", "bytes of answers that were read from the broker", node.incoming)
+    yield from amounts("outgoing-byte", "bytes that were written to the broker", node.outgoing)
+    yield from events("request", "requests that were sent to the broker", node.requests)
+    yield from sizes("request-size", "requests to the broker", node.requests)
+    yield from events("response", "answers that were read from the broker", node.incoming)
+    yield from times("request-latency", "time to an answer of the broker", node.latency)
+
+
+# ------------------------------------------------------------ consumer-fetch-manager-metrics
+
+
+def fetching(measures: Measures) -> Rows:
+    """Of fetches, all topics together."""
+    fetches, poll_measures = measures.fetches, measures.poll_measures
+    yield from events("fetch", "fetches that were answered", measures.fetch_ms)
+    yield from times("fetch-latency", "time to the answer of a fetch", measures.fetch_ms)
+    yield from times("fetch-throttle-time", "time that a broker asked us to wait", fetches.throttle_ms)
+    yield from sizes("fetch-size", "what a fetch brought", fetches.bytes)
+    yield Row("records-per-request-avg", "The average number of records in a fetch", fetches.records.average)
+    yield Row("records-lag-max", "The greatest lag of any partition, in offsets", fetches.lags.highest)
+    yield Row(
+        "records-lead-min", "The least distance of any partition to its beginning", fetches.leads.lowest
+    )
+    for name, what, parts in (
+        (
+            "records",
+            "records that poll() returned",
+            lambda: [part.records for part in poll_measures.topics.values()],
+        ),
+        (
+            "bytes",
+            "bytes of fetches whose records were all returned",
+            lambda: [part.bytes for part in poll_measures.topics.values()],
+        ),
+    ):
+        yield from _consumed(name, what, parts)
+
+
+def _consumed(name: str, what: str, parts: Callable[[], list[Tally]]) -> Rows:
+    yield Row(f"{name}-consumed-rate", f"The number of {what} per second", lambda now: rate_of(parts(), now))
+    yield Row(
+        f"{name}-consumed-total", f"The number of {what}", lambda now: sum(part.total for part in parts())
+    )
+
+
+def fetched(topic: TopicFetches) -> Rows:
+    """Of fetches, one topic."""
+    yield from sizes("fetch-size", "what a fetch brought of the topic", topic.bytes)
+    yield Row(
+        "records-per-request-avg",
+        "The average number of records in a fetch of the topic",
+        topic.records.average,
+    )
+
+
+def taken(topic: TopicPollMeasures) -> Rows:
+    """Of what poll() returned, one topic."""
+    yield from amounts("records-consumed", "records of the topic that poll() returned", topic.records)
+    yield from amounts(
+        "bytes-consumed", "bytes of fetches of the topic whose records were all returned", topic.bytes
+    )
+
+
+def one_partition(shared_partition: SharedPartition, *, committed: bool) -> Rows:
+    """Of an assigned partition. ``committed``: the end is that of read_committed, the last stable offset."""
+
+    def lag(now: int) -> float:
+        found = shared_partition.lag(read_committed=committed)
+        return nan if found is None else found
+
+    def lead(now: int) -> float:
+        start, at = shared_partition.log_start, shared_partition.current()
+        return nan if start is None or start < 0 or at is None else max(at.offset - start, 0)
+
+    def replica(now: int) -> float:
+        preferred = shared_partition.preferred_replica
+        return -1 if preferred is None else preferred
+
+    yield Row("records-lag", "Offsets between the position and the end of the partition", lag)
+    yield Row(
+        "records-lag-avg",
+        "The average lag, as answers of brokers told of the end",
+        shared_partition.lags.average,
+    )
+    yield Row(
+        "records-lag-max",
+        "The greatest lag, as answers of brokers told of the end",
+        shared_partition.lags.highest,
+    )
+    yield Row("records-lead", "Offsets between the beginning of the partition and the position", lead)
+    yield Row(
+        "records-lead-avg", "The average lead, as answers of brokers told", shared_partition.leads.average
+    )
+    yield Row("records-lead-min", "The least lead, as answers of brokers told", shared_partition.leads.lowest)
+    yield Row("preferred-read-replica", "The replica that is read; -1 when it is the leader", replica)
+
+
+# ------------------------------------------------------------ consumer-coordinator-metrics
+
+
+def membership(shared_state: SharedState) -> Rows:
+    """Rows of classic groups are there in every group."""
+    group, poll_measures = shared_state.measures.group, shared_state.measures.poll_measures
+    yield Row(
+        "assigned-partitions",
+        "The number of partitions that are this consumer's",
+        lambda now: len(shared_state.assignment),
+    )
+    yield from events("heartbeat", "heartbeats that were answered", group.heartbeats)
+    yield Row(
+        "heartbeat-response-time-max",
+        "The longest time to the answer of a heartbeat, in ms",
+        group.heartbeats.highest,
+    )
+    yield from ago("last-heartbeat", "the last heartbeat was sent", lambda: group.heartbeat_sent_at)
+    for name, what, meter in (("join", "JoinGroup", group.joins), ("sync", "SyncGroup", group.syncs)):
+        yield from events(name, f"{what} requests that were answered (classic groups)", meter)
+        yield from times(f"{name}-time", f"time to the answer of {what}", meter)
+    yield from events("commit", "OffsetCommit requests that were answered", group.commits)
+    yield from times("commit-latency", "time to the answer of an OffsetCommit", group.commits)
+    yield from times("rebalance-latency", "rebalance, from its cause to the new assignment", group.rebalances)
+    yield Row(
+        "rebalance-latency-total", "Time spent in rebalances, in ms", lambda now: group.rebalances.total
+    )
+    for name, what, meter in (
+        ("rebalance", "rebalances", group.rebalances),
+        ("failed-rebalance", "rebalances that ended with the loss of the membership", group.failed),
+    ):
+        yield Row(
+            f"{name}-rate-per-hour",
+            f"The number of {what} per hour",
+            per_hour(meter),
+        )
+        yield Row(f"{name}-total", f"The number of {what}", count(meter))
+    yield from ago("last-rebalance", "the last rebalance ended", lambda: group.last_at)
+    yield from times("partition-assigned-latency", "on_partitions_assigned callback", poll_measures.assigned)
+    yield from times("partition-revoked-latency", "on_partitions_revoked callback", poll_measures.revoked)
+    yield from times("partition-lost-latency", "on_partitions_lost callback", poll_measures.lost)
+
+
+# ------------------------------------------------------------ kadence-consumer-metrics
+
+
+def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lettered: Read) -> Rows:
+    """Of the whole client, what Kafka's own does not measure."""
+    measures, poll_measures, lateness = (
+        shared_state.measures,
+        shared_state.measures.poll_measures,
+        shared_state.lateness,
+    )
+    yield Row(
+        "buffer-held-bytes",
+        "Memory that records take, fetched, decompressed or decoded ahead, of what buffer.memory allows",
+        lambda now: shared_state.held_bytes(),
+    )
+    yield Row(
+        "buffer-held-bytes-max",
+        "The most memory that was held at once, ever, in bytes",
+        lambda now: max(measures.books.most_held, poll_measures.most_held),
+    )
+    yield Row(
+        "buffer-exceeded-total",
+        "How often buffer.memory was exceeded: by one batch that is larger, or decompresses to more than was left",
+        lambda now: measures.books.exceeded + poll_measures.exceeded,
+    )
+    yield Row(
+        "buffer-oversized-total",
+        "Answers of brokers that brought more than was asked for: records above the limits",
+        lambda now: measures.books.oversized,
+    )
+    yield Row("buffer-memory-bytes", "buffer.memory, the cap", lambda now: buffer_memory)
+    yield Row(
+        "batches-decompressed-total", "Batches that were decompressed", lambda now: poll_measures.unpackings
+    )
+    yield Row(
+        "decompressed-bytes-total",
+        "What batches were decompressed to",
+        lambda now: poll_measures.unpacked_bytes,
+    )
+    yield Row(
+        "network-thread-lateness",
+        "How late the network thread's latest turn was (interpreter held, machine paused), in ms",
+        lambda now: lateness.last_ms,
+    )
+    yield Row(
+        "network-thread-lateness-max",
+        "How late the network thread's turns were at most, ever, in ms",
+        lambda now: lateness.longest_ms,
+    )
+    yield Row(
+        "fallback-heartbeats-total",
+        "Heartbeats that the native heartbeat sent because the network thread could not",
+        lambda now: lateness.fallback_heartbeats,
+    )
+    yield Row(
+        "network-wakeups-total",
+        "How often the application had to wake the network thread",
+        lambda now: shared_state.wakes,
+    )
+    yield Row("records-skipped-total", "Bad records that were skipped", skipped)
+    yield Row(
+        "records-dead-lettered-total", "Bad records that were written to the dead letter topic", dead_lettered
+    )
+
+
+def stalls(stalls: Read) -> Rows:
+    """Of the poll timer."""
+    yield Row("stalls-total", "Reported stalls: times that the application did not poll for long", stalls)
+
+
+def unfetched(shared_partition: SharedPartition) -> Rows:
+    """Of an assigned partition: since when it has not been fetched, and what a transaction holds back."""
+
+    def seconds(now: int) -> float:
+        why = shared_partition.why(now)
+        return 0 if why is None or why.since < 0 else max(now - why.since, 0) / 1000
+
+    def unstable(now: int) -> float:
+        end, stable = shared_partition.high_watermark, shared_partition.last_stable_offset
+        # A broker tells the last stable offset to read_committed only.
+        return 0 if end is None or stable is None or stable < 0 else lag(end, stable)
+
+    def raised(now: int) -> float:
+        polls = shared_partition.raises()
+        return 0 if polls is None else polls.times
+
+    yield Row("not-fetched-seconds", "For how long the partition has not been fetched; 0 when it is", seconds)
+    yield Row(
+        "records-behind-open-transactions",
+        "Offsets from the last stable offset to the end of the partition: read_committed does not return these yet",
+        unstable,
+    )
+    yield Row(
+        "polls-raised",
+        "How many polls in a row raised because of the partition's next record; 0 once the position has moved",
+        raised,
+    )
+
+
+def one_reason(shared_state: SharedState, reason: NotFetchedReason) -> Rows:
+    """Partitions with one reason not to be fetched."""
+
+    def count(now: int) -> float:
+        found = (shared_partition.why(now) for shared_partition in shared_state.assignment.values())
+        return sum(why is not None and why.reason is reason for why in found)
+
+    yield Row("partitions-not-fetched", "Partitions that are not being fetched because of the reason", count)
+
+
+def one_cause(measures: Measures, cause: str) -> Rows:
+    """Rebalances of one cause."""
+    yield Row(
+        "rebalance-cause-total",
+        "Rebalances that had the cause",
+        lambda now: measures.group.causes.get(cause, 0),
+    )
