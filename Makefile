@@ -54,6 +54,9 @@ help:
 demo: $(VENV)/.has-demo
 	@$(RUN) -m kadence demo --broker $(BROKER) $(ARGS)
 
+# A test's Java lives for seconds, in which the optimising compiler costs more than it gains; half of Spark's time went there.
+test test-heavy test-spark: export JAVA_TOOL_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
 # The same order of sets and the same examples each time; make soak tries others.
 test: export PYTHONHASHSEED ?= 0
 test: $(VENV)/.has-test
