@@ -87,7 +87,7 @@ def test_a_consumers_protocol_is_no_broker() -> None:
 
 def test_the_first_consumer_loads_its_network_side_and_no_other_client() -> None:
     modules = loaded("from kadence import Consumer; Consumer(bootstrap_servers='localhost:1').close()")
-    assert "kadence.consumer.network_thread" in modules
+    assert "kadence.client.network_thread" in modules
     assert not {name.split(".")[1] for name in modules if name.startswith("kadence.")} & (ROOMS - {"net"})
     assert "asyncio" not in modules
 

@@ -137,8 +137,8 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     # Not public, so not in the lists below, which tools/generate.py makes of the imports above.
+    from kadence.client.engine import Engine
     from kadence.config import ConsumerConfig
-    from kadence.consumer.application.core import Engine
     from kadence.consumer.shared_state import SharedState
 
 __version__ = VERSION

@@ -211,8 +211,8 @@ def test_close_in_a_signal_handler_lets_the_call_end_that_it_interrupted(
     with signalled(monkeypatch, producer, producer.close):
         future = producer.send("t", b"x", headers=HEADERS)
     assert future.result(PATIENCE).offset == 0
-    producer._thread.join(PATIENCE)
-    assert not producer._thread.is_alive()
+    producer._engine.join(PATIENCE)
+    assert not producer._engine.is_alive()
     with pytest.raises(ClosedError):
         producer.send("t", b"x")
     producer.close()

@@ -6,7 +6,7 @@ import pytest
 from tests.worlds.producer import TP, World
 
 from kadence.clock import FOREVER
-from kadence.connection.request import Completed, Request
+from kadence.connection.request import Request
 from kadence.errors import AuthenticationError, DisconnectedError, KafkaError, MalformedMessageError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import (
@@ -24,13 +24,13 @@ def names_of(request: Request) -> list[str | None]:
 
 
 def ask(world: World) -> Request | None:
-    request, _ = world.topics.poll(world.now)
+    request, _ = world.poll_only(world.topics)
     return request
 
 
 def test_nothing_is_asked_before_it_is_wanted() -> None:
     world = World()
-    assert world.topics.poll(world.now) == (None, FOREVER)
+    assert world.poll_only(world.topics) == (None, FOREVER)
 
 
 def test_asked_once_and_again_when_old() -> None:
@@ -41,7 +41,7 @@ def test_asked_once_and_again_when_old() -> None:
     assert ask(world) is None
     world.answer(request, world.metadata())
     assert world.topics.cluster.leader(TP) == 1
-    assert world.topics.poll(world.now) == (None, world.now + 60_000)
+    assert world.poll_only(world.topics) == (None, world.now + 60_000)
     world.advance(60_000)
     assert ask(world) is not None
 
@@ -57,14 +57,14 @@ def test_kip1102_when_nobody_answers_for_long_the_bootstrap_addresses_are_asked_
     world.topics.refresh()
     start = world.now
     while world.now < start + 10_000:
-        request, wake_at = world.topics.poll(world.now)
+        request, wake_at = world.poll_only(world.topics)
         if request is not None:
             world.advance(1_000)
             world.fail(request, DisconnectedError("gone"))
         else:
             assert wake_at <= start + 10_000
             world.advance(wake_at - world.now)
-    world.topics.poll(world.now)
+    world.poll_only(world.topics)
     assert [at // 1_000 for at in begun] == [(start + 10_000) // 1_000], "as soon as it is due"
     assert world.topics.cluster.leader(TP) is None
     assert world.topics.cluster.partition(TP) is not None, "the topic is not taken for deleted"
@@ -113,7 +113,7 @@ def test_a_topic_that_does_not_exist_yet_is_asked_for_slowly_and_only_while_want
     )
     request = ask(world)
     assert request is not None
-    world.sender.on_response(world.now, Completed(request, missing, None, 13, world.now))
+    world.answer(request, missing)
     world.advance(1_000)
     assert ask(world) is None
     world.topics.want("t", world.now)
@@ -231,11 +231,11 @@ def test_metadata_that_may_be_of_no_age_is_asked_for_after_a_pause_all_the_same(
 
     def answered() -> int:
         nonlocal asked
-        request, wake_at = world.topics.poll(world.now)
+        request, wake_at = world.poll_only(world.topics)
         while request is not None:
             asked += 1
             world.answer(request, world.metadata())
-            request, wake_at = world.topics.poll(world.now)
+            request, wake_at = world.poll_only(world.topics)
         return wake_at
 
     world.go(2_000, answered, lambda: None)

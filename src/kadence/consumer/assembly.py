@@ -9,10 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from kadence.client.network_client_delegate import NetworkClientDelegate
+from kadence.client.network_thread import NetworkSide, NetworkThread
 from kadence.client.request_manager import RequestManager
 from kadence.clock import Clock, SystemClock, wall_ms
 from kadence.config import ConsumerConfig
 from kadence.connection.request import ConnectionPurpose, Request
+from kadence.consumer.background_event_handler import BackgroundEventHandler
 from kadence.consumer.event_processor import ApplicationEventProcessor
 from kadence.consumer.fetch.manager.fetch import FetchRequestManager
 from kadence.consumer.fetch.manager.reasons import missing_topics
@@ -25,14 +28,13 @@ from kadence.consumer.group.kip848.member import ConsumerMembership, new_member_
 from kadence.consumer.group.membership import Membership
 from kadence.consumer.jobs import JobRunner, JobThread
 from kadence.consumer.measures import Measures
-from kadence.consumer.network_client_delegate import NetworkClientDelegate
-from kadence.consumer.network_thread import BackgroundEventHandler, NetworkThread, Turn
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.positions.validation import ValidationManager
 from kadence.consumer.reaper import Reaper
-from kadence.consumer.shared_state import Lateness, SharedState
+from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
+from kadence.consumer.turn import Turn
 from kadence.metrics.network import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient, native_heartbeat
 
@@ -78,14 +80,12 @@ def make(config: ConsumerConfig) -> tuple[SharedState, NetworkThread]:
     Raises:
         ConfigError: a certificate or key file that cannot be used.
     """
-    shared_state, client, turn = network_side(config, _MACHINE)
-    return shared_state, NetworkThread(f"{config.client_id}-network", shared_state, turn, client.close)
+    shared_state, side = network_side(config, _MACHINE)
+    return shared_state, NetworkThread(f"{config.client_id}-network", side)
 
 
-def network_side(
-    config: ConsumerConfig, surroundings: Surroundings
-) -> tuple[SharedState, NetworkClient, Callable[[], Turn]]:
-    """The shared state of a new consumer, its connections, and what makes its turns (on the thread that will run them).
+def network_side(config: ConsumerConfig, surroundings: Surroundings) -> tuple[SharedState, NetworkSide]:
+    """The shared state of a new consumer and its network side, whose turn is made on the thread that will run it.
 
     Raises as `make` does.
     """
@@ -98,7 +98,12 @@ def network_side(
     client = surroundings.client(ConnectionConfig.of(config), measures.network)
     measures.held_bytes = client.arenas.held
     shared_state = SharedState(client.wakeup, measures, surroundings.clock, surroundings.wall_ms)
-    return shared_state, client, lambda: _turn(config, surroundings, client, shared_state)
+    return shared_state, NetworkSide(
+        "consumer",
+        shared_state,
+        lambda: _turn(config, surroundings, client, shared_state),
+        client.close,
+    )
 
 
 def _turn(
@@ -109,7 +114,7 @@ def _turn(
     commits: CommitRequestManager | None = None
     reaper = Reaper(lambda: client.trouble() or (None if commits is None else commits.trouble()))
     background_event_handler = BackgroundEventHandler(shared_state, subscription, reaper)
-    delegate = NetworkClientDelegate(client, shared_state.measures)
+    delegate = NetworkClientDelegate(client, shared_state.measures.requests)
     jobs = surroundings.jobs(f"{config.client_id}-jobs", client.wakeup)
     metadata = MetadataManager(config, background_event_handler)
     managers: list[RequestManager] = [metadata]
@@ -134,7 +139,7 @@ def _turn(
             coordinator, membership, shared_state.progress, config, background_event_handler
         )
         if surroundings.has_native_heartbeat:
-            _arm_native_heartbeat(heartbeat, client, delegate, shared_state.lateness, clock)
+            _arm_native_heartbeat(heartbeat, client, delegate, shared_state, clock)
         commits = CommitRequestManager(coordinator, membership, metadata, config, background_event_handler)
         managers += [coordinator, commits, heartbeat, membership]
     validation = ValidationManager(config, subscription, metadata, background_event_handler)
@@ -189,14 +194,16 @@ def _arm_native_heartbeat(
     heartbeat: HeartbeatRequestManager,
     client: NetworkClient,
     delegate: NetworkClientDelegate,
-    lateness: Lateness,
+    shared_state: SharedState,
     clock: Clock,
 ) -> None:
     """What the network thread cannot send in time the native thread sends."""
 
     def native_heartbeats_sent(requests: list[Request], sent_at: int) -> None:
-        lateness.fallback_heartbeats += len(requests)
-        delegate.native_heartbeats_sent(heartbeat, requests, sent_at)
+        shared_state.lateness.fallback_heartbeats += len(requests)
+        group = shared_state.measures.group
+        group.heartbeat_sent_at = max(group.heartbeat_sent_at, sent_at)
+        delegate.sent_by_others(heartbeat, requests)
         heartbeat.native_heartbeats_sent(clock.now_ms(), requests, sent_at)
 
     client.on_native_heartbeats = native_heartbeats_sent

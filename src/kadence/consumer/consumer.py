@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack
 
+from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
 from kadence.consumer.application import suppliers
@@ -25,7 +26,7 @@ from kadence.consumer.application.arguments import (
 )
 from kadence.consumer.application.callbacks import CommitCallback, RebalanceListener
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
-from kadence.consumer.application.core import Core, Waits
+from kadence.consumer.application.core import Core
 from kadence.consumer.application.farewell import leave_if_abandoned
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.shell import Shell

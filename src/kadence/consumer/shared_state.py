@@ -321,7 +321,7 @@ class SharedState:
         wake_held: a fetch waits for memory: when no more than this is taken (`fetched_bytes`) the network thread wants
             to know; -1: none waits. The network thread sets it, the application takes it away when it tells.
         wants_polled: membership waits for a `Polled` (network).
-        dead: the network thread has ended, with this error if it was a bug (network).
+        ended: the network thread has ended. dead: by this bug, if it was one (network).
         progress: when the application polled last (application).
         decompressed_bytes: held by batches being read (application). copies: what was copied out of arenas.
             decoded_bytes: of records decoded ahead (application).
@@ -457,6 +457,15 @@ class SharedState:
 
     def press(self) -> None:
         self.pressing = self.pressed = True
+        self.alert()
+
+    def refuse(self, cause: BaseException | None) -> None:
+        """The network side ends, by ``cause`` if that was a bug: every call raises from now on."""
+        self.dead = cause
+        self.ended = True
+
+    def dismiss(self) -> None:
+        """It has ended: whoever still waits is to look again."""
         self.alert()
 
     def put(self, fetched: CompletedFetch) -> None:

@@ -10,13 +10,14 @@ import asyncio
 from collections.abc import Callable
 from typing import ClassVar, TypeVar, cast
 
+from kadence.client.engine import Engine
+from kadence.client.loop_gate import LoopGate
+from kadence.client.waits import BREATH, Waits
 from kadence.clock import Clock, add_ms, wait_seconds
 from kadence.errors import ConcurrentAccessError
 from kadence.idioms import NotAwaited, running_loop
 from kadence.producer.futures import RecordFuture, RecordMetadata
-from kadence.producer.loop_gate import LoopGate
-from kadence.producer.thread import END_MS, NetworkSide
-from kadence.producer.waits import BREATH, Waits
+from kadence.producer.network_state import END_MS, NetworkState
 
 __all__ = ["AsyncShell"]
 
@@ -70,6 +71,7 @@ class AsyncShell:
             deadline = next(call)
             changed = asyncio.Event()
             while True:
+                assert isinstance(deadline, int), "a producer runs no user code in its calls"
                 changed.clear()
                 gate.watch(changed)
                 gate.release()
@@ -117,18 +119,18 @@ class AsyncShell:
         """Wait until a record is acknowledged."""
         return await future
 
-    async def end(self, thread: NetworkSide, deadline: int) -> None:
+    async def end(self, network: NetworkState, engine: Engine, deadline: int) -> None:
         """Wait until the network thread, which was told to end, has ended."""
         until = add_ms(deadline, END_MS)
         if self._gate.runs_here():
-            await self.run(self._ended(thread, until))
+            await self.run(self._ended(network, until))
         else:
             # The loop that the producer belongs to may be closed, so nothing wakes a task.
-            await asyncio.to_thread(thread.join, wait_seconds(until, self._clock.now_ms()))
-        if not thread.has_ended:
-            thread.left_behind()
+            await asyncio.to_thread(engine.join, wait_seconds(until, self._clock.now_ms()))
+        if not network.has_ended:
+            network.left_behind()
 
-    def _ended(self, thread: NetworkSide, until: int) -> Waits[None]:
+    def _ended(self, network: NetworkState, until: int) -> Waits[None]:
         with self._gate:
-            while not thread.has_ended and self._clock.now_ms() < until:
+            while not network.has_ended and self._clock.now_ms() < until:
                 yield until

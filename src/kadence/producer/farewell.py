@@ -12,10 +12,11 @@ import os
 import sys
 import warnings
 import weakref
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from kadence.client.engine import Engine
 from kadence.clock import SystemClock, add_ms
-from kadence.producer.thread import END_MS
+from kadence.producer.network_state import END_MS, NetworkState
 
 __all__ = ["abandoned", "deliver_if_abandoned"]
 
@@ -23,29 +24,16 @@ _FAREWELL_MS: Final = 5_000
 """How long what was sent may take to be acknowledged."""
 
 
-class _Ending(Protocol):
-    """The network thread of a producer, as far as it is needed here."""
-
-    @property
-    def is_closing(self) -> bool: ...
-
-    def begin_close(self, deadline: int) -> None: ...
-
-    def join(self, seconds: float | None = None) -> None: ...
-
-    def is_alive(self) -> bool: ...
-
-    def left_behind(self) -> None: ...
-
-
-_running: weakref.WeakKeyDictionary[_Ending, str] = weakref.WeakKeyDictionary()
+_running: weakref.WeakKeyDictionary[Engine, tuple[str, NetworkState]] = weakref.WeakKeyDictionary()
 """Every thread that may have to be asked at the end of the process, and its producer's class. One that runs stays."""
 
 _children: Final[set[int]] = set()
 """This process, if it is one of multiprocessing, and calls us at its end."""
 
 
-def deliver_if_abandoned(producer: object, kind: str, thread: _Ending) -> weakref.finalize[..., Any]:
+def deliver_if_abandoned(
+    producer: object, kind: str, network: NetworkState, engine: Engine
+) -> weakref.finalize[..., Any]:
     """See to it that what was sent is delivered when ``producer`` is collected, or the process ends, unclosed.
 
     Args:
@@ -54,18 +42,18 @@ def deliver_if_abandoned(producer: object, kind: str, thread: _Ending) -> weakre
     Returns:
         What close() has to detach.
     """
-    _running[thread] = kind
+    _running[engine] = kind, network
     _be_called_by_multiprocessing()
-    finalizer = weakref.finalize(producer, abandoned, kind, thread, os.getpid())
+    finalizer = weakref.finalize(producer, abandoned, kind, network, engine, os.getpid())
     finalizer.atexit = False
     return finalizer
 
 
-def abandoned(kind: str, thread: _Ending, pid: int) -> None:
+def abandoned(kind: str, network: NetworkState, engine: Engine, pid: int) -> None:
     """A producer was collected unclosed: have its thread deliver what it was given. Waits for nothing. Any thread."""
-    if not thread.is_alive() or os.getpid() != pid:
+    if not engine.is_alive() or os.getpid() != pid:
         return
-    thread.begin_close(add_ms(SystemClock().now_ms(), _FAREWELL_MS))
+    network.begin_close(add_ms(SystemClock().now_ms(), _FAREWELL_MS))
     if not sys.is_finalizing():
         _warn(kind)
 
@@ -94,12 +82,12 @@ def _deliver_at_exit() -> None:
     clock = SystemClock()
     deadline = add_ms(clock.now_ms(), _FAREWELL_MS)
     # In a forked child the threads of the parent are not alive.
-    running = [(thread, kind) for thread, kind in _running.items() if thread.is_alive()]
-    for thread, kind in running:
-        if not thread.is_closing:
+    running = [(engine, *what) for engine, what in _running.items() if engine.is_alive()]
+    for _, kind, network in running:
+        if not network.is_closing:
             _warn(kind)
-        thread.begin_close(deadline)
-    for thread, _ in running:
-        thread.join(max(deadline + END_MS - clock.now_ms(), 0) / 1000)
-        if thread.is_alive():
-            thread.left_behind()
+        network.begin_close(deadline)
+    for engine, _, network in running:
+        engine.join(max(deadline + END_MS - clock.now_ms(), 0) / 1000)
+        if engine.is_alive():
+            network.left_behind()

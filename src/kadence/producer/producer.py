@@ -24,7 +24,7 @@ from kadence.producer.farewell import deliver_if_abandoned
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.send_checks import SendChecks
 from kadence.producer.shell import Shell
-from kadence.producer.surroundings import surroundings
+from kadence.producer.surroundings import network_side, surroundings
 from kadence.producer.topics import Topics
 from kadence.producer.transaction_calls import (
     abort_after,
@@ -89,19 +89,19 @@ class Producer:
         if parsed.transactional_id is not None:
             self._accumulator.is_usable = False
             transactions = Transactions(parsed, self._gate, partial(setattr, self._accumulator, "is_usable"))
-        self._thread = around.network_side(parsed, self._accumulator, topics, transactions)
+        self._network, self._engine = network_side(parsed, around, self._accumulator, topics, transactions)
         self._send_checks = SendChecks(
-            parsed, self._clock, self._accumulator, topics, self._thread, transactions
+            parsed, self._clock, self._accumulator, topics, self._network, transactions
         )
         self._calls = Calls(
-            parsed, self._clock, self._accumulator, topics, self._send_checks, self._thread.wakeup
+            parsed, self._clock, self._accumulator, topics, self._send_checks, self._network.wakeup
         )
         self._shell = Shell(self._gate, self._clock)
         self._put = self._shell.guarded(
             self._accumulator.put if self._calls.takes_all_as_they_are else _look_at_all
         )
-        self._finalizer = deliver_if_abandoned(self, "Producer", self._thread)
-        self._thread.start()
+        self._finalizer = deliver_if_abandoned(self, "Producer", self._network, self._engine)
+        self._engine.start()
         opened(self)
 
     # ------------------------------------------------------------ sending
@@ -367,9 +367,9 @@ class Producer:
         deadline = self._send_checks.closed_by(timeout)
         can_wait = self._send_checks.shut()
         self._finalizer.detach()
-        self._thread.begin_close(deadline)
+        self._network.begin_close(deadline)
         if can_wait:
-            self._shell.end(self._thread, deadline)
+            self._shell.end(self._network, self._engine, deadline)
 
     def stop(self, *, grace: Seconds | None = None) -> None:
         """Say that the program is to end: `stopping` is true from now on, and `close` without a timeout is bounded.
@@ -399,7 +399,7 @@ class Producer:
         """End without waiting for the application. Any thread; waits for nothing."""
         deadline = self._send_checks.closed_by(None)
         self._send_checks.shut()
-        self._thread.begin_close(deadline)
+        self._network.begin_close(deadline)
 
     def __enter__(self) -> Self:
         return self
@@ -416,7 +416,7 @@ class Producer:
             "closed"
             if self._send_checks.is_closed
             else "failed"
-            if self._thread.fatal is not None
+            if self._network.fatal is not None
             else "open"
         )
         return f"<{type(self).__name__} {self._config.client_id} {state} {self._accumulator!r}>"

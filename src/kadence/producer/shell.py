@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, TypeVar, cast
 
+from kadence.client.engine import Engine
+from kadence.client.gate import Gate
+from kadence.client.waits import BREATH, Waits
 from kadence.clock import Clock, add_ms, wait_seconds
 from kadence.producer.futures import RecordFuture, RecordMetadata, check_may_wait
-from kadence.producer.gate import Gate
-from kadence.producer.thread import END_MS, NetworkSide
-from kadence.producer.waits import BREATH, Waits
+from kadence.producer.network_state import END_MS, NetworkState
 
 __all__ = ["Shell"]
 
@@ -54,6 +55,7 @@ class Shell:
         try:
             deadline = next(call)
             while True:
+                assert isinstance(deadline, int), "a producer runs no user code in its calls"
                 if deadline != BREATH:
                     check_may_wait(self._gate)
                     self._gate.wait(wait_seconds(deadline, self._clock.now_ms()))
@@ -75,9 +77,9 @@ class Shell:
         """Wait until a record is acknowledged."""
         return future.result()
 
-    def end(self, thread: NetworkSide, deadline: int) -> None:
+    def end(self, network: NetworkState, engine: Engine, deadline: int) -> None:
         """Wait until the network thread, which was told to end, has ended; in a callback on it, do not."""
-        if not thread.runs_here():
-            thread.join(wait_seconds(add_ms(deadline, END_MS), self._clock.now_ms()))
-            if thread.is_alive():
-                thread.left_behind()
+        if not engine.runs_here():
+            engine.join(wait_seconds(add_ms(deadline, END_MS), self._clock.now_ms()))
+            if engine.is_alive():
+                network.left_behind()

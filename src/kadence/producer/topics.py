@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from kadence.client.gate import Gate
+from kadence.client.request_manager import Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ProducerConfig
 from kadence.connection.backoff import Backoff
@@ -24,7 +26,6 @@ from kadence.connection.request import ANY_NODE, Completed, Request
 from kadence.errors import DisconnectedError, KafkaError, MalformedMessageError, for_code
 from kadence.logs import logger
 from kadence.producer.append import TopicInfo
-from kadence.producer.gate import Gate
 from kadence.producer.partitioner import MOST_STICKY_BYTES, StickyPartitioner
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -106,18 +107,18 @@ class Topics:
             self.stickies[topic] = found = StickyPartitioner(run)
         return found
 
-    def poll(self, now: int) -> tuple[Request | None, int]:
+    def poll(self, now: int) -> Poll:
         """The request to send now, if any, and when to ask again."""
         recover_at = self._recovery.due
         if recover_at <= now:
             self._rebootstrap(self._recovery.why(now))
             recover_at = FOREVER
         if self._asked is not None or not self._used_at:
-            return None, recover_at
+            return Poll(wake_at=recover_at)
         is_due = self._wanted or self._is_stale
         due = self._backoff.until if is_due else max(self._refresh_at, self._backoff.until)
         if due > now:
-            return None, min(due, recover_at)
+            return Poll(wake_at=min(due, recover_at))
         with self._gate:
             creates = bool(self._wanted)
             if not creates:
@@ -130,14 +131,14 @@ class Topics:
                 self._refresh_at = add_ms(now, pause)
             self._wanted.clear()
             if not names:
-                return None, recover_at
+                return Poll(wake_at=recover_at)
             message = MetadataRequest(
                 topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=creates
             )
             self._asked = Request(
                 message, ANY_NODE, add_ms(now, self._config.request_timeout_ms), tag=frozenset(names)
             )
-        return self._asked, recover_at
+        return Poll([self._asked], recover_at)
 
     def _rebootstrap(self, why: str) -> None:
         _log.warning("%s: asking bootstrap.servers for the brokers again", why)

@@ -106,11 +106,14 @@ def test_b7_whoever_collects_a_consumer_waits_for_nothing() -> None:
     class Engine:
         def start(self) -> None: ...
 
-        def join(self, seconds: float) -> None:
+        def join(self, seconds: float | None = None) -> None:
             raise AssertionError("this thread has other things to do")
 
         def is_alive(self) -> bool:
             return True
+
+        def runs_here(self) -> bool:
+            return False
 
     shared_state = SharedState(lambda: None)
     with pytest.warns(ResourceWarning, match="was not closed"):

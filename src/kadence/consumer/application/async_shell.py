@@ -17,8 +17,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ClassVar, TypeVar, cast
 
+from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, wait_seconds
-from kadence.consumer.application.core import Core, Run, Waits
+from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import forks, watch_forks
 from kadence.consumer.shared_state import SharedState, Signal
 from kadence.errors import ClosedError, ConcurrentAccessError, ForkedError, KafkaError

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
@@ -36,7 +37,7 @@ from kadence.consumer.application.arguments import (
     topic_names,
 )
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
-from kadence.consumer.application.core import Core, Waits
+from kadence.consumer.application.core import Core
 from kadence.consumer.application.farewell import FAREWELL_MS
 from kadence.consumer.application.metrics import Metrics
 from kadence.consumer.application.records import Records

@@ -1,6 +1,6 @@
 """One consumer's application side, without a way to wait: polls, callbacks, the end. Application side.
 
-Each call is a generator of waits (`exchange.Waits`), one text for every shell (G1): it yields what must be
+Each call is a generator of waits (`client.waits`), one text for every shell (G1): it yields what must be
 waited for or run, and its shell (`shell.py` for threads, `async_shell.py` for asyncio) does so and resumes it.
 """
 
@@ -10,15 +10,17 @@ import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import current_thread
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
+from kadence.client.engine import Engine
+from kadence.client.waits import Waits
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.config.table import AUTO
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.commits import Commits
-from kadence.consumer.application.exchange import Exchange, Run, Waits
+from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.interceptors import Interceptors
 from kadence.consumer.application.pace import Pace
 from kadence.consumer.application.rebalancing import Rebalancing
@@ -34,7 +36,7 @@ from kadence.logs import logger
 from kadence.records import Columns, Record
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["Core", "Engine", "Engines", "Run", "Waits"]
+__all__ = ["Core", "Engines"]
 
 log = logger("kadence.consumer")
 
@@ -42,16 +44,6 @@ T = TypeVar("T")
 
 _SURELY_A_SPIN: Final = 100
 """So many polls after `stop` are those of a loop that does not look whether it shall end."""
-
-
-class Engine(Protocol):
-    """The network side, as the application side sees it."""
-
-    def start(self) -> None: ...
-
-    def join(self, seconds: float) -> None: ...
-
-    def is_alive(self) -> bool: ...
 
 
 Engines = Callable[[ConsumerConfig], tuple[SharedState, Engine]]

@@ -13,8 +13,8 @@ import warnings
 import weakref
 from typing import Any, Final
 
+from kadence.client.engine import Engine
 from kadence.clock import SystemClock, add_ms
-from kadence.consumer.application.core import Engine
 from kadence.consumer.events import Close
 from kadence.consumer.shared_state import SharedState
 

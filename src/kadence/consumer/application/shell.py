@@ -13,8 +13,9 @@ import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar, cast
 
+from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, add_ms, wait_seconds
-from kadence.consumer.application.core import Core, Run, Waits
+from kadence.consumer.application.core import Core
 from kadence.consumer.application.farewell import FAREWELL_MS
 from kadence.consumer.decoded_records import Attention
 from kadence.consumer.shared_state import SharedState

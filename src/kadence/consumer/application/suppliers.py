@@ -10,8 +10,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kadence.client.engine import Engine
     from kadence.config import ConsumerConfig
-    from kadence.consumer.application.core import Engine, Engines
+    from kadence.consumer.application.core import Engines
     from kadence.consumer.fetch.dead_letters import LetterProducers
     from kadence.consumer.shared_state import SharedState
 

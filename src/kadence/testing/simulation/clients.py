@@ -10,21 +10,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-from kadence.config import ConsumerConfig, ProducerConfig
+from kadence.client.gate import Gate
+from kadence.client.network_thread import NetworkSide
+from kadence.config import ConsumerConfig
 from kadence.consumer.assembly import Surroundings, network_side
 from kadence.consumer.jobs import Done, FinishedJobs
-from kadence.consumer.network_thread import NetworkSide
 from kadence.consumer.shared_state import SharedState
 from kadence.metrics.network import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.net.poller import PlainPoller, Poller
 from kadence.net.stream import PlainStream, Stream
 from kadence.net.wakeup import Wakeup as AnyWakeup
-from kadence.producer.accumulator import Accumulator
 from kadence.producer.surroundings import Surroundings as ProducerSurroundings
-from kadence.producer.thread import NetworkSide as ProducerSide
-from kadence.producer.topics import Topics
-from kadence.producer.transactions import Transactions
 from kadence.testing.simulation.driver import Driver
 from kadence.testing.simulation.network import Network, SimulatedSocket, Wakeup
 from kadence.testing.simulation.scheduler import Process, Scheduler
@@ -104,25 +101,24 @@ class _Surroundings(Surroundings):
 
 
 class Engine:
-    """A consumer's network side, driven by events of its process (`kadence.consumer.application.core.Engine`)."""
+    """Runs the turns of a network side as events of its process (`kadence.client.engine.Engine`)."""
 
-    def __init__(
-        self, config: ConsumerConfig, process: Process, network: Network, rng: random.Random
-    ) -> None:
+    def __init__(self, process: Process, driver: Driver, side: NetworkSide) -> None:
         self._process = process
-        self._driver = Driver(process, network)
-        surroundings = _Surroundings(process, network, self._driver, rng)
-        self.shared_state, client, build = network_side(config, surroundings)
-        self._driver.turn = NetworkSide(self.shared_state, build, client.close).run_once
+        self._driver = driver
+        driver.turn = side.run_once
 
     def start(self) -> None:
         self._driver.stir()
 
-    def join(self, seconds: float) -> None:
-        """A consumer that closes has heard from its network side already that it has ended."""
+    def join(self, seconds: float | None = None) -> None:
+        """A client that closes has heard from its network side already that it has ended."""
 
     def is_alive(self) -> bool:
         return self._process.is_alive and not self._driver.has_ended
+
+    def runs_here(self) -> bool:
+        return False
 
 
 def engines(
@@ -133,43 +129,12 @@ def engines(
 
     def make(config: ConsumerConfig) -> tuple[SharedState, Engine]:
         # A name that was made up depends on what else this process of yours has done.
-        engine = Engine(replace(config, client_id=f"{process.name}-{next(count)}"), process, network, rng)
-        return engine.shared_state, engine
+        config = replace(config, client_id=f"{process.name}-{next(count)}")
+        driver = Driver(process, network)
+        shared_state, side = network_side(config, _Surroundings(process, network, driver, rng))
+        return shared_state, Engine(process, driver, side)
 
     return make
-
-
-class _ProducerEngine(ProducerSide):
-    """A producer's network side, driven by events of its process."""
-
-    def __init__(
-        self,
-        config: ProducerConfig,
-        process: Process,
-        network: Network,
-        rng: random.Random,
-        accumulator: Accumulator,
-        topics: Topics,
-        transactions: Transactions | None,
-    ) -> None:
-        self._process = process
-        self._driver = Driver(process, network)
-        clock, sockets = process.scheduler, Sockets(network, process, self._driver)
-        client = NetworkClient(ConnectionConfig.of(config), clock, rng=rng, sockets=sockets)
-        super().__init__(config, clock, client, accumulator, topics, transactions)
-        self._driver.turn = self.run_once
-
-    def start(self) -> None:
-        self._driver.stir()
-
-    def join(self, seconds: float | None = None) -> None:
-        """A producer that closes has heard from its network side already that it has ended."""
-
-    def is_alive(self) -> bool:
-        return self._process.is_alive and not self._driver.has_ended
-
-    def runs_here(self) -> bool:
-        return False
 
 
 class _ProducerSurroundings(ProducerSurroundings):
@@ -180,21 +145,22 @@ class _ProducerSurroundings(ProducerSurroundings):
         self.wall_ms = process.scheduler.wall_ms
         self._process = process
         self._network = network
+        self._driver = Driver(process, network)
         self._rng = rng
 
     def client_id(self) -> str:
         return self._process.name
 
-    def network_side(
-        self,
-        config: ProducerConfig,
-        accumulator: Accumulator,
-        topics: Topics,
-        transactions: Transactions | None,
-    ) -> ProducerSide:
-        return _ProducerEngine(
-            config, self._process, self._network, self._rng, accumulator, topics, transactions
-        )
+    def client(self, config: ConnectionConfig) -> NetworkClient:
+        sockets = Sockets(self._network, self._process, self._driver)
+        return NetworkClient(config, self.clock, rng=self._rng, sockets=sockets)
+
+    def engine(self, name: str, side: NetworkSide) -> Engine:
+        del name
+        return Engine(self._process, self._driver, side)
+
+    def begins(self, gate: Gate) -> None:
+        """No thread is the network side's own here."""
 
 
 def producer_surroundings(
