@@ -8,20 +8,20 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.patience import PATIENCE, once_inside, overdue, until
 
 from kadence.admin import Acl, AclFilter, Admin, ConfigChange, ConfigEntry, ConfigResource, NewTopic
-from kadence.admin.calls import Leaders
+from kadence.admin.leaders import Leaders
 from kadence.admin.transactions import end_transactions
 from kadence.broker import Broker
 from kadence.consumer.consumer import Consumer
 from kadence.errors import (
     BrokerError,
     ClosedError,
-    ConcurrentAccessError,
     ConfigError,
     InvalidTopicError,
     KafkaError,
@@ -595,46 +595,49 @@ def test_thirty_calls_keep_their_times_beside_a_silent_broker() -> None:
         assert all(isinstance(each.exception(PATIENCE), ClosedError) for each in silent)
 
 
-def test_an_answer_wakes_the_call_that_waits_for_it_whichever_thread_reads_it(
+def test_an_answer_comes_to_its_call_after_the_call_that_asked_first_has_given_up(
     flaky: tuple[Broker, Admin],
 ) -> None:
-    """The thread that reads answers for all ends first, and another one takes over."""
     broker, admin = flaky
     admin.list_topics()
-    with broker.faults.drop(MetadataRequest) as dropped:
-        first = calling(lambda: admin.list_topics(timeout=0.2))
-        dropped.wait()
+    with broker.faults.delay(ListGroupsRequest, 0.5) as delayed:
         second = calling(lambda: admin.list_groups(timeout=3600))
+        delayed.wait()
+        # It waits behind the other one.
+        first = calling(lambda: admin.list_topics(timeout=0.1))
         assert isinstance(first.exception(PATIENCE), KafkaTimeoutError)
-        until(lambda: admin._shell._exchange._driver, what="nobody reads answers")
-        assert not second.done()
-        admin.close()
-        assert isinstance(second.exception(PATIENCE), ClosedError)
+        assert second.result(PATIENCE) == []
 
 
-def test_a_signal_handler_may_close_the_client_during_a_call_and_may_make_none(
-    flaky: tuple[Broker, Admin],
-) -> None:
-    broker, admin = flaky
-    refused: list[BaseException] = []
+def test_a_signal_handler_may_make_a_call_during_another_one_and_close_the_client() -> None:
+    made: list[object] = []
+    with (
+        Broker(nodes=3) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        broker.faults.drop(DescribeLogDirsRequest, node_id=2) as dropped,
+    ):
 
-    def handler(*_: object) -> None:
-        with pytest.raises(ConcurrentAccessError) as raised:
-            admin.list_topics(timeout=1)
-        refused.append(raised.value)
-        admin.close()
+        def handler(*_: object) -> None:
+            made.append(admin.describe_log_dirs(1).keys())
+            if len(made) == 2:
+                admin.close()
 
-    before = signal.signal(signal.SIGUSR1, handler)
-    try:
-        with broker.faults.drop(MetadataRequest):
-            ringing = once_inside(lambda: os.kill(os.getpid(), signal.SIGUSR1))
+        def ring() -> None:
+            for count in (1, 2):
+                dropped.wait()
+                os.kill(os.getpid(), signal.SIGUSR1)
+                until(partial(lambda count: len(made) == count, count))
+
+        before = signal.signal(signal.SIGUSR1, handler)
+        ringing = threading.Thread(target=ring)
+        try:
+            ringing.start()
             with pytest.raises(ClosedError, match="closed during the call"):
-                admin.list_topics(timeout=3600)
+                admin.describe_log_dirs(2, timeout=3600)
             ringing.join()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert "signal handler" in str(refused[0])
-    admin.close()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert made == [{1}, {1}]
 
 
 def test_the_end(flaky: tuple[Broker, Admin]) -> None:

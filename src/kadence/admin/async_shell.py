@@ -1,54 +1,44 @@
-"""Runs the admin client's calls for an event loop, each on a thread of the client's own; see shell.py.
+"""How an event loop carries the admin client's calls; see shell.py. Nothing here blocks the loop.
 
-It uses threads because calls are few and each exchanges requests with several brokers. A thread starts when a call
-finds none that is free. When a task is cancelled, its call stops waiting at once.
+When a task is cancelled, its call ends where it waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import contextlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
-from kadence.admin.calls import Calls, Leaders
-from kadence.admin.exchange import Exchange
-from kadence.clock import Clock, Seconds
+from kadence.admin.calls import Calls
+from kadence.admin.leaders import Leaders
+from kadence.admin.network import Network
+from kadence.client.waits import Waits
+from kadence.clock import FOREVER, Clock, Seconds, wait_seconds
 from kadence.config import AdminConfig
-from kadence.errors import ClosedError, ConcurrentAccessError, KafkaTimeoutError
+from kadence.errors import ConcurrentAccessError
 from kadence.idioms import running_loop
 
-__all__ = ["MOST_THREADS", "AsyncShell"]
+__all__ = ["AsyncShell"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_THREADS: Final = 64
-"""Calls that run at the same time. What is asked for beyond them waits, at most for its own timeout."""
-
 
 class AsyncShell:
-    """Makes the admin client's calls for an event loop, on threads of its own.
-
-    It belongs to the event loop that runs when it is made.
-    """
+    """Makes the admin client's calls for an event loop: the one that runs when it is made."""
 
     def __init__(self, config: AdminConfig, clock: Clock) -> None:
         self._loop = running_loop("AsyncAdmin")
         self._config = config
         self._clock = clock
-        self._exchange = Exchange(config, clock)
+        self._network = Network(config, clock)
         self._leaders = Leaders(config.metadata_max_age_ms)
-        self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=f"kadence-{config.client_id}")
-        self._given_up: set[threading.Event] = set()
-        self._is_ending = False
-        self._has_threads = True
 
     async def run(
         self,
         timeout: Seconds | None,
-        call: Callable[Concatenate[Calls, int, P], T],
+        call: Callable[Concatenate[Calls, int, P], Waits[T]],
         *arguments: P.args,
         **options: P.kwargs,
     ) -> T:
@@ -59,58 +49,65 @@ class AsyncShell:
         """
         if asyncio.get_running_loop() is not self._loop:
             raise ConcurrentAccessError("this admin client belongs to another event loop")
-        self._exchange.check_usable()
-        if self._is_ending:
-            raise ClosedError("this admin client is closed")
-        given_up = threading.Event()
-        calls = Calls(self._config, self._clock, self._exchange, self._leaders, given_up)
-        deadline = calls.deadline(timeout)
-
-        def make() -> T:
-            if given_up.is_set():
-                raise ClosedError("this admin client was closed during the call")
-            return call(calls, deadline, *arguments, **options)
-
-        job = self._threads.submit(make)
-        outcome = asyncio.wrap_future(job)
-        self._given_up.add(given_up)
-        try:
-            await asyncio.wait([outcome], timeout=max(0, deadline - self._clock.now_ms()) / 1000)
-            if job.cancel():
-                raise KafkaTimeoutError(
-                    f"not begun in time: the client makes at most {MOST_THREADS} calls at once, and all of them waited"
-                )
-            return await outcome
-        except asyncio.CancelledError:
-            # Nobody asks how it ends.
-            outcome.cancel()
-            given_up.set()
-            self._exchange.wakeup()
-            raise
-        finally:
-            self._given_up.discard(given_up)
+        self._network.check_usable()
+        wait = _Wait()
+        calls = Calls(self._config, self._clock, self._network, self._leaders, wait.end)
+        return await self._carry(call(calls, calls.deadline(timeout), *arguments, **options), wait)
 
     async def close(self) -> None:
-        """Close the connections; calls of other tasks end with ClosedError. Any number of tasks may wait for it."""
-        if not self._is_ending:
-            self.drop()
-        if self._has_threads:
-            await asyncio.to_thread(self._threads.shutdown)
+        """Close the connections; calls of other tasks end with ClosedError. Any number of tasks may wait for it.
+
+        Another loop may do so, too: the client's own may have ended.
+        """
+        self._network.begin_close()
+        await self._carry(self._ended(), _Wait())
 
     def drop(self) -> None:
-        """Close the connections without waiting for the threads, which end by themselves."""
-        self._is_ending = True
-        for given_up in list(self._given_up):
-            given_up.set()
-        self._exchange.wakeup()
-        try:
-            self._threads.submit(self._exchange.close)
-        except RuntimeError:
-            # The interpreter is ending, and has ended its threads.
-            self._has_threads = False
-            self._exchange.close()
-        self._threads.shutdown(wait=False)
+        """Close the connections of a client that nobody has any more, without waiting. Any thread."""
+        self._network.begin_close()
 
     @property
     def is_closed(self) -> bool:
-        return self._is_ending
+        return self._network.is_closing
+
+    def _ended(self) -> Waits[None]:
+        while self._network.is_ending:
+            yield FOREVER
+
+    async def _carry(self, call: Waits[T], wait: _Wait) -> T:
+        self._network.waiting.add(wait.end)
+        try:
+            until = next(call)
+            while True:
+                assert isinstance(until, int), "an admin client runs no user code in its calls"
+                self._network.send_off()
+                await wait.until_ended(wait_seconds(until, self._clock.now_ms()))
+                until = call.send(None)
+        except StopIteration as stop:
+            return cast("T", stop.value)
+        finally:
+            self._network.waiting.discard(wait.end)
+            call.close()
+
+
+class _Wait:
+    """What one call waits on. An `end` that comes before the wait ends it, too."""
+
+    __slots__ = ("_event", "end")
+
+    def __init__(self) -> None:
+        self._event = event = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            # The loop was closed meanwhile: nobody waits on it any more.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(event.set)
+
+        self.end = end
+
+    async def until_ended(self, seconds: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        self._event.clear()
