@@ -578,6 +578,18 @@ def test_a_call_keeps_its_time_beside_one_that_waits_for_an_answer(flaky: tuple[
         assert isinstance(slow.exception(PATIENCE), ClosedError)
 
 
+def test_calls_do_not_wait_for_a_frozen_broker_that_has_the_only_connection() -> None:
+    with Broker(nodes=3) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        with broker.faults.observe(MetadataRequest) as asked:
+            admin.list_topics()
+        frozen = asked.calls[0].node_id
+        with broker.faults.freeze(frozen):
+            stuck = calling(lambda: admin.list_topics(timeout=3600))
+            until(lambda: calling(lambda: admin.list_topics(timeout=1)).exception(PATIENCE) is None)
+            assert not stuck.done()
+        assert stuck.result(PATIENCE) == {}
+
+
 def test_thirty_calls_keep_their_times_beside_a_silent_broker() -> None:
     with (
         Broker(nodes=3) as broker,
