@@ -25,6 +25,7 @@ from kadence import (
     RecordMetadata,
     TopicPartition,
 )
+from kadence.client import async_shell
 from kadence.client.loop_gate import LoopGate
 from kadence.client.slices import AT_ONCE
 from kadence.client.waits import Waits
@@ -41,7 +42,7 @@ from kadence.errors import (
     TransactionAbortedError,
     UnknownTopicOrPartitionError,
 )
-from kadence.producer import async_shell, transaction_calls
+from kadence.producer import transaction_calls
 from kadence.producer.async_shell import AsyncShell
 from kadence.producer.futures import Delivery
 from kadence.producer.transaction_states import State

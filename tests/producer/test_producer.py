@@ -22,6 +22,7 @@ from tests.producer.reading import read_all
 
 from kadence.admin import Admin
 from kadence.broker import Broker
+from kadence.client.unclosed import Unclosed, abandoned
 from kadence.client.waits import Waits
 from kadence.errors import (
     ClosedError,
@@ -37,7 +38,6 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.producer import Producer, RecordFuture
-from kadence.producer.farewell import abandoned
 from kadence.producer.sender import Sender
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest
@@ -589,7 +589,7 @@ def test_whoever_collects_a_producer_waits_for_nothing() -> None:
 
     network: Any = Network()
     with pytest.warns(ResourceWarning, match="was not closed"):
-        abandoned("Producer", network, Engine(), os.getpid())
+        abandoned(Unclosed("Producer", network, 5_000), Engine(), os.getpid())
     assert len(asked) == 1
 
 
@@ -641,8 +641,8 @@ def test_a_child_of_multiprocessing_ends_without_close_and_what_was_sent_is_deli
 def test_the_end_of_the_process_says_how_many_records_it_lost() -> None:
     program = """
         from kadence import Producer, TopicPartition
-        from kadence.producer import farewell
-        farewell._FAREWELL_MS = 1
+        from kadence.producer import producer
+        producer.FAREWELL_MS = 1
         p = Producer(bootstrap_servers="127.0.0.1:1")
         with p._gate:
             for partition in (0, 1, 1):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from _thread import RLock
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kadence.errors import IllegalStateError
 
@@ -53,9 +53,17 @@ class Gate(RLock):  # type: ignore[misc]  # typeshed calls it final, which it is
                 "kadence.stop_on_signals"
             )
 
+    waiting: Final = False
+    """A call in a signal handler tells the wait that it interrupts by `notify_all`, as any other call does."""
+
+    enter = check_entry
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for a change, without the lock. False when the time is over."""
         return self._changed.wait(timeout)
+
+    def leave(self, *, interrupts: bool) -> None:
+        """Whoever waits was told of each change."""
 
     def wait_for(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
         """Wait until something is so. False when the time is over before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kadence.client.gate import Gate
 from kadence.client.slices import slices_of
@@ -20,6 +20,8 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
     Args:
         loop: whose tasks wait. kind: see `Gate`.
     """
+
+    is_held: ClassVar[bool] = True
 
     def __init__(self, loop: asyncio.AbstractEventLoop, kind: str = "client") -> None:
         super().__init__(kind)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack
 
+from kadence.client.unclosed import end_if_unclosed
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
@@ -27,10 +28,10 @@ from kadence.consumer.application.async_shell import AsyncShell
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
 from kadence.consumer.application.core import Core
-from kadence.consumer.application.farewell import leave_if_abandoned
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.state import ConsumerState
 from kadence.consumer.fetch.steps import AsyncIteration
+from kadence.consumer.shared_state import FAREWELL_MS
 from kadence.idioms import advised
 from kadence.records import Record
 from kadence.stopping import opened
@@ -95,7 +96,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         clock = shared_state.clock
         self._shared_state = shared_state
         self._core = Core(self._config, shared_state, engine, clock, suppliers.letter_producer)
-        self._finalizer = leave_if_abandoned(self, "AsyncConsumer", shared_state, engine)
+        self._finalizer = end_if_unclosed(self, "AsyncConsumer", shared_state, engine, FAREWELL_MS)
         self._calls = Calls(self._config, shared_state, self._core, clock, awaits=AsyncShell.AWAITS)
         self._shell = AsyncShell(self._core, shared_state, clock)
         self._steps = self._core.steps

@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack
 
+from kadence.client.unclosed import end_if_unclosed
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig, generated_client_id
@@ -27,11 +28,11 @@ from kadence.consumer.application.arguments import (
 from kadence.consumer.application.callbacks import CommitCallback, RebalanceListener
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
 from kadence.consumer.application.core import Core
-from kadence.consumer.application.farewell import leave_if_abandoned
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.application.state import ConsumerState
 from kadence.consumer.fetch.steps import Iteration
+from kadence.consumer.shared_state import FAREWELL_MS
 from kadence.idioms import advised
 from kadence.records import Record
 from kadence.stopping import opened
@@ -100,7 +101,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         clock = shared_state.clock
         self._shared_state = shared_state
         self._core = Core(self._config, shared_state, engine, clock, suppliers.letter_producer)
-        self._finalizer = leave_if_abandoned(self, "Consumer", shared_state, engine)
+        self._finalizer = end_if_unclosed(self, "Consumer", shared_state, engine, FAREWELL_MS)
         self._calls = Calls(self._config, shared_state, self._core, clock, awaits=Shell.AWAITS)
         self._shell = Shell(self._core, shared_state, clock)
         self._steps = self._core.steps

@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from kadence.client.unclosed import end_if_unclosed
 from kadence.clock import Seconds
 from kadence.config import ProducerConfig
 from kadence.errors import KafkaError
@@ -20,8 +21,8 @@ from kadence.producer.arguments import Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
 from kadence.producer.async_shell import AsyncShell
 from kadence.producer.calls import Calls
-from kadence.producer.farewell import deliver_if_abandoned
 from kadence.producer.futures import RecordFuture, RecordMetadata
+from kadence.producer.network_state import FAREWELL_MS
 from kadence.producer.send_checks import SendChecks
 from kadence.producer.surroundings import network_side, surroundings
 from kadence.producer.topics import Topics
@@ -104,7 +105,7 @@ class AsyncProducer:
         self._put = self._shell.guarded(
             self._accumulator.put if self._calls.takes_all_as_they_are else _look_at_all
         )
-        self._finalizer = deliver_if_abandoned(self, "AsyncProducer", self._network, self._engine)
+        self._finalizer = end_if_unclosed(self, "AsyncProducer", self._network, self._engine, FAREWELL_MS)
         self._engine.start()
         opened(self)
 

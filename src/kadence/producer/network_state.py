@@ -9,12 +9,12 @@ from kadence.client import network_state
 from kadence.logs import logger
 from kadence.producer.accumulator import Accumulator
 
-__all__ = ["END_MS", "NetworkState"]
+__all__ = ["FAREWELL_MS", "NetworkState"]
 
 _log = logger("kadence.producer")
 
-END_MS: Final = 500
-"""What the thread needs at the end of its time to fail what is left, and to close its sockets."""
+FAREWELL_MS: Final = 5_000
+"""How long what was sent may take to be acknowledged when nobody closes the producer."""
 
 
 class NetworkState(network_state.NetworkState):

@@ -7,10 +7,10 @@ network thread notifies the producer's lock of each change.
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable
 
 from kadence.client.engine import ended
+from kadence.client.forks import forked_error, in_children
 from kadence.client.gate import Gate
 from kadence.client.loop_gate import LoopGate
 from kadence.client.waits import Waits
@@ -35,24 +35,17 @@ from kadence.types import TopicPartition
 
 __all__ = ["SendChecks"]
 
-_accumulators: weakref.WeakSet[Accumulator] = weakref.WeakSet()
 
-
-def _refuse_all() -> None:
-    """In a forked child nobody sends what the parent's producers would take.
+def _refuse_all(accumulator: Accumulator) -> None:
+    """In a forked child nobody sends what the parent's producer would take.
 
     Without places no record takes the short way, which begins with the lock: a thread of the parent may have held it.
     """
     error = ForkedError("this record was sent before fork(); only the parent process learns its result")
-    for accumulator in _accumulators:
-        accumulator.is_usable = False
-        accumulator.places.clear()
-        for batch in accumulator.incomplete:
-            batch.delivery.forsake(error)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_refuse_all)
+    accumulator.is_usable = False
+    accumulator.places.clear()
+    for batch in accumulator.incomplete:
+        batch.delivery.forsake(error)
 
 
 class SendChecks:
@@ -84,7 +77,7 @@ class SendChecks:
         self.is_closed = False
         self.is_stopping = False
         self._close_by = FOREVER
-        _accumulators.add(accumulator)
+        in_children(accumulator, _refuse_all)
 
     @property
     def largest(self) -> int:
@@ -304,7 +297,7 @@ class SendChecks:
 
     def unusable(self) -> KafkaError:
         if self.is_forked:
-            return ForkedError("this producer was made before fork(); make one in the child")
+            return forked_error("producer")
         return ended("producer", self._network.fatal)
 
     def too_large(self, topic: str, size: int, what: str = "a record") -> RecordTooLargeError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,7 @@ import pytest
 from tests.consumer.support import read
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, RebalanceListener
-from kadence.consumer.application.farewell import abandoned
+from kadence.client.unclosed import Unclosed, abandoned
 from kadence.consumer.events import Close
 from kadence.consumer.shared_state import SharedState
 from kadence.protocol.leave_group import LeaveGroupRequest
@@ -117,7 +118,7 @@ def test_b7_whoever_collects_a_consumer_waits_for_nothing() -> None:
 
     shared_state = SharedState(lambda: None)
     with pytest.warns(ResourceWarning, match="was not closed"):
-        abandoned("Consumer", shared_state, Engine())
+        abandoned(Unclosed("Consumer", shared_state, 1_000), Engine(), os.getpid())
     [call] = shared_state.application_events
     assert isinstance(call, Close)
 

@@ -13,6 +13,7 @@ from threading import current_thread
 from typing import Final, TypeVar
 
 from kadence.client.engine import Engine
+from kadence.client.forks import in_children
 from kadence.client.waits import Waits
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
@@ -25,6 +26,7 @@ from kadence.consumer.application.interceptors import Interceptors
 from kadence.consumer.application.pace import Pace
 from kadence.consumer.application.rebalancing import Rebalancing
 from kadence.consumer.application.stall import Stalls
+from kadence.consumer.decoded_records import Attention
 from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
 from kadence.consumer.fetch.decoding import Decoding
 from kadence.consumer.fetch.fetch_collector import FetchCollector
@@ -50,6 +52,10 @@ Engines = Callable[[ConsumerConfig], tuple[SharedState, Engine]]
 """Makes the network side of one consumer; see `suppliers`."""
 
 
+def _raise(attention: Attention) -> None:
+    attention.up = True
+
+
 class Core:
     """One consumer's application side."""
 
@@ -69,6 +75,8 @@ class Core:
         self.manual = False
         self.followed: frozenset[str] = frozenset()
         self._shared_state = shared_state
+        # Steps, which do not enter a shell, are refused in a child: see `fetch.steps`.
+        in_children(shared_state.attention, _raise)
         self._engine = engine
         self._exchange = Exchange(
             shared_state,
@@ -493,7 +501,7 @@ class Core:
 
     def abandon(self, deadline: int) -> None:
         """From another thread, while the one inside does not come back: leave the group, and be closed."""
-        self._shared_state.send(m.Close(0, deadline, leave=None))
+        self._shared_state.begin_close(deadline)
         self._engine.join(max(deadline - self.clock.now_ms(), 100) / 1000)
         self.closed = True
         self._shared_state.attention.up = True
