@@ -663,8 +663,8 @@ def test_the_end(flaky: tuple[Broker, Admin]) -> None:
     with pytest.raises(ConfigError, match="did you mean"):
         Admin({"bootstrap.server": "x:1"})
     forgotten = Admin(bootstrap_servers=broker.bootstrap_servers)
-    with pytest.warns(ResourceWarning, match="was not closed"):
-        forgotten.__del__()
+    with pytest.warns(ResourceWarning, match="Admin was not closed; use `with Admin"):
+        del forgotten
 
 
 def test_close_ends_a_call_of_another_thread(flaky: tuple[Broker, Admin]) -> None:

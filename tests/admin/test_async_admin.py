@@ -188,10 +188,10 @@ def test_one_that_nobody_closes_is_told_of(broker_address: str) -> None:
     async def make() -> Callable[[], bool]:
         admins = [AsyncAdmin(bootstrap_servers=broker_address)]
         await admins[0].list_topics()
-        shell = admins[0]._shell
+        network = admins[0]._shell.network
         with pytest.warns(ResourceWarning, match="async with AsyncAdmin"):
             admins.clear()
-        return lambda: shell.is_closed
+        return lambda: network.has_ended
 
     until(asyncio.run(make()))
 

@@ -1,22 +1,21 @@
-"""How an event loop carries the admin client's calls; see shell.py. Nothing here blocks the loop.
+"""How an event loop carries the admin client's calls: `client.async_shell`, and what each call waits on; see shell.py.
 
-When a task is cancelled, its call ends where it waits.
+Nothing here blocks the loop. When a task is cancelled, its call ends where it waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
 from kadence.admin.calls import Calls
 from kadence.admin.leaders import Leaders
-from kadence.admin.network import Network
+from kadence.admin.network import KIND, Network
+from kadence.client import async_shell
 from kadence.client.waits import Waits
-from kadence.clock import FOREVER, Clock, Seconds, wait_seconds
+from kadence.clock import Clock, Seconds
 from kadence.config import AdminConfig
-from kadence.errors import ConcurrentAccessError
 from kadence.idioms import running_loop
 
 __all__ = ["AsyncShell"]
@@ -32,8 +31,8 @@ class AsyncShell:
         self._loop = running_loop("AsyncAdmin")
         self._config = config
         self._clock = clock
-        self._network = Network(config, clock)
         self._leaders = Leaders(config.metadata_max_age_ms)
+        self.network = Network(config, clock)
 
     async def run(
         self,
@@ -47,67 +46,55 @@ class AsyncShell:
         Raises:
             ConcurrentAccessError: on another event loop than the client's own.
         """
-        if asyncio.get_running_loop() is not self._loop:
-            raise ConcurrentAccessError("this admin client belongs to another event loop")
-        self._network.check_usable()
-        wait = _Wait()
-        calls = Calls(self._config, self._clock, self._network, self._leaders, wait.end)
-        return await self._carry(call(calls, calls.deadline(timeout), *arguments, **options), wait)
+        changes = _Changes(self.network, self._loop)
+        shell = async_shell.AsyncShell(KIND, changes, self._clock)
+        shell.check_loop()
+        self.network.check_usable()
+        calls = Calls(self._config, self._clock, self.network, self._leaders, changes.set)
+        return await shell.run(call(calls, calls.deadline(timeout), *arguments, **options))
 
     async def close(self) -> None:
         """Close the connections; calls of other tasks end with ClosedError. Any number of tasks may wait for it.
 
         Another loop may do so, too: the client's own may have ended.
         """
-        self._network.begin_close()
-        await self._carry(self._ended(), _Wait())
+        self.network.begin_close()
+        changes = _Changes(self.network, asyncio.get_running_loop())
+        await async_shell.AsyncShell(KIND, changes, self._clock).run(self.network.end())
 
-    def drop(self) -> None:
-        """Close the connections of a client that nobody has any more, without waiting. Any thread."""
-        self._network.begin_close()
 
-    @property
-    def is_closed(self) -> bool:
-        return self._network.is_closing
+class _Changes:
+    """What one call waits on (`kadence.client.async_shell.LoopChanges`)."""
 
-    def _ended(self) -> Waits[None]:
-        while self._network.is_ending:
-            yield FOREVER
+    is_held: ClassVar[bool] = False
 
-    async def _carry(self, call: Waits[T], wait: _Wait) -> T:
-        self._network.waiting.add(wait.end)
+    def __init__(self, network: Network, loop: asyncio.AbstractEventLoop) -> None:
+        self._network = network
+        self.loop = loop
+        self._changed: asyncio.Event | None = None
+
+    def set(self) -> None:
+        """Something has changed. Any thread."""
         try:
-            until = next(call)
-            while True:
-                assert isinstance(until, int), "an admin client runs no user code in its calls"
-                self._network.send_off()
-                await wait.until_ended(wait_seconds(until, self._clock.now_ms()))
-                until = call.send(None)
-        except StopIteration as stop:
-            return cast("T", stop.value)
-        finally:
-            self._network.waiting.discard(wait.end)
-            call.close()
-
-
-class _Wait:
-    """What one call waits on. An `end` that comes before the wait ends it, too."""
-
-    __slots__ = ("_event", "end")
-
-    def __init__(self) -> None:
-        self._event = event = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def end() -> None:
+            self.loop.call_soon_threadsafe(self._tell)
+        except RuntimeError:
             # The loop was closed meanwhile: nobody waits on it any more.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(event.set)
+            pass
 
-        self.end = end
+    def _tell(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
 
-    async def until_ended(self, seconds: float | None) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._event.wait()
-        self._event.clear()
+    def watch(self, changed: asyncio.Event) -> None:
+        self._changed = changed
+        self._network.waiting.add(self.set)
+
+    def forget(self, changed: asyncio.Event) -> None:
+        del changed
+        self._network.waiting.discard(self.set)
+
+    def release(self) -> None:
+        self._network.send_off()
+
+    def acquire(self) -> None:
+        """No lock is held."""

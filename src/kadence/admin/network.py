@@ -1,35 +1,41 @@
 """The network side of an admin client, as its calls see it: they hand over what they ask, and wait.
 
-The network thread starts with the first call and ends with the client. It holds nothing of the client, so that one that
-nobody closed is collected, and ends its thread. No lock is held here by anybody: a signal handler may make a call while
-the thread that it interrupts makes one.
+The network thread starts with the first call and ends with the client. It refers to no client, so one that nobody
+closed is collected, and its thread ends. No lock is held here by anybody: a signal handler may make a call while the
+thread that it interrupts makes one.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kadence.admin.manager import AdminManager, Asked
 from kadence.client import network_thread
 from kadence.client.engine import ended
+from kadence.client.forks import FORKS, forked_error
 from kadence.client.network_client_delegate import NetworkClientDelegate
 from kadence.client.network_thread import NetworkSide
-from kadence.clock import Clock
+from kadence.client.waits import Waits
+from kadence.clock import FOREVER, Clock
 from kadence.config import AdminConfig
 from kadence.connection.request import Request
-from kadence.errors import ClosedError, ForkedError
+from kadence.errors import ClosedError
+from kadence.logs import logger
 from kadence.net import ConnectionConfig, NetworkClient
 
-__all__ = ["Network"]
+__all__ = ["KIND", "Network"]
 
-_KIND = "admin client"
+_log = logger("kadence.admin")
+
+KIND: Final = "admin client"
+"""What this is called in messages."""
 
 
 class Network:
-    """One for each admin client. Any thread calls it.
+    """One for each admin client: what runs its turns, and what tells them to end. Any thread calls it.
 
     Attributes:
         trouble: why no broker can be reached, if none can. is_cut_off: whether none is there at all.
@@ -41,20 +47,22 @@ class Network:
         self._client = NetworkClient(ConnectionConfig.of(config), clock)
         self._manager = AdminManager(config, self._client)
         self._side = NetworkSide(
-            _KIND, self, lambda: _Turn(clock, self._client, self._manager, self), self._client.close
+            KIND, self, lambda: _Turn(clock, self._client, self._manager, self), self._client.close
         )
         self._name = f"{config.client_id}-network"
-        self._pid = os.getpid()
+        self._fork = FORKS.count
         # Taken, for good, by whoever ends the connections: the network thread, or else close().
         self._runs = threading.Lock()
-        self._thread_id: int | None = None
+        self._thread: threading.Thread | None = None
         self._is_closing = False
         self._fatal: BaseException | None = None
+        self.begins_again = config.metadata_recovery_strategy == "rebootstrap"
         self.trouble: str | None = None
         self.is_cut_off = False
         self.has_ended = False
         self.waiting: set[Callable[[], None]] = set()
-        self.begins_again = config.metadata_recovery_strategy == "rebootstrap"
+
+    # -- what calls ask
 
     def ask(self, requests: Sequence[Request], on_end: Callable[[], None]) -> Asked:
         """Send these requests; ``on_end`` is called on the network thread once all of them have ended.
@@ -75,14 +83,7 @@ class Network:
         if self._runs.locked():
             self._client.wakeup()
         else:
-            threading.Thread(target=self._run, name=self._name, daemon=True).start()
-
-    def _run(self) -> None:
-        # Threads and signal handlers may start several: the one that is there first runs, the others end.
-        if self._runs.acquire(blocking=False):
-            self._thread_id = threading.get_ident()
-            while self._side.run_once():
-                pass
+            self.start()
 
     def check_usable(self) -> None:
         """Raise if a call cannot begin (any more).
@@ -91,9 +92,9 @@ class Network:
             ClosedError, ForkedError. FatalNetworkError: the network thread has ended with a bug.
         """
         if self._is_forked:
-            raise ForkedError("this admin client was made before fork(); make one in the child")
-        if self._is_closing or self.has_ended:
-            raise ended(_KIND, self._fatal)
+            raise forked_error(KIND)
+        if self._is_closing or self._fatal is not None:
+            raise ended(KIND, self._fatal)
 
     def check_going(self) -> None:
         """Raise if a call that waits cannot go on.
@@ -102,9 +103,41 @@ class Network:
             ClosedError. FatalNetworkError: the network thread has ended with a bug.
         """
         if self._fatal is not None:
-            raise ended(_KIND, self._fatal)
+            raise ended(KIND, self._fatal)
         if self._is_closing:
             raise ClosedError("this admin client was closed during the call")
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._fork != FORKS.count
+
+    # -- what runs the turns
+
+    def start(self) -> None:
+        """Let the first turn come.
+
+        Threads and signal handlers may do so together: the thread that is there first runs the turns, others end.
+        """
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def _run(self) -> None:
+        if self._runs.acquire(blocking=False):
+            self._thread = threading.current_thread()
+            while self._side.run_once():
+                pass
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for the end of the network thread."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def is_alive(self) -> bool:
+        """Whether there are connections to close, be it that no turn has come yet."""
+        return not self.has_ended and not self._is_forked
+
+    def runs_here(self) -> bool:
+        """Whether this is the network thread."""
+        return threading.current_thread() is self._thread
 
     # -- the end
 
@@ -113,17 +146,9 @@ class Network:
         """Whether it was told to end."""
         return self._is_closing
 
-    @property
-    def is_ending(self) -> bool:
-        """Whether the end is to be waited for: not on the network thread, nor once the interpreter has stopped it."""
-        return not (self.has_ended or self._thread_id == threading.get_ident() or sys.is_finalizing())
-
-    @property
-    def _is_forked(self) -> bool:
-        return os.getpid() != self._pid
-
-    def begin_close(self) -> None:
-        """Close the connections, and end the calls that are being made. It waits for nothing; any thread."""
+    def begin_close(self, deadline: int = 0) -> None:
+        """Close the connections, and end the calls that are being made. It waits for nothing, whatever the deadline."""
+        del deadline
         self._is_closing = True
         if self.has_ended:
             return
@@ -136,6 +161,15 @@ class Network:
         else:
             self._client.wakeup()
             self._wake_all()
+
+    def end(self) -> Waits[None]:
+        """Wait for the end, except on the network thread, or when the interpreter has stopped that."""
+        while not (self.has_ended or self.runs_here() or sys.is_finalizing()):
+            yield FOREVER
+
+    def left_behind(self) -> None:
+        """Whoever waited for the end waits no longer."""
+        _log.warning("%s: the end of the process does not wait any longer for the network thread", self._name)
 
     def refuse(self, cause: BaseException | None) -> None:
         """The network thread ends, by ``cause`` if that was a bug: every call raises from now on."""
