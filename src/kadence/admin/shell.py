@@ -1,6 +1,7 @@
-"""How a thread carries the admin client's calls: `client.shell`, and what each call waits on. async_shell.py is its twin.
+"""How a thread carries the admin client's calls: `client.shell`, and what each call waits on.
 
 Each call has a wait of its own, so those of several threads, and of a signal handler inside one of them, do not meet.
+The asyncio twin is async_shell.py.
 """
 
 from __future__ import annotations
