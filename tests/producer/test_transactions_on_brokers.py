@@ -17,6 +17,7 @@ from tests.patience import PATIENCE, until
 from kadence import Admin, Broker, Consumer, Producer, TopicPartition
 from kadence.admin import NewTopic
 from kadence.client.gate import Gate
+from kadence.client.surroundings import Surroundings
 from kadence.clock import FOREVER
 from kadence.config import ProducerConfig
 from kadence.errors import (
@@ -31,7 +32,7 @@ from kadence.errors import (
 )
 from kadence.producer import transaction_calls
 from kadence.producer.accumulator import Accumulator
-from kadence.producer.surroundings import Surroundings, network_side
+from kadence.producer.assembly import network_side
 from kadence.producer.topics import Topics
 from kadence.producer.transaction_states import State
 from kadence.producer.transactions import Transactions

@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from kadence.client.surroundings import surroundings
 from kadence.client.unclosed import end_if_unclosed
 from kadence.clock import Seconds
 from kadence.config import ProducerConfig
@@ -19,12 +20,12 @@ from kadence.idioms import advised, unmade
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
+from kadence.producer.assembly import network_side
 from kadence.producer.async_shell import AsyncShell
 from kadence.producer.calls import Calls
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.network_state import FAREWELL_MS
 from kadence.producer.send_checks import SendChecks
-from kadence.producer.surroundings import network_side, surroundings
 from kadence.producer.topics import Topics
 from kadence.producer.transaction_calls import (
     abort_after,
@@ -74,9 +75,9 @@ class AsyncProducer:
         self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ProducerSettings]
     ) -> None:
         parsed = ProducerConfig.parse(config, **settings)
-        around = surroundings(awaits=AsyncShell.AWAITS)
+        around = surroundings("AsyncProducer", awaits=AsyncShell.AWAITS)
         if not parsed.client_id:
-            object.__setattr__(parsed, "client_id", around.client_id())
+            object.__setattr__(parsed, "client_id", around.client_id("producer"))
         self._config = parsed
         self._clock = around.clock
         self._gate = AsyncShell.new_gate()

@@ -12,6 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from kadence.client.surroundings import surroundings
 from kadence.client.unclosed import end_if_unclosed
 from kadence.clock import Seconds
 from kadence.config import ProducerConfig
@@ -20,12 +21,12 @@ from kadence.idioms import advised, unmade
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
+from kadence.producer.assembly import network_side
 from kadence.producer.calls import Calls
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.network_state import FAREWELL_MS
 from kadence.producer.send_checks import SendChecks
 from kadence.producer.shell import Shell
-from kadence.producer.surroundings import network_side, surroundings
 from kadence.producer.topics import Topics
 from kadence.producer.transaction_calls import (
     abort_after,
@@ -70,9 +71,9 @@ class Producer:
         self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ProducerSettings]
     ) -> None:
         parsed = ProducerConfig.parse(config, **settings)
-        around = surroundings(awaits=Shell.AWAITS)
+        around = surroundings("Producer", awaits=Shell.AWAITS)
         if not parsed.client_id:
-            object.__setattr__(parsed, "client_id", around.client_id())
+            object.__setattr__(parsed, "client_id", around.client_id("producer"))
         self._config = parsed
         self._clock = around.clock
         self._gate = Shell.new_gate()

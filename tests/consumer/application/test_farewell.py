@@ -146,6 +146,36 @@ def test_b7_the_interpreter_ends_without_close_and_the_group_is_left(served: Bro
         left.wait()
 
 
+def test_b7_a_child_of_multiprocessing_ends_without_close_and_the_group_is_left(served: Broker) -> None:
+    """Such a process ends without what `atexit` has."""
+    program = f"""
+        import multiprocessing
+        from kadence import Consumer
+        def work():
+            global c
+            c = Consumer(**{settings(served)!r})
+            c.subscribe("t")
+            while not c.poll(1):
+                pass
+        if __name__ == "__main__":
+            process = multiprocessing.get_context("fork").Process(target=work)
+            process.start()
+            process.join()
+            print(process.exitcode)
+    """
+    with served.faults.observe(LeaveGroupRequest) as left:
+        ended = subprocess.run(
+            [sys.executable, "-X", "dev", "-c", textwrap.dedent(program)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        assert ended.stdout == "0\n", ended.stderr
+        assert "ResourceWarning: Consumer was not closed" in ended.stderr
+        left.wait()
+
+
 class _Interceptor:
     def __init__(self, keeps: Keeps) -> None:
         self.on_consume_keeps = keeps

@@ -38,7 +38,7 @@ from kadence.logs import logger
 from kadence.records import Columns, Record
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["Core", "Engines"]
+__all__ = ["Core"]
 
 log = logger("kadence.consumer")
 
@@ -46,10 +46,6 @@ T = TypeVar("T")
 
 _SURELY_A_SPIN: Final = 100
 """So many polls after `stop` are those of a loop that does not look whether it shall end."""
-
-
-Engines = Callable[[ConsumerConfig], tuple[SharedState, Engine]]
-"""Makes the network side of one consumer; see `suppliers`."""
 
 
 def _raise(attention: Attention) -> None:

@@ -6,27 +6,23 @@ import base64
 import itertools
 import random
 import socket
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import cast
 
-from kadence.client.gate import Gate
+from kadence.client.engine import Engine
+from kadence.client.jobs import Done, FinishedJobs
 from kadence.client.network_thread import NetworkSide
-from kadence.config import ConsumerConfig
-from kadence.consumer.assembly import Surroundings, network_side
-from kadence.consumer.jobs import Done, FinishedJobs
-from kadence.consumer.shared_state import SharedState
+from kadence.client.surroundings import Surroundings
 from kadence.metrics.network import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.net.poller import PlainPoller, Poller
 from kadence.net.stream import PlainStream, Stream
 from kadence.net.wakeup import Wakeup as AnyWakeup
-from kadence.producer.surroundings import Surroundings as ProducerSurroundings
 from kadence.testing.simulation.driver import Driver
 from kadence.testing.simulation.network import Network, SimulatedSocket, Wakeup
-from kadence.testing.simulation.scheduler import Process, Scheduler
+from kadence.testing.simulation.scheduler import Process
 
-__all__ = ["Engine", "Sockets", "engines", "producer_surroundings"]
+__all__ = ["Sockets", "client_surroundings"]
 
 _LONGEST_JOB_MS = 20
 
@@ -72,35 +68,7 @@ class _Jobs(FinishedJobs):
         """Nothing to free."""
 
 
-class _Surroundings(Surroundings):
-    """What a consumer's network side has from a simulation instead of the machine."""
-
-    has_native_heartbeat = False
-
-    def __init__(self, process: Process, network: Network, driver: Driver, rng: random.Random) -> None:
-        self.scheduler: Scheduler = process.scheduler
-        self.clock = process.scheduler
-        self._process = process
-        self._network = network
-        self._driver = driver
-        self._rng = rng
-
-    def client(self, config: ConnectionConfig, meters: NetworkMeters) -> NetworkClient:
-        sockets = Sockets(self._network, self._process, self._driver)
-        return NetworkClient(config, self.clock, rng=self._rng, meters=meters, sockets=sockets)
-
-    def jobs(self, name: str, wake: Callable[[], None]) -> _Jobs:
-        del name
-        return _Jobs(self._process, self._rng, wake)
-
-    def wall_ms(self) -> int:
-        return self.scheduler.wall_ms()
-
-    def new_member_id(self) -> str:
-        return "m" + base64.urlsafe_b64encode(self._rng.randbytes(15)).decode()
-
-
-class Engine:
+class _Engine:
     """Runs the turns of a network side as events of its process (`kadence.client.engine.Engine`)."""
 
     def __init__(self, process: Process, driver: Driver, side: NetworkSide) -> None:
@@ -121,50 +89,46 @@ class Engine:
         return False
 
 
-def engines(
-    process: Process, network: Network, rng: random.Random
-) -> Callable[[ConsumerConfig], tuple[SharedState, Engine]]:
-    """Makes the network sides of the consumers of one process."""
-    count = itertools.count(1)
+class _Surroundings(Surroundings):
+    """What a client has from a simulation instead of the machine."""
 
-    def make(config: ConsumerConfig) -> tuple[SharedState, Engine]:
-        # A name that was made up depends on what else this process of yours has done.
-        config = replace(config, client_id=f"{process.name}-{next(count)}")
-        driver = Driver(process, network)
-        shared_state, side = network_side(config, _Surroundings(process, network, driver, rng))
-        return shared_state, Engine(process, driver, side)
+    has_threads = False
+    has_native_heartbeat = False
 
-    return make
-
-
-class _ProducerSurroundings(ProducerSurroundings):
-    """What a producer has from a simulation instead of the machine."""
-
-    def __init__(self, process: Process, network: Network, rng: random.Random) -> None:
+    def __init__(
+        self, process: Process, network: Network, rng: random.Random, consumers: Iterator[int]
+    ) -> None:
         self.clock = process.scheduler
         self.wall_ms = process.scheduler.wall_ms
+        self.new_member_id = self._new_member_id
         self._process = process
         self._network = network
         self._driver = Driver(process, network)
         self._rng = rng
+        self._consumers = consumers
 
-    def client_id(self) -> str:
-        return self._process.name
+    def client_id(self, kind: str) -> str:
+        # One that is generated depends on what else this process of yours has done.
+        name = self._process.name
+        return f"{name}-{next(self._consumers)}" if kind == "consumer" else name
 
-    def client(self, config: ConnectionConfig) -> NetworkClient:
+    def client(self, config: ConnectionConfig, meters: NetworkMeters | None = None) -> NetworkClient:
         sockets = Sockets(self._network, self._process, self._driver)
-        return NetworkClient(config, self.clock, rng=self._rng, sockets=sockets)
+        return NetworkClient(config, self.clock, rng=self._rng, meters=meters, sockets=sockets)
 
     def engine(self, name: str, side: NetworkSide) -> Engine:
         del name
-        return Engine(self._process, self._driver, side)
+        return _Engine(self._process, self._driver, side)
 
-    def begins(self, gate: Gate) -> None:
-        """No thread is the network side's own here."""
+    def jobs(self, name: str, wake: Callable[[], None]) -> _Jobs:
+        del name
+        return _Jobs(self._process, self._rng, wake)
+
+    def _new_member_id(self) -> str:
+        return "m" + base64.urlsafe_b64encode(self._rng.randbytes(15)).decode()
 
 
-def producer_surroundings(
-    process: Process, network: Network, rng: random.Random
-) -> Callable[[], ProducerSurroundings]:
-    """Makes the surroundings of the producers of one process."""
-    return lambda: _ProducerSurroundings(process, network, rng)
+def client_surroundings(process: Process, network: Network, rng: random.Random) -> Callable[[], Surroundings]:
+    """Makes the surroundings of the clients of one process."""
+    consumers = itertools.count(1)
+    return lambda: _Surroundings(process, network, rng, consumers)
