@@ -60,7 +60,7 @@ def test_a_handler_of_the_log_sends_by_the_producer_that_logs(broker: Broker) ->
         producer.send("lines", b"first").result(PATIENCE)
         handler = Sending(producer)
         with handled_by(handler):
-            with broker.faults.disconnect(MetadataRequest, times=1):
+            with broker.faults.error(MetadataRequest, ec.REQUEST_TIMED_OUT, times=1):
                 until(lambda: any("metadata request failed" in text for text in handler.sent))
             with broker.faults.error(ProduceRequest, ec.NOT_ENOUGH_REPLICAS, times=1):
                 producer.send("t", b"x").result(PATIENCE)

@@ -280,7 +280,7 @@ class Sender:
                         self._judge(now, batch, answer, endpoints)
         error = completed.error
         if error is not None and error.retriable:
-            self._topics.refresh()
+            self._topics.request_update(now)
         for batch in missing.values():
             if error is None and self._acks == 0:
                 self._outcomes.written(batch, -1, -1)
@@ -324,7 +324,7 @@ class Sender:
             moved = False
             if verdict is Verdict.RETRY_ELSEWHERE:
                 told = answer.current_leader
-                moved = self._topics.moved(batch.tp, told.leader_id, told.leader_epoch, endpoints)
+                moved = self._topics.moved(now, batch.tp, told.leader_id, told.leader_epoch, endpoints)
                 if not moved:
                     self._topics.want(batch.tp.topic, now)
             self._outcomes.repeat(

@@ -39,7 +39,7 @@ class Turn(network_thread.Turn):
         self._accumulator = accumulator
         self._topics = topics
         self._client = client
-        topics.on_rebootstrap = client.rebootstrap
+        topics.on_rebootstrap = lambda now: client.rebootstrap()
         self._transactions = transactions
         self._state = state
         self._delivery_timeout_ms = config.delivery_timeout_ms

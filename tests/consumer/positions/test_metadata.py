@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.worlds.cluster import answer, config, knowing, lost, told
 from tests.worlds.hand import BackgroundEvents
 
@@ -33,6 +34,20 @@ def test_what_is_needed_is_asked_once_and_refreshed_when_it_is_old() -> None:
     assert manager.leader(P0) == 2
     assert manager.poll(11).wake_at == 5_010
     assert len(manager.poll(5_010).requests) == 1
+
+
+def test_what_is_needed_while_a_request_is_on_its_way_is_asked_for_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    manager = MetadataManager(config(), BackgroundEvents())
+    manager.need("subscription", frozenset({"t"}))
+    (request,) = manager.poll(0).requests
+    manager.need("subscription", frozenset({"t", "u"}))
+    manager.on_response(10, answer(request, told({P0: 2}), 10))
+    assert manager.missing("subscription") == {}
+    assert "does not exist" not in caplog.text
+    (request,) = manager.poll(manager.poll(10).wake_at).requests
+    assert [topic.name for topic in request.message.topics] == ["t", "u"]
 
 
 def test_a_contradiction_is_looked_into_but_not_in_a_loop() -> None:
