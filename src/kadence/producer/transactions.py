@@ -14,8 +14,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
+from kadence.client import coordinators
+from kadence.client.coordinators import FindCoordinatorRequest, KeyType
 from kadence.client.gate import Gate
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import add_ms
@@ -76,9 +79,8 @@ class Transactions(Lifecycle):
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._in_flight: Request | None = None
         self._on_answer: Callable[[int, Any], None] = lambda now, response: None
-        # Whoever coordinates the transactional id and the groups whose offsets are sent. The id may change, and an id
-        # and a group may have the same name.
-        self._found: dict[tuple[str, bool], int] = {}
+        # Whoever coordinates the transactional id, which may change, and the groups whose offsets are sent.
+        self._found: dict[tuple[KeyType, str], int] = {}
         self._is_v2: bool | None = None
         self._id: tuple[int, int] = (-1, -1)
         self._raise_epoch = False
@@ -231,19 +233,25 @@ class Transactions(Lifecycle):
             return None
         key = self._key(group)
         if key not in self._found:
-            message = requests.find_coordinator(key[0], is_group=bool(group))
-
-            def found(now: int, response: Any) -> None:
-                if self._is_well(now, response.error_code, group=group, adds=bool(group)):
-                    self.coordinators[response.node_id] = Node(response.node_id, response.host, response.port)
-                    self._found[key] = response.node_id
-
-            self._ask(now, message, ANY_NODE, found, max_version=requests.SINGLE_KEY)
+            request = coordinators.look_up(*key, add_ms(now, self._config.request_timeout_ms))
+            self._on_answer = partial(self._on_coordinator, group, request.message)
+            self._in_flight = request
             return None
         return self._found[key]
 
-    def _key(self, group: str) -> tuple[str, bool]:
-        return (group or self.transactional_id, bool(group))
+    def _key(self, group: str) -> tuple[KeyType, str]:
+        return (KeyType.GROUP, group) if group else (KeyType.TRANSACTION, self.transactional_id)
+
+    def _on_coordinator(self, group: str, message: FindCoordinatorRequest, now: int, response: Any) -> None:
+        (node,) = coordinators.read(message, response).values()
+        if isinstance(node, BrokerError):
+            self._is_well(now, node.code, group=group, adds=bool(group))
+        elif isinstance(node, KafkaError):
+            self._fail(node)
+        else:
+            self._backoff.succeeded()
+            self.coordinators[node.node_id] = node
+            self._found[self._key(group)] = node.node_id
 
     def _on_features(self, now: int, response: Any) -> None:
         self._is_v2 = requests.is_v2(response)
