@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.hostile.proxy import Answer, lying_proxy
 from tests.patience import PATIENCE, once_inside, overdue, until
 
 from kadence.admin import Acl, AclFilter, Admin, ConfigChange, ConfigEntry, ConfigResource, NewTopic
@@ -42,7 +43,7 @@ from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.list_offsets import ListOffsetsRequest
-from kadence.protocol.metadata import MetadataRequest
+from kadence.protocol.metadata import MetadataRequest, MetadataResponse
 from kadence.protocol.offset_fetch import OffsetFetchRequest
 from kadence.testing.kafka import Kafka
 from kadence.types import OffsetAndMetadata, OpenTransaction, TopicPartition
@@ -325,6 +326,22 @@ def test_a_group_that_does_not_exist(admin: Admin) -> None:
         admin.delete_consumer_groups(["nobody"])
 
 
+@pytest.mark.parametrize(("newest", "look_ups"), [(6, 1), (4, 1), (3, 2), (0, 2)])
+def test_the_coordinators_of_many_groups_are_looked_up_at_once_where_brokers_can(
+    newest: int, look_ups: int
+) -> None:
+    partition = TopicPartition("t", 0)
+    with Broker(nodes=3) as broker, broker.faults.limit(FindCoordinatorRequest, newest):
+        broker.create_topic("t", 1)
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            for group in ("a", "b"):
+                admin.alter_consumer_group_offsets(group, {partition: 3})
+            with broker.faults.observe(FindCoordinatorRequest) as asked:
+                found = admin.describe_consumer_groups(["a", "b"])
+            assert {group: each.state for group, each in found.items()} == {"a": "Empty", "b": "Empty"}
+            assert len(asked) == look_ups
+
+
 def test_a_new_kind_of_group(kafka: Any) -> None:
     """KIP-848 groups are described with their own API."""
     from confluent_kafka import Consumer as Theirs
@@ -455,6 +472,24 @@ def test_a_coordinator_that_moved(flaky: tuple[Broker, Admin], request_type: typ
     with broker.faults.error(request_type, code, times=3) as fault:
         assert admin.list_consumer_group_offsets("g") == {}
     assert fault.hits == 3
+
+
+def test_a_broker_that_knows_of_no_broker_yet_is_asked_again() -> None:
+    """As one that was just started: believed, it would have no topic, and the client no broker."""
+    answered: list[bool] = []
+
+    def empty_twice(answer: Answer) -> bytes:
+        if isinstance(answer.response, MetadataResponse) and answer.response.topics:
+            answered.append(len(answered) < 2)
+            if answered[-1]:
+                answer.response.brokers, answer.response.topics = [], []
+        return answer.encoded()
+
+    with Broker() as broker, lying_proxy(broker, empty_twice) as servers:
+        broker.create_topic("t", 1)
+        with Admin(bootstrap_servers=servers, retry_backoff_ms=1) as admin:
+            assert set(admin.describe_topics(["t"])) == {"t"}
+    assert answered == [True, True, False]
 
 
 def test_a_connection_that_breaks(flaky: tuple[Broker, Admin]) -> None:

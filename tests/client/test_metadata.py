@@ -11,7 +11,6 @@ from kadence.client.lower_epochs import LowerLeaderEpochs
 from kadence.client.metadata import BY_TOPIC_ID, Metadata, by_ids, by_names, fault_of
 from kadence.clock import FOREVER
 from kadence.connection.cluster import Cluster, apply
-from kadence.connection.recovery import Recovery
 from kadence.connection.request import Completed, Request
 from kadence.errors import (
     BrokerError,
@@ -122,14 +121,17 @@ def test_an_answer_that_cannot_be_used_changes_nothing(
 
 @pytest.mark.parametrize("response", [told({P0: 1}), _counted(), _counted(1, 0), told({})])
 def test_an_answer_that_can_be_used(response: MetadataResponse) -> None:
-    assert fault_of(response, Recovery(config())) is None
+    assert fault_of(response, rebootstraps=False) is None
 
 
 def test_kip899_where_nobody_begins_again_a_broker_that_asks_for_it_has_only_failed() -> None:
-    recovery = Recovery(config(metadata_recovery_strategy="none"))
-    error = fault_of(MetadataResponse(error_code=ec.REBOOTSTRAP_REQUIRED), recovery)
+    client = Client(metadata_recovery_strategy="none")
+    begun: list[int] = []
+    client.on_rebootstrap = begun.append
+    response = MetadataResponse(error_code=ec.REBOOTSTRAP_REQUIRED)
+    error = client.on_response(0, answer(client.only(0), response, 0))
     assert isinstance(error, BrokerError)
-    assert error.code == ec.REBOOTSTRAP_REQUIRED
+    assert (error.code, begun) == (ec.REBOOTSTRAP_REQUIRED, [])
 
 
 # ------------------------------------------------------------ when

@@ -7,33 +7,29 @@ error is retriable. Calls of several threads and tasks run side by side; `networ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from kadence.admin.asking import Ask, Asking
 from kadence.admin.values import Outcomes
+from kadence.client.coordinators import FindCoordinatorRequest, KeyType, find, first_version, read
+from kadence.client.metadata import asks_to_rebootstrap, by_names, fault_of
 from kadence.client.waits import Waits
 from kadence.clock import add_ms
 from kadence.connection.backoff import Backoff
 from kadence.connection.request import ANY_NODE
 from kadence.errors import (
     BrokerError,
-    DisconnectedError,
     KafkaError,
     KafkaTimeoutError,
     MalformedMessageError,
+    UnsupportedVersionError,
     for_code,
 )
 from kadence.printable import printable
 from kadence.protocol import error_codes as ec
-from kadence.protocol.find_coordinator import FindCoordinatorRequest
-from kadence.protocol.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseTopic,
-)
-from kadence.types import TopicPartition
+from kadence.protocol.metadata import MetadataResponse, MetadataResponseTopic
+from kadence.types import Node, TopicPartition
 
 __all__ = ["ANY_NODE", "Ask", "Attempt", "Calls", "operation", "refusal"]
 
@@ -130,15 +126,11 @@ class Calls(Asking):
 
     def metadata(self, topics: Iterable[str] | None, deadline: int) -> Waits[MetadataResponse]:
         """What a broker knows of these topics (None: all) and of the brokers. Never creates a topic."""
-        message = MetadataRequest(
-            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
-            allow_auto_topic_creation=False,
-        )
-        response: MetadataResponse = yield from self.ask(Ask(message, min_version=4), deadline)
-        if response.error_code == ec.REBOOTSTRAP_REQUIRED and self._network.begins_again:
-            raise DisconnectedError("a broker said that bootstrap.servers are to be asked again")
-        if response.error_code:
-            raise refusal(response.error_code, "the cluster")
+        response: MetadataResponse = yield from self.ask(Ask(by_names(topics), min_version=4), deadline)
+        rebootstraps = asks_to_rebootstrap(response) and self._network.begins_again
+        fault = fault_of(response, rebootstraps=rebootstraps)
+        if fault is not None:
+            raise fault
         if topics is not None:
             self._leaders.at(self._clock.now_ms()).topics.update(
                 {topic.name: topic for topic in response.topics if topic.name}
@@ -172,27 +164,26 @@ class Calls(Asking):
 
     def coordinators(self, groups: Collection[str], deadline: int) -> Waits[dict[str, int | KafkaError]]:
         """The coordinator of each group."""
-        return self._find(groups, deadline, 0, "group")
+        return self._find(groups, deadline, KeyType.GROUP)
 
     def _find(
-        self, names: Collection[str], deadline: int, key_type: int, kind: str
+        self, names: Collection[str], deadline: int, key_type: KeyType
     ) -> Waits[dict[str, int | KafkaError]]:
         yield from self.metadata([], deadline)
-        # Versions above 3 take many keys at once, but every broker still has the old form.
-        answers = yield from self.ask_all(
-            [Ask(FindCoordinatorRequest(key=name, key_type=key_type), max_version=3) for name in names],
-            deadline,
-        )
-        found: dict[str, int | KafkaError] = {}
-        for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, KafkaError):
-                found[name] = answer
-            elif answer.error_code:
-                found[name] = for_code(
-                    answer.error_code, f"{kind} {name!r}: {answer.error_message or 'no coordinator'}"
-                )
-            else:
-                found[name] = answer.node_id
+        found = yield from self._look_up([find(key_type, names)], deadline)
+        if len(names) > 1 and any(isinstance(each, UnsupportedVersionError) for each in found.values()):
+            # Brokers before 3.0.
+            found = yield from self._look_up([find(key_type, [name]) for name in names], deadline)
+        return {name: node.node_id if isinstance(node, Node) else node for name, node in found.items()}
+
+    def _look_up(
+        self, messages: Sequence[FindCoordinatorRequest], deadline: int
+    ) -> Waits[dict[str, Node | KafkaError]]:
+        asks = [Ask(each, min_version=first_version(each)) for each in messages]
+        answers = yield from self.ask_all(asks, deadline)
+        found: dict[str, Node | KafkaError] = {}
+        for message, answer in zip(messages, answers, strict=True):
+            found |= read(message, answer)
         return found
 
     def transaction_coordinators(
@@ -203,7 +194,7 @@ class Calls(Asking):
         unknown = [name for name in names if name not in kept]
         found: dict[str, int | KafkaError] = {}
         if unknown:
-            found = yield from self._find(unknown, deadline, 1, "transactional id")
+            found = yield from self._find(unknown, deadline, KeyType.TRANSACTION)
         kept.update({name: node for name, node in found.items() if isinstance(node, int)})
         return {name: found[name] if name in found else kept[name] for name in names}
 

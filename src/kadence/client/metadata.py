@@ -33,7 +33,7 @@ from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kadence.types import Node, TopicPartition
 
-__all__ = ["BY_TOPIC_ID", "Metadata", "by_ids", "by_names", "fault_of"]
+__all__ = ["BY_TOPIC_ID", "Metadata", "asks_to_rebootstrap", "by_ids", "by_names", "fault_of"]
 
 BY_TOPIC_ID: Final = 12
 """The first version that takes topic ids (KIP-516)."""
@@ -55,9 +55,14 @@ def by_ids(topic_ids: Iterable[bytes]) -> MetadataRequest:
     )
 
 
-def fault_of(response: MetadataResponse, recovery: Recovery) -> KafkaError | None:
-    """Why an answer says nothing of the cluster; None when it does."""
-    if must_rebootstrap(response, recovery):
+def asks_to_rebootstrap(response: MetadataResponse) -> bool:
+    """Whether a broker says that it is not to be asked any more (KIP-1102)."""
+    return response.error_code == ec.REBOOTSTRAP_REQUIRED
+
+
+def fault_of(response: MetadataResponse, *, rebootstraps: bool) -> KafkaError | None:
+    """Why an answer says nothing of the cluster; None when it does. ``rebootstraps``: the client does what it says."""
+    if rebootstraps:
         return DisconnectedError("a broker said that bootstrap.servers are to be asked again")
     if response.error_code:
         return for_code(response.error_code)
@@ -65,11 +70,6 @@ def fault_of(response: MetadataResponse, recovery: Recovery) -> KafkaError | Non
         # Believed, it would cost every connection.
         return TransportError("the broker names no broker of its cluster: it was just started")
     return _miscounted(response)
-
-
-def must_rebootstrap(response: MetadataResponse, recovery: Recovery) -> bool:
-    """Whether a broker says that it is not to be asked any more, and the client heeds that."""
-    return response.error_code == ec.REBOOTSTRAP_REQUIRED and recovery.is_on
 
 
 def _miscounted(response: MetadataResponse) -> MalformedMessageError | None:
@@ -169,7 +169,8 @@ class Metadata:
     def _take(self, now: int, completed: Completed) -> KafkaError | None:
         """Take the answer to a request. Returns why it says nothing, if it does not."""
         request, response = completed.request, completed.response
-        error = completed.error if response is None else fault_of(response, self._recovery)
+        rebootstraps = response is not None and self._recovery.is_on and asks_to_rebootstrap(response)
+        error = completed.error if response is None else fault_of(response, rebootstraps=rebootstraps)
         if response is None or error is not None:
             # A broker that lacks the version is there.
             if not isinstance(error, UnsupportedVersionError):
@@ -177,8 +178,8 @@ class Metadata:
             self._ended(now, request, error, self.cluster)
             if response is not None:
                 self._log.info("metadata request failed, repeating: %s", error)
-                if must_rebootstrap(response, self._recovery):
-                    self._rebootstrap(now, "a broker said so")
+            if rebootstraps:
+                self._rebootstrap(now, "a broker said so")
             return error
         self._recovery.succeeded()
         known = self.cluster

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.worlds.cluster import answer, config, knowing, lost, told
+from tests.worlds.cluster import TOPIC_ID, answer, config, knowing, lost, told
 from tests.worlds.hand import BackgroundEvents
 
 from kadence.clock import FOREVER
@@ -136,6 +136,47 @@ def test_a_pattern_matches_whole_names_and_skips_internal_topics() -> None:
     assert manager.matching() == {"t"}
     manager.want_matching(None)
     assert manager.matching() == frozenset()
+
+
+# ------------------------------------------------------------ KIP-516
+
+
+def test_kip516_topics_are_named_by_their_ids_until_each_has_a_name() -> None:
+    manager = knowing({P0: 1}, BackgroundEvents())
+    manager.identify(frozenset({TOPIC_ID, b"2" * 16}))
+    (request,) = manager.poll(1).requests
+    assert [(each.topic_id, each.name) for each in request.message.topics] == [
+        (b"2" * 16, None),
+        (TOPIC_ID, None),
+    ]
+    assert manager.poll(2).requests == [], "one at a time"
+    manager.on_response(10, answer(request, told({P0: 2}), 10))
+    assert manager.leader(P0) == 2
+    poll = manager.poll(10)
+    assert (poll.requests, 90 <= poll.wake_at <= 130) == ([], True)
+    (request,) = manager.poll(poll.wake_at).requests
+    assert [each.topic_id for each in request.message.topics] == [b"2" * 16], (
+        "a topic that was deleted has none"
+    )
+    manager.identify(frozenset())
+    manager.on_response(200, lost(request, 200))
+    assert manager.poll(1_000).requests == []
+
+
+def test_kip516_an_answer_about_ids_is_believed_as_any_other() -> None:
+    """From a broker that was just started it would cost every connection, the one of heartbeats too."""
+    manager = knowing({P0: 1}, BackgroundEvents())
+    begun: list[int] = []
+    manager.on_rebootstrap = begun.append
+    manager.identify(frozenset({b"2" * 16}))
+    (request,) = manager.poll(1).requests
+    response = told({})
+    response.brokers = []
+    manager.on_response(10, answer(request, response, 10))
+    assert manager.has_node(1)
+    (request,) = manager.poll(1_000).requests
+    manager.on_response(1_010, answer(request, MetadataResponse(error_code=ec.REBOOTSTRAP_REQUIRED), 1_010))
+    assert begun == [1_010]
 
 
 # ------------------------------------------------------------ KIP-899, KIP-1102
