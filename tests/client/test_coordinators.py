@@ -33,14 +33,14 @@ def test_one_key_is_asked_for_in_every_version(kind: KeyType, version: int) -> N
 
 @pytest.mark.parametrize("kind", [KeyType.GROUP, KeyType.TRANSACTION])
 def test_many_keys_need_a_version_that_takes_many(kind: KeyType) -> None:
-    message = find(kind, ["a", "b"])
+    message = find(kind, "a", "b")
     assert first_version(message) == 4
     _, sent = decode_request(encode_request(message, 4, 1, "c"))
     assert sent.coordinator_keys == ["a", "b"]
 
 
 def test_each_key_has_its_own_answer_in_whatever_order_they_come() -> None:
-    message = find(KeyType.GROUP, ["a", "b", "c"])
+    message = find(KeyType.GROUP, "a", "b", "c")
     answer = FindCoordinatorResponse(
         coordinators=[
             Coordinator("b", -1, "", -1, ec.GROUP_AUTHORIZATION_FAILED, "Not yours."),
@@ -57,7 +57,7 @@ def test_each_key_has_its_own_answer_in_whatever_order_they_come() -> None:
 
 
 def test_the_old_form_is_about_the_key_that_was_asked_for() -> None:
-    message = find(KeyType.TRANSACTION, ["x"])
+    message = find(KeyType.TRANSACTION, "x")
     assert read(message, FindCoordinatorResponse(node_id=0, host="h", port=9)) == {"x": Node(0, "h", 9)}
     error = read(message, FindCoordinatorResponse(error_code=ec.COORDINATOR_NOT_AVAILABLE))["x"]
     assert isinstance(error, BrokerError)
@@ -68,9 +68,9 @@ def test_the_old_form_is_about_the_key_that_was_asked_for() -> None:
 
 
 def test_an_answer_in_neither_form_is_no_coordinator() -> None:
-    assert isinstance(read(find(KeyType.GROUP, ["g"]), FindCoordinatorResponse())["g"], MalformedMessageError)
+    assert isinstance(read(find(KeyType.GROUP, "g"), FindCoordinatorResponse())["g"], MalformedMessageError)
 
 
 def test_what_was_not_answered_is_the_end_of_each_key() -> None:
     gone = DisconnectedError("gone")
-    assert read(find(KeyType.GROUP, ["a", "b"]), gone) == {"a": gone, "b": gone}
+    assert read(find(KeyType.GROUP, "a", "b"), gone) == {"a": gone, "b": gone}

@@ -170,10 +170,10 @@ class Calls(Asking):
         self, names: Collection[str], deadline: int, key_type: KeyType
     ) -> Waits[dict[str, int | KafkaError]]:
         yield from self.metadata([], deadline)
-        found = yield from self._look_up([find(key_type, names)], deadline)
+        found = yield from self._look_up([find(key_type, *names)], deadline)
         if len(names) > 1 and any(isinstance(each, UnsupportedVersionError) for each in found.values()):
             # Brokers before 3.0.
-            found = yield from self._look_up([find(key_type, [name]) for name in names], deadline)
+            found = yield from self._look_up([find(key_type, name) for name in names], deadline)
         return {name: node.node_id if isinstance(node, Node) else node for name, node in found.items()}
 
     def _look_up(

@@ -6,7 +6,6 @@ is written in its form where a connection finds such a broker, and who asks for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
@@ -52,9 +51,9 @@ class FindCoordinatorRequest(find_coordinator.FindCoordinatorRequest):
             find_coordinator.FindCoordinatorRequest(key=key, key_type=self.key_type).write(w, version)
 
 
-def find(key_type: KeyType, keys: Iterable[str]) -> FindCoordinatorRequest:
+def find(key_type: KeyType, *keys: str) -> FindCoordinatorRequest:
     """Ask who coordinates each of these."""
-    return FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
+    return FindCoordinatorRequest(key_type=key_type, coordinator_keys=[*keys])
 
 
 def first_version(message: FindCoordinatorRequest) -> int:
@@ -65,7 +64,7 @@ def first_version(message: FindCoordinatorRequest) -> int:
 
 def look_up(key_type: KeyType, key: str, deadline: int) -> Request:
     """Ask any broker who coordinates one."""
-    message = find(key_type, [key])
+    message = find(key_type, key)
     return Request(message, ANY_NODE, deadline, min_version=first_version(message))
 
 

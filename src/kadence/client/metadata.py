@@ -153,9 +153,11 @@ class Metadata:
 
     def _recover(self, now: int) -> int:
         """Begin again at the bootstrap addresses when nobody has answered for too long; when to look again."""
-        if self._recovery.due <= now:
-            self._rebootstrap(now, self._recovery.why(now))
-        return self._recovery.due
+        due = self._recovery.due
+        if due > now:
+            return due
+        self._rebootstrap(now, self._recovery.why(now))
+        return FOREVER
 
     def _rebootstrap(self, now: int, why: str) -> None:
         self._log.warning("%s: asking bootstrap.servers for the brokers again", why)

@@ -14,11 +14,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
-from kadence.client import coordinators
-from kadence.client.coordinators import FindCoordinatorRequest, KeyType
+from kadence.client.coordinators import KeyType, find, first_version, read
 from kadence.client.gate import Gate
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import add_ms
@@ -233,25 +231,24 @@ class Transactions(Lifecycle):
             return None
         key = self._key(group)
         if key not in self._found:
-            request = coordinators.look_up(*key, add_ms(now, self._config.request_timeout_ms))
-            self._on_answer = partial(self._on_coordinator, group, request.message)
-            self._in_flight = request
+            message = find(*key)
+
+            def found(now: int, response: Any) -> None:
+                (node,) = read(message, response).values()
+                if isinstance(node, Node):
+                    self._backoff.succeeded()
+                    self.coordinators[node.node_id], self._found[key] = node, node.node_id
+                elif isinstance(node, BrokerError):
+                    self._is_well(now, node.code, group=group, adds=bool(group))
+                else:
+                    self._fail(node)
+
+            self._ask(now, message, ANY_NODE, found, min_version=first_version(message))
             return None
         return self._found[key]
 
     def _key(self, group: str) -> tuple[KeyType, str]:
         return (KeyType.GROUP, group) if group else (KeyType.TRANSACTION, self.transactional_id)
-
-    def _on_coordinator(self, group: str, message: FindCoordinatorRequest, now: int, response: Any) -> None:
-        (node,) = coordinators.read(message, response).values()
-        if isinstance(node, BrokerError):
-            self._is_well(now, node.code, group=group, adds=bool(group))
-        elif isinstance(node, KafkaError):
-            self._fail(node)
-        else:
-            self._backoff.succeeded()
-            self.coordinators[node.node_id] = node
-            self._found[self._key(group)] = node.node_id
 
     def _on_features(self, now: int, response: Any) -> None:
         self._is_v2 = requests.is_v2(response)

@@ -146,11 +146,12 @@ class MetadataManager(Metadata):
         requests = []
         wake_at = self._recover(now)
         if self._in_flight is None and (self._wanted or self._pattern is not None):
-            if self._due <= now:
+            due = self._due
+            if due <= now:
                 topics = None if self._pattern is not None else self._wanted
                 requests.append(self._refresh(now, topics, creates=self._config.allow_auto_create_topics))
             else:
-                wake_at = min(wake_at, self._due)
+                wake_at = min(wake_at, due)
         if self._nameless and self._naming is None:
             if self._naming_backoff.ready(now):
                 self._naming = self._identify(now, self._nameless)
