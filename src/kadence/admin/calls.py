@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 from kadence.admin.asking import Ask, Asking
 from kadence.admin.values import Outcomes
 from kadence.client.coordinators import FindCoordinatorRequest, KeyType, find, first_version, read
-from kadence.client.metadata import asks_to_rebootstrap, by_names, fault_of
+from kadence.client.metadata import by_names
+from kadence.client.recovery import fault_of
 from kadence.client.waits import Waits
 from kadence.clock import add_ms
 from kadence.connection.backoff import Backoff
@@ -127,8 +128,7 @@ class Calls(Asking):
     def metadata(self, topics: Iterable[str] | None, deadline: int) -> Waits[MetadataResponse]:
         """What a broker knows of these topics (None: all) and of the brokers. Never creates a topic."""
         response: MetadataResponse = yield from self.ask(Ask(by_names(topics), min_version=4), deadline)
-        rebootstraps = asks_to_rebootstrap(response) and self._network.begins_again
-        fault = fault_of(response, rebootstraps=rebootstraps)
+        fault = fault_of(response, rebootstraps=self._network.begins_again)
         if fault is not None:
             raise fault
         if topics is not None:

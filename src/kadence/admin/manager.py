@@ -11,13 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from kadence.client.recovery import Recovery
 from kadence.client.request_manager import Poll
 from kadence.config import AdminConfig
-from kadence.connection.recovery import Recovery
 from kadence.connection.request import Completed, Request
 from kadence.logs import logger
-from kadence.protocol import error_codes as ec
-from kadence.protocol.metadata import MetadataRequest, MetadataResponse
+from kadence.protocol.metadata import MetadataRequest
 from kadence.types import Node
 
 __all__ = ["AdminManager", "Asked", "Connections"]
@@ -70,7 +69,6 @@ class AdminManager:
     def __init__(self, config: AdminConfig, connections: Connections) -> None:
         self._connections = connections
         self._recovery = Recovery(config)
-        self._must_begin_again = False
         self._handed_over: deque[Asked] = deque()
         self._ended: list[Asked] = []
 
@@ -93,8 +91,9 @@ class AdminManager:
             for asked in self._ended:
                 asked.tell()
             self._ended.clear()
-        if self._must_begin_again or self._recovery.due <= now:
-            self._begin_again(now)
+        if self._recovery.due <= now:
+            self._recovery.begin(now, _log)
+            self._connections.rebootstrap()
         requests: list[Request] = []
         while self._handed_over:
             asked = self._handed_over.popleft()
@@ -113,21 +112,8 @@ class AdminManager:
             self._ended.append(asked)
 
     def _learn(self, completed: Completed) -> None:
-        response: MetadataResponse | None = completed.response
-        if response is None:
-            self._recovery.failed(completed.request.queued_at)
-            return
-        self._recovery.succeeded()
-        if response.error_code == ec.REBOOTSTRAP_REQUIRED:
-            self._must_begin_again = self._recovery.is_on
-        elif not response.error_code:
+        if self._recovery.took(completed, completed.request.queued_at) is None:
             self._connections.set_nodes(
-                Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
+                Node(broker.node_id, broker.host, broker.port, broker.rack)
+                for broker in completed.response.brokers
             )
-
-    def _begin_again(self, now: int) -> None:
-        why = "a broker said so" if self._must_begin_again else self._recovery.why(now)
-        _log.warning("%s: asking bootstrap.servers for the brokers again", why)
-        self._must_begin_again = False
-        self._recovery.succeeded()
-        self._connections.rebootstrap()

@@ -4,8 +4,7 @@ All is asked for again when somebody found it wrong (`request_update`), or when 
 ``metadata.max.age.ms``. One such request is on its way at a time, it answers whatever was found wrong meanwhile, and
 the next one waits for the backoff.
 
-When no broker has answered for ``metadata.recovery.rebootstrap.trigger.ms``, or one says that it is not to be asked any
-more, what is known of the brokers is forgotten and the bootstrap addresses are asked again (KIP-899, KIP-1102).
+When the client begins again at the bootstrap addresses (`recovery`), what is known of the brokers is forgotten.
 """
 
 from __future__ import annotations
@@ -15,25 +14,17 @@ from logging import Logger
 from typing import Final
 
 from kadence.client.lower_epochs import LowerLeaderEpochs
+from kadence.client.recovery import Recovery
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ClientConfig
 from kadence.connection.backoff import Backoff
 from kadence.connection.cluster import Cluster, apply, follow, forget_brokers, forget_epochs
-from kadence.connection.recovery import Recovery
 from kadence.connection.request import ANY_NODE, Completed, Request
-from kadence.errors import (
-    DisconnectedError,
-    KafkaError,
-    MalformedMessageError,
-    TransportError,
-    UnsupportedVersionError,
-    for_code,
-)
-from kadence.protocol import error_codes as ec
-from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kadence.errors import KafkaError
+from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kadence.types import Node, TopicPartition
 
-__all__ = ["BY_TOPIC_ID", "Metadata", "asks_to_rebootstrap", "by_ids", "by_names", "fault_of"]
+__all__ = ["BY_TOPIC_ID", "Metadata", "by_ids", "by_names"]
 
 BY_TOPIC_ID: Final = 12
 """The first version that takes topic ids (KIP-516)."""
@@ -53,35 +44,6 @@ def by_ids(topic_ids: Iterable[bytes]) -> MetadataRequest:
         topics=[MetadataRequestTopic(topic_id=each, name=None) for each in sorted(topic_ids)],
         allow_auto_topic_creation=False,
     )
-
-
-def asks_to_rebootstrap(response: MetadataResponse) -> bool:
-    """Whether a broker says that it is not to be asked any more (KIP-1102)."""
-    return response.error_code == ec.REBOOTSTRAP_REQUIRED
-
-
-def fault_of(response: MetadataResponse, *, rebootstraps: bool) -> KafkaError | None:
-    """Why an answer says nothing of the cluster; None when it does. ``rebootstraps``: the client does what it says."""
-    if rebootstraps:
-        return DisconnectedError("a broker said that bootstrap.servers are to be asked again")
-    if response.error_code:
-        return for_code(response.error_code)
-    if not response.brokers:
-        # Believed, it would cost every connection.
-        return TransportError("the broker names no broker of its cluster: it was just started")
-    return _miscounted(response)
-
-
-def _miscounted(response: MetadataResponse) -> MalformedMessageError | None:
-    """What is wrong with the partitions: they count from 0, which partitioners and assignors rely on."""
-    for topic in response.topics:
-        numbers = sorted(each.partition_index for each in topic.partitions)
-        if numbers != list(range(len(numbers))):
-            return MalformedMessageError(
-                f"a broker says that topic {topic.name!r} has the partitions {numbers[:10]}, and they must be counted "
-                "from 0 without gaps"
-            )
-    return None
 
 
 class Metadata:
@@ -152,38 +114,26 @@ class Metadata:
         return Request(message, ANY_NODE, deadline, tag=frozenset(), min_version=BY_TOPIC_ID)
 
     def _recover(self, now: int) -> int:
-        """Begin again at the bootstrap addresses when nobody has answered for too long; when to look again."""
-        due = self._recovery.due
-        if due > now:
-            return due
-        self._rebootstrap(now, self._recovery.why(now))
-        return FOREVER
-
-    def _rebootstrap(self, now: int, why: str) -> None:
-        self._log.warning("%s: asking bootstrap.servers for the brokers again", why)
-        self._replace(forget_brokers(self.cluster))
-        self._recovery.succeeded()
-        self._needs_update = True
-        self.on_rebootstrap(now)
+        """Forget the brokers, and begin again at the bootstrap addresses, when that is due; when to look again."""
+        if self._recovery.due <= now:
+            self._recovery.begin(now, self._log)
+            self._replace(forget_brokers(self.cluster))
+            self._needs_update = True
+            self.on_rebootstrap(now)
+        return self._recovery.due
 
     # ------------------------------------------------------------ answers
 
     def _take(self, now: int, completed: Completed) -> KafkaError | None:
         """Take the answer to a request. Returns why it says nothing, if it does not."""
         request, response = completed.request, completed.response
-        rebootstraps = response is not None and self._recovery.is_on and asks_to_rebootstrap(response)
-        error = completed.error if response is None else fault_of(response, rebootstraps=rebootstraps)
-        if response is None or error is not None:
-            # A broker that lacks the version is there.
-            if not isinstance(error, UnsupportedVersionError):
-                self._recovery.failed(request.deadline - self._request_timeout_ms)
+        error = self._recovery.took(completed, request.deadline - self._request_timeout_ms)
+        if error is not None or response is None:
             self._ended(now, request, error, self.cluster)
             if response is not None:
                 self._log.info("metadata request failed, repeating: %s", error)
-            if rebootstraps:
-                self._rebootstrap(now, "a broker said so")
+            self._recover(now)
             return error
-        self._recovery.succeeded()
         known = self.cluster
         restored = self._lower_epochs.given_up(now, known, response)
         if restored:
