@@ -115,12 +115,14 @@ class Metadata:
 
     def _recover(self, now: int) -> int:
         """Forget the brokers, and begin again at the bootstrap addresses, when that is due; when to look again."""
-        if self._recovery.due <= now:
-            self._recovery.begin(now, self._log)
-            self._replace(forget_brokers(self.cluster))
-            self._needs_update = True
-            self.on_rebootstrap(now)
-        return self._recovery.due
+        due = self._recovery.due
+        if due > now:
+            return due
+        self._recovery.begin(now, self._log)
+        self._replace(forget_brokers(self.cluster))
+        self._needs_update = True
+        self.on_rebootstrap(now)
+        return FOREVER
 
     # ------------------------------------------------------------ answers
 
