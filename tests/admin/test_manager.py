@@ -123,5 +123,16 @@ def test_kip1102_bootstrap_servers_are_asked_again_when_metadata_fails_for_long(
     fail(1_200)
     asked = world.ask(MetadataRequest(topics=[]))
     world.manager.poll(1_250)
-    world.answer(1_260, asked.requests[0], MetadataResponse())
+    brokers = [MetadataResponseBroker(node_id=7, host="h", port=9)]
+    world.answer(1_260, asked.requests[0], MetadataResponse(brokers=brokers))
     assert world.manager.poll(1_260).wake_at == FOREVER, "a broker has answered"
+
+
+def test_a_broker_that_knows_of_no_broker_yet_is_not_believed() -> None:
+    world = _World()
+    brokers = [MetadataResponseBroker(node_id=7, host="h", port=9)]
+    for now, known in ((0, brokers), (10, [])):
+        asked = world.ask(MetadataRequest(topics=[]))
+        world.manager.poll(now)
+        world.answer(now, asked.requests[0], MetadataResponse(brokers=known))
+    assert world.connections.nodes == [Node(7, "h", 9)]
