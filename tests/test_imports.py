@@ -47,9 +47,6 @@ def test_the_package_alone_loads_nothing_but_its_own_door() -> None:
     modules = loaded("import kadence")
     assert {name for name in modules if name.startswith("kadence")} == {
         "kadence",
-        "kadence.consumer",
-        "kadence.consumer.application",
-        "kadence.consumer.application.suppliers",
         "kadence.loading",
         "kadence.version",
     }
@@ -87,14 +84,14 @@ def test_a_consumers_protocol_is_no_broker() -> None:
 
 def test_the_first_consumer_loads_its_network_side_and_no_other_client() -> None:
     modules = loaded("from kadence import Consumer; Consumer(bootstrap_servers='localhost:1').close()")
-    assert "kadence.consumer.network_thread" in modules
+    assert "kadence.client.network_thread" in modules
     assert not {name.split(".")[1] for name in modules if name.startswith("kadence.")} & (ROOMS - {"net"})
     assert "asyncio" not in modules
 
 
 def test_every_name_of_the_front_door_is_there_as_type_checkers_read_it() -> None:
     tree = ast.parse(Path(kadence.__file__).read_text())
-    typed, _internal = [
+    (typed,) = [
         node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     ]
     homes = {

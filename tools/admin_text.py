@@ -1,8 +1,9 @@
 """The calls of `Admin` and `AsyncAdmin`, made of the operations in the files of kadence.admin.
 
-An operation is a function marked with ``@operation``. Its first parameters are the call and the deadline. Its name, its
-other parameters and its docstring are those of the call, which takes ``timeout`` as well and, where it returns
-`Outcomes`, ``raise_errors``. Classes and other values in the ``__all__`` of a file with operations are public, too.
+An operation is a function marked with ``@operation``. Its first parameters are the call and the deadline; it returns
+``Waits`` of its result, which a shell carries. Its name, its other parameters and its docstring are those of the call,
+which takes ``timeout`` as well and, where its result is `Outcomes`, ``raise_errors``. Classes and other values in the
+``__all__`` of a file with operations are public, too.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ class _Subject:
     def operations(self) -> Iterator[ast.FunctionDef]:
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef) and "operation" in map(ast.unparse, node.decorator_list):
-                if ast.get_docstring(node) is None or node.returns is None:
+                if ast.get_docstring(node) is None or _result(node) is None:
                     raise OperationError(
-                        f"{self.name}.{node.name}: an operation has a docstring and a result's type"
+                        f"{self.name}.{node.name}: an operation has a docstring and returns Waits of its result"
                     )
                 yield node
 
@@ -126,7 +127,7 @@ def _call(subject: _Subject, node: ast.FunctionDef, *, is_async: bool) -> str:
     defaults = [None] * (len(names) - len(given.defaults)) + list(given.defaults)
     positional = [_parameter(*each) for each in zip(given.args[2:], defaults, strict=True)]
     keywords = [_parameter(*each) for each in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
-    returns = ast.unparse(node.returns or ast.Constant(None))
+    returns = ast.unparse(_result(node) or ast.Constant(None))
     has_outcomes = returns.startswith("Outcomes[")
     if has_outcomes:
         keywords.append("raise_errors: bool = True")
@@ -146,6 +147,14 @@ def _call(subject: _Subject, node: ast.FunctionDef, *, is_async: bool) -> str:
     )
 
 
+def _result(node: ast.FunctionDef) -> ast.expr | None:
+    """The type of an operation's result: what stands in its ``Waits[]``."""
+    returns = node.returns
+    if isinstance(returns, ast.Subscript) and ast.unparse(returns.value) == "Waits":
+        return returns.slice
+    return None
+
+
 def _parameter(argument: ast.arg, default: ast.expr | None) -> str:
     kind = ast.unparse(argument.annotation) if argument.annotation else "object"
     return f"{argument.arg}: {kind}" + ("" if default is None else f" = {ast.unparse(default)}")
@@ -154,7 +163,7 @@ def _parameter(argument: ast.arg, default: ast.expr | None) -> str:
 def _names(subject: _Subject, node: ast.FunctionDef) -> set[tuple[str, str]]:
     """What the types of an operation's call need, and where it comes from."""
     arguments = [*node.args.args[2:], *node.args.kwonlyargs]
-    types = [each for each in (*(each.annotation for each in arguments), node.returns) if each is not None]
+    types = [each for each in (*(each.annotation for each in arguments), _result(node)) if each is not None]
     names = {each.id for kind in types for each in ast.walk(kind) if isinstance(each, ast.Name)}
     return {(subject.imports[name], name) for name in names if name in subject.imports} | {
         (f"kadence.admin.{subject.name}", name) for name in names & subject.defined()

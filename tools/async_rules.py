@@ -132,8 +132,8 @@ Generated from producer.py by tools/generate.py; do not edit. The rules are in t
 
 _ADMIN: Final = '''"""`Admin` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
-    Threads of the client's own make the calls, so none of them blocks the loop. Any number of tasks may share one
-    client; up to 64 calls run side by side, and others wait for them. Every call takes at most ``timeout`` seconds
+    A network thread of the client's own talks to the brokers, and no call blocks the loop; there is no thread pool. Any
+    number of tasks may share one client; their calls run side by side. Every call takes at most ``timeout`` seconds
     (``default.api.timeout.ms`` when None). It repeats a request after a retriable error, such as a controller or
     coordinator that moved, or a broker that is down. If a call is for several items and some of them fail, it raises
     the first error, with a note for each other failed item; with ``raise_errors=False`` it returns the `Outcomes`,
@@ -182,7 +182,6 @@ Generated from admin.py by tools/generate.py; do not edit. The rules are in tool
         "Admin": _ADMIN,
     },
     sentences={
-        "use `with Admin(...)` or close()": "use `async with AsyncAdmin(...)` or close()",
         "Calls that other threads are making end": "Calls that other tasks are making end",
     },
 )

@@ -1,14 +1,12 @@
 """Kadence: a Kafka consumer that stays in its group while your code works, with its broker, producer and Spark source.
 
-All public names; each is loaded when it is first used. This file also connects the consumer to its network side and
-to the producer of its dead letters, so that these packages need not import each other.
+All public names; each is loaded when it is first used.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kadence.consumer.application import suppliers
 from kadence.loading import load
 from kadence.version import VERSION
 
@@ -134,12 +132,6 @@ if TYPE_CHECKING:
         SubscriptionPattern,
         TopicPartition,
     )
-
-if TYPE_CHECKING:
-    # Not public, so not in the lists below, which tools/generate.py makes of the imports above.
-    from kadence.config import ConsumerConfig
-    from kadence.consumer.application.core import Engine
-    from kadence.consumer.shared_state import SharedState
 
 __version__ = VERSION
 
@@ -386,11 +378,6 @@ _HOMES = {
 }
 """Where each name is defined; what type checkers and editors read stands above."""
 
-_CONSUMERS = {"AsyncConsumer", "Consumer"}
-"""They bring their network side along. Loaded with the first consumer, its modules would delay the first record: beside
-a thread that computes each takes a switch interval of the interpreter or two, half a second in all."""
-
-
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
@@ -398,8 +385,6 @@ if not TYPE_CHECKING:
         home = _HOMES.get(name)
         if home is not None:
             try:
-                if name in _CONSUMERS:
-                    load("kadence.consumer.assembly")
                 module = load(home)
             except AttributeError as error:
                 # Raised on, `from kadence import ...` would take it for a name that this module lacks, and hide it.
@@ -417,19 +402,3 @@ if not TYPE_CHECKING:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-def _network_side(config: ConsumerConfig) -> tuple[SharedState, Engine]:
-    from kadence.consumer import assembly
-
-    return assembly.make(config)
-
-
-def _letter_producer(config: ConsumerConfig) -> Producer:
-    from kadence.producer.dead_letters import producer_for
-
-    return producer_for(config)
-
-
-suppliers.network_side.real = _network_side
-suppliers.letter_producer = _letter_producer

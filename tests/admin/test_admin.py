@@ -8,20 +8,21 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
+from tests.hostile.proxy import Answer, lying_proxy
 from tests.patience import PATIENCE, once_inside, overdue, until
 
 from kadence.admin import Acl, AclFilter, Admin, ConfigChange, ConfigEntry, ConfigResource, NewTopic
-from kadence.admin.calls import Leaders
+from kadence.admin.leaders import Leaders
 from kadence.admin.transactions import end_transactions
 from kadence.broker import Broker
 from kadence.consumer.consumer import Consumer
 from kadence.errors import (
     BrokerError,
     ClosedError,
-    ConcurrentAccessError,
     ConfigError,
     InvalidTopicError,
     KafkaError,
@@ -42,7 +43,7 @@ from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.list_offsets import ListOffsetsRequest
-from kadence.protocol.metadata import MetadataRequest
+from kadence.protocol.metadata import MetadataRequest, MetadataResponse
 from kadence.protocol.offset_fetch import OffsetFetchRequest
 from kadence.testing.kafka import Kafka
 from kadence.types import OffsetAndMetadata, OpenTransaction, TopicPartition
@@ -325,6 +326,22 @@ def test_a_group_that_does_not_exist(admin: Admin) -> None:
         admin.delete_consumer_groups(["nobody"])
 
 
+@pytest.mark.parametrize(("newest", "look_ups"), [(6, 1), (4, 1), (3, 2), (0, 2)])
+def test_the_coordinators_of_many_groups_are_looked_up_at_once_where_brokers_can(
+    newest: int, look_ups: int
+) -> None:
+    partition = TopicPartition("t", 0)
+    with Broker(nodes=3) as broker, broker.faults.limit(FindCoordinatorRequest, newest):
+        broker.create_topic("t", 1)
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            for group in ("a", "b"):
+                admin.alter_consumer_group_offsets(group, {partition: 3})
+            with broker.faults.observe(FindCoordinatorRequest) as asked:
+                found = admin.describe_consumer_groups(["a", "b"])
+            assert {group: each.state for group, each in found.items()} == {"a": "Empty", "b": "Empty"}
+            assert len(asked) == look_ups
+
+
 def test_a_new_kind_of_group(kafka: Any) -> None:
     """KIP-848 groups are described with their own API."""
     from confluent_kafka import Consumer as Theirs
@@ -457,6 +474,24 @@ def test_a_coordinator_that_moved(flaky: tuple[Broker, Admin], request_type: typ
     assert fault.hits == 3
 
 
+def test_a_broker_that_knows_of_no_broker_yet_is_asked_again() -> None:
+    """As one that was just started: believed, it would have no topic, and the client no broker."""
+    answered: list[bool] = []
+
+    def empty_twice(answer: Answer) -> bytes:
+        if isinstance(answer.response, MetadataResponse) and answer.response.topics:
+            answered.append(len(answered) < 2)
+            if answered[-1]:
+                answer.response.brokers, answer.response.topics = [], []
+        return answer.encoded()
+
+    with Broker() as broker, lying_proxy(broker, empty_twice) as servers:
+        broker.create_topic("t", 1)
+        with Admin(bootstrap_servers=servers, retry_backoff_ms=1) as admin:
+            assert set(admin.describe_topics(["t"])) == {"t"}
+    assert answered == [True, True, False]
+
+
 def test_a_connection_that_breaks(flaky: tuple[Broker, Admin]) -> None:
     broker, admin = flaky
     with broker.faults.disconnect(ListGroupsRequest, times=2) as fault:
@@ -578,6 +613,18 @@ def test_a_call_keeps_its_time_beside_one_that_waits_for_an_answer(flaky: tuple[
         assert isinstance(slow.exception(PATIENCE), ClosedError)
 
 
+def test_calls_do_not_wait_for_a_frozen_broker_that_has_the_only_connection() -> None:
+    with Broker(nodes=3) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        with broker.faults.observe(MetadataRequest) as asked:
+            admin.list_topics()
+        frozen = asked.calls[0].node_id
+        with broker.faults.freeze(frozen):
+            stuck = calling(lambda: admin.list_topics(timeout=3600))
+            until(lambda: calling(lambda: admin.list_topics(timeout=1)).exception(PATIENCE) is None)
+            assert not stuck.done()
+        assert stuck.result(PATIENCE) == {}
+
+
 def test_thirty_calls_keep_their_times_beside_a_silent_broker() -> None:
     with (
         Broker(nodes=3) as broker,
@@ -595,46 +642,49 @@ def test_thirty_calls_keep_their_times_beside_a_silent_broker() -> None:
         assert all(isinstance(each.exception(PATIENCE), ClosedError) for each in silent)
 
 
-def test_an_answer_wakes_the_call_that_waits_for_it_whichever_thread_reads_it(
+def test_an_answer_comes_to_its_call_after_the_call_that_asked_first_has_given_up(
     flaky: tuple[Broker, Admin],
 ) -> None:
-    """The thread that reads answers for all ends first, and another one takes over."""
     broker, admin = flaky
     admin.list_topics()
-    with broker.faults.drop(MetadataRequest) as dropped:
-        first = calling(lambda: admin.list_topics(timeout=0.2))
-        dropped.wait()
+    with broker.faults.delay(ListGroupsRequest, 0.5) as delayed:
         second = calling(lambda: admin.list_groups(timeout=3600))
+        delayed.wait()
+        # It waits behind the other one.
+        first = calling(lambda: admin.list_topics(timeout=0.1))
         assert isinstance(first.exception(PATIENCE), KafkaTimeoutError)
-        until(lambda: admin._shell._exchange._driver, what="nobody reads answers")
-        assert not second.done()
-        admin.close()
-        assert isinstance(second.exception(PATIENCE), ClosedError)
+        assert second.result(PATIENCE) == []
 
 
-def test_a_signal_handler_may_close_the_client_during_a_call_and_may_make_none(
-    flaky: tuple[Broker, Admin],
-) -> None:
-    broker, admin = flaky
-    refused: list[BaseException] = []
+def test_a_signal_handler_may_make_a_call_during_another_one_and_close_the_client() -> None:
+    made: list[object] = []
+    with (
+        Broker(nodes=3) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        broker.faults.drop(DescribeLogDirsRequest, node_id=2) as dropped,
+    ):
 
-    def handler(*_: object) -> None:
-        with pytest.raises(ConcurrentAccessError) as raised:
-            admin.list_topics(timeout=1)
-        refused.append(raised.value)
-        admin.close()
+        def handler(*_: object) -> None:
+            made.append(admin.describe_log_dirs(1).keys())
+            if len(made) == 2:
+                admin.close()
 
-    before = signal.signal(signal.SIGUSR1, handler)
-    try:
-        with broker.faults.drop(MetadataRequest):
-            ringing = once_inside(lambda: os.kill(os.getpid(), signal.SIGUSR1))
+        def ring() -> None:
+            for count in (1, 2):
+                dropped.wait()
+                os.kill(os.getpid(), signal.SIGUSR1)
+                until(partial(lambda count: len(made) == count, count))
+
+        before = signal.signal(signal.SIGUSR1, handler)
+        ringing = threading.Thread(target=ring)
+        try:
+            ringing.start()
             with pytest.raises(ClosedError, match="closed during the call"):
-                admin.list_topics(timeout=3600)
+                admin.describe_log_dirs(2, timeout=3600)
             ringing.join()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert "signal handler" in str(refused[0])
-    admin.close()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert made == [{1}, {1}]
 
 
 def test_the_end(flaky: tuple[Broker, Admin]) -> None:
@@ -648,8 +698,8 @@ def test_the_end(flaky: tuple[Broker, Admin]) -> None:
     with pytest.raises(ConfigError, match="did you mean"):
         Admin({"bootstrap.server": "x:1"})
     forgotten = Admin(bootstrap_servers=broker.bootstrap_servers)
-    with pytest.warns(ResourceWarning, match="was not closed"):
-        forgotten.__del__()
+    with pytest.warns(ResourceWarning, match="Admin was not closed; use `with Admin"):
+        del forgotten
 
 
 def test_close_ends_a_call_of_another_thread(flaky: tuple[Broker, Admin]) -> None:

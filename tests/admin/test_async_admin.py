@@ -6,6 +6,7 @@ import asyncio
 import gc
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -13,7 +14,6 @@ import pytest
 from tests.patience import PATIENCE, until
 
 from kadence import Admin, AsyncAdmin, Broker, ConfigResource, NewTopic, TopicPartition
-from kadence.admin.async_shell import MOST_THREADS
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaTimeoutError, TopicAlreadyExistsError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.create_topics import CreateTopicsRequest
@@ -100,20 +100,23 @@ def test_thirty_calls_to_a_silent_broker_hold_up_no_other_call() -> None:
     asyncio.run(program())
 
 
-def test_more_calls_than_threads_keep_their_time() -> None:
+def test_hundreds_of_calls_wait_on_one_thread_and_keep_their_times() -> None:
     async def program(broker: Broker) -> None:
-        async with AsyncAdmin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        async with AsyncAdmin(bootstrap_servers=broker.bootstrap_servers, client_id="many") as admin:
             with broker.faults.drop(MetadataRequest) as dropped:
-                slow = [asyncio.create_task(admin.list_topics(timeout=3600)) for _ in range(MOST_THREADS)]
+                slow = [asyncio.create_task(admin.list_topics(timeout=3600)) for _ in range(300)]
+                late = [asyncio.create_task(admin.list_topics(timeout=0.1)) for _ in range(300)]
                 await asyncio.to_thread(dropped.wait)
-                with pytest.raises(KafkaTimeoutError):
-                    await asyncio.wait_for(admin.list_topics(timeout=0.1), PATIENCE)
-                last = asyncio.create_task(admin.list_topics(timeout=3600))
-                await asyncio.sleep(0)
-                last.cancel()
+                for call in late:
+                    with pytest.raises(KafkaTimeoutError):
+                        await asyncio.wait_for(call, PATIENCE)
+                assert [each.name for each in threading.enumerate() if "many" in each.name] == [
+                    "many-network"
+                ]
+                slow[0].cancel()
                 await admin.close()
-                ends = await asyncio.gather(*slow, last, return_exceptions=True)
-            assert [type(end) for end in ends] == [ClosedError] * len(slow) + [asyncio.CancelledError]
+                ends = await asyncio.gather(*slow, return_exceptions=True)
+            assert [type(end) for end in ends] == [asyncio.CancelledError] + [ClosedError] * 299
 
     run(program)
 
@@ -185,10 +188,10 @@ def test_one_that_nobody_closes_is_told_of(broker_address: str) -> None:
     async def make() -> Callable[[], bool]:
         admins = [AsyncAdmin(bootstrap_servers=broker_address)]
         await admins[0].list_topics()
-        shell = admins[0]._shell
+        network = admins[0]._shell.network
         with pytest.warns(ResourceWarning, match="async with AsyncAdmin"):
             admins.clear()
-        return lambda: shell.is_closed
+        return lambda: network.has_ended
 
     until(asyncio.run(make()))
 

@@ -108,11 +108,3 @@ def test_kip1102_forgetting_the_brokers_keeps_the_topics_and_believes_who_answer
     info = restored.partition(PARTITION)
     assert info is not None
     assert (info.leader, info.leader_epoch) == (1, 3)
-
-
-def test_an_answer_that_is_an_error_as_a_whole_says_nothing() -> None:
-    cluster = apply(Cluster(), told(2, 5), ["t"])
-    assert apply(cluster, MetadataResponse(error_code=ec.UNKNOWN_SERVER_ERROR), None) is cluster
-    assert apply(cluster, MetadataResponse(error_code=ec.REBOOTSTRAP_REQUIRED), None) == forget_brokers(
-        cluster
-    )

@@ -63,7 +63,7 @@ def no_hops(consumer: Consumer | AsyncConsumer, monkeypatch: pytest.MonkeyPatch)
     def hop() -> None:
         raise AssertionError("a blocking hop")
 
-    monkeypatch.setattr(Signal, "prepare", lambda signal: hop())
+    monkeypatch.setattr(Signal, "wait", lambda signal, seconds: hop())
 
 
 POLLS = {
@@ -129,7 +129,7 @@ def test_c6_what_is_drained_wakes_the_network_thread_only_across_a_watermark(
             got += taken
             empty += not taken
             if not taken:
-                consumer._shared_state.signal.prepare()
+                consumer._shared_state.signal.enter()
                 consumer._shared_state.signal.wait(0.01)
         fetches = count * size / fetch_bytes
         assert consumer._shared_state.wakes - before <= 3 * fetches + 3, (

@@ -21,11 +21,13 @@ from kadence.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
+from kadence.net.channel import Channel
 from kadence.protocol.api_versions import ApiVersion
 from kadence.protocol.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kadence.protocol.produce import ProduceRequest
+from kadence.testing.clock import FakeClock
 from kadence.types import Node
 
 HEARTBEAT = HeartbeatRequest(group_id="g", member_id="m")
@@ -418,6 +420,42 @@ def test_a_silent_broker_can_be_given_up_before_its_time(connect: Connect) -> No
     assert isinstance(ended[swallowed].error, DisconnectedError)
     assert "does not answer" in str(ended[swallowed].error)
     assert ended[again].response == HeartbeatResponse()
+
+
+def test_a_request_for_any_node_does_not_wait_behind_a_silent_broker(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def swallowing(listener: socket.socket) -> None:
+        with accept(listener) as silent:
+            silent.greet()
+            while True:
+                silent.read()
+
+    clock = FakeClock()
+    heard_at = clock.now_ms()
+    # Sockets note it by the system's clock.
+    monkeypatch.setattr(Channel, "heard_at", property(lambda _: heard_at))
+    with serve(swallowing) as silent, serve(answering(MetadataResponse(), MetadataResponse())) as healthy:
+        client = (driver := connect(silent, clock=clock)).client
+        driver.send(METADATA)
+        driver.until(lambda: client.api_range(ANY_NODE, METADATA.API_KEY) is not None)
+        client.set_nodes([Node(1, *silent), Node(2, *healthy)])
+        clock.advance(499)
+        driver.send(METADATA)
+        client.poll(0)
+        assert client.in_flight(1) == 2, "it may still answer"
+        heard_at = clock.now_ms()
+        clock.advance(499)
+        driver.send(METADATA)
+        client.poll(0)
+        assert client.in_flight(1) == 3, "something came lately, such as a part of a long answer"
+        clock.advance(1)
+        for _ in range(2):
+            assert driver.ask(METADATA).error is None
+        client.set_nodes([Node(1, *silent)])
+        driver.send(METADATA)
+        client.poll(0)
+        assert client.in_flight(1) == 4, "nobody else is there"
 
 
 def test_connections_on_which_something_was_heard_are_not_given_up(connect: Connect) -> None:

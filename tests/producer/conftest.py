@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kadence.producer.gate import Gate
+from kadence.client.gate import Gate
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +18,8 @@ def no_log_call_under_a_lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     found: list[str] = []
     make, look = Gate.__init__, logging.Logger.isEnabledFor
 
-    def made(gate: Gate) -> None:
-        make(gate)
+    def made(gate: Gate, kind: str = "client") -> None:
+        make(gate, kind)
         gates.add(gate)
 
     def looked_at(logger: logging.Logger, level: int) -> bool:

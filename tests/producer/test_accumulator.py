@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kadence.client.gate import Gate
 from kadence.producer.accumulator import Accumulator, Batch, Header
 from kadence.producer.append import estimated_size
-from kadence.producer.gate import Gate
 from kadence.records import encode_batch
 from kadence.types import TopicPartition
 

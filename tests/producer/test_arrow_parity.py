@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kadence.client.gate import Gate
 from kadence.clock import FOREVER, wall_ms
 from kadence.config import ProducerConfig
 from kadence.errors import SerializationError
@@ -20,7 +21,6 @@ from kadence.producer.accumulator import Accumulator
 from kadence.producer.append import COMPILED, TopicInfo
 from kadence.producer.calls import Calls
 from kadence.producer.columns import Rows, Strings
-from kadence.producer.gate import Gate
 from kadence.producer.partitioner import StickyPartitioner, murmur2
 from kadence.producer.producer import _look_at_all
 from kadence.producer.send_checks import SendChecks
@@ -71,7 +71,7 @@ def make(**settings: Any) -> Producer:
         "_clock": clock,
         "_gate": gate,
         "_accumulator": accumulator,
-        "_thread": stub,
+        "_network": stub,
         "_send_checks": send_checks,
         "_topics": topics,
         "_calls": Calls(config, clock, accumulator, topics, send_checks, stub.wakeup),

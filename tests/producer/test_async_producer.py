@@ -25,6 +25,10 @@ from kadence import (
     RecordMetadata,
     TopicPartition,
 )
+from kadence.client import async_shell
+from kadence.client.loop_gate import LoopGate
+from kadence.client.slices import AT_ONCE
+from kadence.client.waits import Waits
 from kadence.clock import FOREVER, SystemClock
 from kadence.errors import (
     ClosedError,
@@ -38,13 +42,10 @@ from kadence.errors import (
     TransactionAbortedError,
     UnknownTopicOrPartitionError,
 )
-from kadence.producer import async_shell, transaction_calls
+from kadence.producer import transaction_calls
 from kadence.producer.async_shell import AsyncShell
 from kadence.producer.futures import Delivery
-from kadence.producer.loop_gate import LoopGate
-from kadence.producer.slices import AT_ONCE
 from kadence.producer.transaction_states import State
-from kadence.producer.waits import Waits
 from kadence.protocol import error_codes as ec
 from kadence.protocol.produce import ProduceRequest
 
@@ -485,7 +486,7 @@ def test_close_waits_without_holding_the_loop(broker: Broker) -> None:
             assert not closing.done()
         await closing
         assert future.result().offset == 0
-        assert not producer._thread.is_alive()
+        assert not producer._engine.is_alive()
         await producer.close()
         with pytest.raises(ClosedError):
             await producer.send("t", b"x")

@@ -14,12 +14,12 @@ import pytest
 from tests.patience import PATIENCE
 
 from kadence import Broker, Producer
+from kadence.client.gate import Gate
+from kadence.client.loop_gate import LoopGate
+from kadence.client.slices import AT_ONCE
 from kadence.errors import InvalidTopicError, KafkaError, KafkaTimeoutError, RecordTooLargeError
 from kadence.producer import like_futures
 from kadence.producer.futures import Delivery, RecordFuture, RecordMetadata
-from kadence.producer.gate import Gate
-from kadence.producer.loop_gate import LoopGate
-from kadence.producer.slices import AT_ONCE
 
 
 @pytest.fixture

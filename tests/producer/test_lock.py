@@ -60,7 +60,7 @@ def test_a_handler_of_the_log_sends_by_the_producer_that_logs(broker: Broker) ->
         producer.send("lines", b"first").result(PATIENCE)
         handler = Sending(producer)
         with handled_by(handler):
-            with broker.faults.disconnect(MetadataRequest, times=1):
+            with broker.faults.error(MetadataRequest, ec.REQUEST_TIMED_OUT, times=1):
                 until(lambda: any("metadata request failed" in text for text in handler.sent))
             with broker.faults.error(ProduceRequest, ec.NOT_ENOUGH_REPLICAS, times=1):
                 producer.send("t", b"x").result(PATIENCE)
@@ -211,8 +211,8 @@ def test_close_in_a_signal_handler_lets_the_call_end_that_it_interrupted(
     with signalled(monkeypatch, producer, producer.close):
         future = producer.send("t", b"x", headers=HEADERS)
     assert future.result(PATIENCE).offset == 0
-    producer._thread.join(PATIENCE)
-    assert not producer._thread.is_alive()
+    producer._engine.join(PATIENCE)
+    assert not producer._engine.is_alive()
     with pytest.raises(ClosedError):
         producer.send("t", b"x")
     producer.close()

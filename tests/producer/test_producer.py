@@ -22,6 +22,8 @@ from tests.producer.reading import read_all
 
 from kadence.admin import Admin
 from kadence.broker import Broker
+from kadence.client.unclosed import Unclosed, abandoned
+from kadence.client.waits import Waits
 from kadence.errors import (
     ClosedError,
     ConfigError,
@@ -36,8 +38,7 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.producer import Producer, RecordFuture
-from kadence.producer.farewell import abandoned
-from kadence.producer.waits import Waits
+from kadence.producer.sender import Sender
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import ProduceRequest
@@ -536,14 +537,14 @@ def test_a_bug_on_the_network_thread_reaches_every_caller(
     producer = Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000)
     future = producer.send("t", b"x")
 
-    def broken(now: int) -> None:
+    def broken(sender: Sender, now: int) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(producer._thread._turn._sender, "poll", broken)
-    producer._thread.wakeup()
+    monkeypatch.setattr(Sender, "poll", broken)
+    producer._network.wakeup()
     with pytest.raises(FatalNetworkError, match="a bug"):
         future.result(PATIENCE)
-    producer._thread.join(PATIENCE)
+    producer._engine.join(PATIENCE)
     with pytest.raises(FatalNetworkError, match="a bug") as caught:
         producer.send("t", b"x")
     assert isinstance(caught.value.__cause__, RuntimeError)
@@ -565,23 +566,30 @@ def test_whoever_collects_a_producer_waits_for_nothing() -> None:
     """It may be an event loop, or a network thread that holds the producer's own lock."""
     asked: list[int] = []
 
-    class Thread:
+    class Network:
         is_closing = False
 
         def begin_close(self, deadline: int) -> None:
             asked.append(deadline)
 
-        def join(self, timeout: float | None = None) -> None:
-            raise AssertionError("this thread has other things to do")
-
         def left_behind(self) -> None:
             raise AssertionError("nobody waited")
+
+    class Engine:
+        def start(self) -> None: ...
+
+        def join(self, seconds: float | None = None) -> None:
+            raise AssertionError("this thread has other things to do")
+
+        def runs_here(self) -> bool:
+            return False
 
         def is_alive(self) -> bool:
             return True
 
+    network: Any = Network()
     with pytest.warns(ResourceWarning, match="was not closed"):
-        abandoned("Producer", Thread(), os.getpid())
+        abandoned(Unclosed("Producer", network, 5_000), Engine(), os.getpid())
     assert len(asked) == 1
 
 
@@ -633,8 +641,8 @@ def test_a_child_of_multiprocessing_ends_without_close_and_what_was_sent_is_deli
 def test_the_end_of_the_process_says_how_many_records_it_lost() -> None:
     program = """
         from kadence import Producer, TopicPartition
-        from kadence.producer import farewell
-        farewell._FAREWELL_MS = 1
+        from kadence.producer import producer
+        producer.FAREWELL_MS = 1
         p = Producer(bootstrap_servers="127.0.0.1:1")
         with p._gate:
             for partition in (0, 1, 1):

@@ -106,9 +106,10 @@ def test_a_request_is_no_larger_than_allowed() -> None:
     world.append(b"x" * 700)
     world.append(b"x" * 700, tp=other)
     world.ready()
-    step = world.sender.poll(world.now)
-    assert [len(batches_of(request)) for request in step.requests] == [1]
-    assert step.wake_at == world.now
+    request, wake_at = world.poll_only(world.sender)
+    assert request is not None
+    assert len(batches_of(request)) == 1
+    assert wake_at == world.now
     assert len(world.turn()) == 1
 
 
@@ -272,7 +273,7 @@ def test_retries_back_off_exponentially() -> None:
         world.acknowledge(request, code=ec.NOT_ENOUGH_REPLICAS)
         start = world.now
         while not (requests := world.turn()):
-            world.now = world.sender.poll(world.now).wake_at
+            world.now = world.wake_at()
         (request,) = requests
         waits.append(world.now - start)
     assert all(
@@ -665,6 +666,7 @@ def test_a_partition_that_was_forgotten_begins_with_a_higher_epoch() -> None:
     assert [send(TP), send(TP), send(other)] == [(9, 0, 0), (9, 0, 1), (9, 0, 0)]
     world.advance(60_000)
     assert send(other) == (9, 0, 1)
+    world.turn()
     assert TP not in world.sender._outcomes.partitions
     assert send(TP) == (9, 1, 0)
     assert send(other) == (9, 0, 2), "what was in use goes on"

@@ -6,7 +6,7 @@ import pytest
 from tests.worlds.producer import TP, World
 
 from kadence.clock import FOREVER
-from kadence.connection.request import Completed, Request
+from kadence.connection.request import Request
 from kadence.errors import AuthenticationError, DisconnectedError, KafkaError, MalformedMessageError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import (
@@ -24,13 +24,13 @@ def names_of(request: Request) -> list[str | None]:
 
 
 def ask(world: World) -> Request | None:
-    request, _ = world.topics.poll(world.now)
+    request, _ = world.poll_only(world.topics)
     return request
 
 
 def test_nothing_is_asked_before_it_is_wanted() -> None:
     world = World()
-    assert world.topics.poll(world.now) == (None, FOREVER)
+    assert world.poll_only(world.topics) == (None, FOREVER)
 
 
 def test_asked_once_and_again_when_old() -> None:
@@ -41,7 +41,7 @@ def test_asked_once_and_again_when_old() -> None:
     assert ask(world) is None
     world.answer(request, world.metadata())
     assert world.topics.cluster.leader(TP) == 1
-    assert world.topics.poll(world.now) == (None, world.now + 60_000)
+    assert world.poll_only(world.topics) == (None, world.now + 60_000)
     world.advance(60_000)
     assert ask(world) is not None
 
@@ -49,22 +49,22 @@ def test_asked_once_and_again_when_old() -> None:
 def test_kip1102_when_nobody_answers_for_long_the_bootstrap_addresses_are_asked_again() -> None:
     world = World(metadata_recovery_rebootstrap_trigger_ms=10_000, request_timeout_ms=4_000)
     begun: list[int] = []
-    world.topics.on_rebootstrap = lambda: begun.append(world.now)
+    world.topics.on_rebootstrap = begun.append
     world.topics.want("t", world.now)
     request = ask(world)
     assert request is not None
     world.answer(request, world.metadata())
-    world.topics.refresh()
+    world.topics.request_update(world.now)
     start = world.now
     while world.now < start + 10_000:
-        request, wake_at = world.topics.poll(world.now)
+        request, wake_at = world.poll_only(world.topics)
         if request is not None:
             world.advance(1_000)
             world.fail(request, DisconnectedError("gone"))
         else:
             assert wake_at <= start + 10_000
             world.advance(wake_at - world.now)
-    world.topics.poll(world.now)
+    world.poll_only(world.topics)
     assert [at // 1_000 for at in begun] == [(start + 10_000) // 1_000], "as soon as it is due"
     assert world.topics.cluster.leader(TP) is None
     assert world.topics.cluster.partition(TP) is not None, "the topic is not taken for deleted"
@@ -74,7 +74,7 @@ def test_kip1102_when_nobody_answers_for_long_the_bootstrap_addresses_are_asked_
 def test_kip1102_a_broker_that_says_so_is_believed_at_once(strategy: str) -> None:
     world = World(metadata_recovery_strategy=strategy)
     begun: list[int] = []
-    world.topics.on_rebootstrap = lambda: begun.append(world.now)
+    world.topics.on_rebootstrap = begun.append
     world.topics.want("t", world.now)
     request = ask(world)
     assert request is not None
@@ -108,12 +108,11 @@ def test_failures_are_repeated_after_a_backoff() -> None:
 def test_a_topic_that_does_not_exist_yet_is_asked_for_slowly_and_only_while_wanted() -> None:
     world = World()
     world.topics.want("t", world.now)
-    missing = MetadataResponse(
-        topics=[MetadataResponseTopic(name="t", error_code=ec.UNKNOWN_TOPIC_OR_PARTITION)]
-    )
+    missing = world.metadata()
+    missing.topics = [MetadataResponseTopic(name="t", error_code=ec.UNKNOWN_TOPIC_OR_PARTITION)]
     request = ask(world)
     assert request is not None
-    world.sender.on_response(world.now, Completed(request, missing, None, 13, world.now))
+    world.answer(request, missing)
     world.advance(1_000)
     assert ask(world) is None
     world.topics.want("t", world.now)
@@ -131,7 +130,9 @@ def test_the_answer_to_an_earlier_question_is_not_the_one_that_is_awaited() -> N
     request = ask(world)
     assert request is not None
     assert names_of(request) == ["u"], "what is known is not asked for again"
-    world.answer(request, MetadataResponse(topics=[MetadataResponseTopic(name="u")]))
+    answer = world.metadata()
+    answer.topics = [MetadataResponseTopic(name="u")]
+    world.answer(request, answer)
     assert not world.topics.awaits("u")
     assert set(world.topics.cluster.topics) == {"t", "u"}
 
@@ -147,7 +148,7 @@ def test_only_what_is_waited_for_may_be_created() -> None:
     for later in (60_000, 0):
         world.advance(later)
         if not later:
-            world.topics.refresh()
+            world.topics.request_update(world.now)
         request = ask(world)
         assert request is not None
         assert not request.message.allow_auto_topic_creation
@@ -231,11 +232,11 @@ def test_metadata_that_may_be_of_no_age_is_asked_for_after_a_pause_all_the_same(
 
     def answered() -> int:
         nonlocal asked
-        request, wake_at = world.topics.poll(world.now)
+        request, wake_at = world.poll_only(world.topics)
         while request is not None:
             asked += 1
             world.answer(request, world.metadata())
-            request, wake_at = world.topics.poll(world.now)
+            request, wake_at = world.poll_only(world.topics)
         return wake_at
 
     world.go(2_000, answered, lambda: None)
@@ -268,6 +269,48 @@ def test_a_topic_without_partitions_is_asked_for_with_a_backoff() -> None:
         request = ask(world)
         if request is not None:
             asked += 1
-            world.answer(request, MetadataResponse(topics=[MetadataResponseTopic(name="t")]))
+            answer = world.metadata()
+            answer.topics = [MetadataResponseTopic(name="t")]
+            world.answer(request, answer)
         world.advance(10)
     assert asked <= 4
+
+
+def test_a_broker_that_knows_of_no_broker_yet_is_not_believed() -> None:
+    """One that has just been started. What was known of the others stays, and the record waits."""
+    world = World()
+    future = world.append()
+    world.ready()
+    world.topics.request_update(world.now)
+    request = ask(world)
+    assert request is not None
+    world.answer(request, MetadataResponse())
+    assert world.topics.cluster.leader(TP) == 1
+    assert world.topics.failure is None
+    world.acknowledge(next(each for each in world.turn() if each.node_id == 1))
+    assert future.exception(0) is None
+
+
+def test_leader_epochs_that_stay_lower_than_before_are_believed_in_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A cluster that was restored from a copy: whoever never gives in sends to a broker that does not lead."""
+    world = World(delivery_timeout_ms=60_000)
+    world.warm_up()
+    world.leaders[TP] = 2
+    future = world.append()
+    began = world.now
+    while not future.done() and world.now < began + 60_000:
+        for request in world.turn():
+            if isinstance(request.message, MetadataRequest):
+                answer = world.metadata()
+                answer.topics[0].partitions[0].leader_epoch = 0
+                world.answer(request, answer)
+            elif request.node_id == 1:
+                world.acknowledge(request, code=ec.NOT_LEADER_OR_FOLLOWER)
+            else:
+                world.acknowledge(request)
+        world.advance(100)
+    assert future.exception(0) is None
+    assert 10_000 <= world.now - began <= 13_000, "no broker is behind for so long"
+    assert "the leader epochs of t-0 are lower than before" in caplog.text

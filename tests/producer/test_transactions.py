@@ -8,6 +8,7 @@ import pytest
 from tests.worlds.producer import TP, batches_of, header_of
 from tests.worlds.transacting import OTHER, TransactionWorld
 
+from kadence.client.gate import Gate
 from kadence.connection.request import Request
 from kadence.errors import (
     BrokerError,
@@ -20,7 +21,6 @@ from kadence.errors import (
     UnsupportedVersionError,
 )
 from kadence.producer import Producer
-from kadence.producer.gate import Gate
 from kadence.producer.transaction_states import TRANSITIONS, State
 from kadence.producer.transactions import Transactions
 from kadence.protocol import error_codes as ec

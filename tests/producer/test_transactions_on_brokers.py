@@ -16,6 +16,8 @@ from tests.patience import PATIENCE, until
 
 from kadence import Admin, Broker, Consumer, Producer, TopicPartition
 from kadence.admin import NewTopic
+from kadence.client.gate import Gate
+from kadence.client.surroundings import Surroundings
 from kadence.clock import FOREVER
 from kadence.config import ProducerConfig
 from kadence.errors import (
@@ -30,8 +32,7 @@ from kadence.errors import (
 )
 from kadence.producer import transaction_calls
 from kadence.producer.accumulator import Accumulator
-from kadence.producer.gate import Gate
-from kadence.producer.surroundings import Surroundings
+from kadence.producer.assembly import network_side
 from kadence.producer.topics import Topics
 from kadence.producer.transaction_states import State
 from kadence.producer.transactions import Transactions
@@ -422,11 +423,11 @@ def test_closing_does_not_wait_for_ever_for_an_abort_that_nobody_answers() -> No
     transactions.state = State.IN_TRANSACTION
     transactions.admits(TopicPartition("t", 0))
     transactions._is_started = True
-    thread = Surroundings().network_side(config, accumulator, Topics(config, gate), transactions)
-    thread.start()
-    thread.begin_close(FOREVER - 1)
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
+    network, engine = network_side(config, Surroundings(), accumulator, Topics(config, gate), transactions)
+    engine.start()
+    network.begin_close(FOREVER - 1)
+    engine.join(PATIENCE)
+    assert not engine.is_alive()
     assert transactions.state is State.ABORTING
 
 

@@ -16,7 +16,7 @@ from tests.patience import PATIENCE, once_inside, overdue
 from tests.weaknesses.conftest import Served
 
 from kadence import Consumer, RebalanceListener, TopicPartition
-from kadence.consumer.network_thread import Turn
+from kadence.consumer.turn import Turn
 from kadence.errors import KafkaTimeoutError, RebalanceInProgressError, WakeupError
 from kadence.protocol import error_codes
 from kadence.protocol.find_coordinator import FindCoordinatorRequest

@@ -74,11 +74,16 @@ class Managers:
         requests: list[Request] = []
         wake_at = FOREVER
         for manager in self.managers:
-            poll = manager.poll(now)
-            self.owners |= dict.fromkeys(poll.requests, manager)
-            requests += poll.requests
-            wake_at = min(wake_at, poll.wake_at)
+            found, at = self.poll_one(now, manager)
+            requests += found
+            wake_at = min(wake_at, at)
         return requests, wake_at
+
+    def poll_one(self, now: int, manager: Any) -> tuple[list[Request], int]:
+        """The same of one of them."""
+        poll = manager.poll(now)
+        self.owners |= dict.fromkeys(poll.requests, manager)
+        return poll.requests, poll.wake_at
 
     def complete(self, now: int, completed: Completed) -> None:
         """Tell whoever sent the request how it ended; a test may have polled the only manager itself."""
@@ -101,6 +106,11 @@ class Hand(Clock):
         self._managers = managers
         self._coming: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
+
+    def poll_only(self, manager: Any) -> tuple[Request | None, int]:
+        """What this manager alone sends now, one request at most, and when it must be asked again."""
+        requests, wake_at = self._managers.poll_one(self.now, manager)
+        return (requests[0] if requests else None), wake_at
 
     def turn(self, later: int = 0) -> list[Request]:
         """What is sent now, or ``later`` ms later."""

@@ -9,6 +9,7 @@ from typing import Any
 from tests.worlds.cluster import FakeMetadata
 from tests.worlds.hand import START, BackgroundEvents, Managers
 
+from kadence.client.jobs import Done, FinishedJobs
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Request
 from kadence.consumer import events as m
@@ -19,7 +20,6 @@ from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.group.kip848.member import ConsumerMembership
-from kadence.consumer.jobs import Done, FinishedJobs
 from kadence.consumer.shared_state import Progress
 from kadence.consumer.subscription import Subscription
 from kadence.types import OffsetAndMetadata, TopicPartition

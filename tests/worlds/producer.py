@@ -8,12 +8,12 @@ from typing import Any
 
 from tests.worlds.hand import Hand, Managers
 
+from kadence.client.gate import Gate
 from kadence.config import ProducerConfig
 from kadence.connection.request import Request
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.append import estimated_size
 from kadence.producer.futures import RecordFuture
-from kadence.producer.gate import Gate
 from kadence.producer.sender import Sender
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
@@ -70,7 +70,7 @@ class World(Hand):
             lambda node, purpose, now: self.reachable(node),
             self.transactions,
         )
-        super().__init__(Managers(self.sender), version=MAX_VERSION)
+        super().__init__(Managers(*self.sender.managers), version=MAX_VERSION)
         self.leaders: dict[TopicPartition, int] = {TP: 1}
 
     def append(

@@ -76,7 +76,8 @@ class TransactionWorld(World):
             self.answer(request, self.metadata())
             return
         self.asked.append(message)
-        code = self.codes.get(type(message), []).pop(0) if self.codes.get(type(message)) else ec.NONE
+        codes = next((codes for kind, codes in self.codes.items() if isinstance(message, kind)), [])
+        code = codes.pop(0) if codes else ec.NONE
         match message:
             case ApiVersionsRequest():
                 self.answer(

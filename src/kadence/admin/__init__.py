@@ -1,8 +1,8 @@
 """The admin client: topics, settings, access rules, groups, offsets, transactions. `Admin`; `AsyncAdmin` for asyncio.
 
-`calls` sends requests and repeats them after retriable errors. Each subject has a file with its operations and values;
-`operations` and `async_operations` are made of them. A shell runs the calls: `shell` on the caller's thread,
-`async_shell` on a thread beside the event loop.
+Each subject has a file with its operations and values; `operations` and `async_operations` are made of them. Calls are
+generators, which a shell carries: `shell` on the caller's thread, `async_shell` on an event loop. They ask by `asking`
+and are repeated by `calls`; `manager` sends what they ask, on the network thread that `network` starts.
 """
 
 from kadence.admin.acls import Acl, AclFilter

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from kadence.admin.arguments import check, several
 from kadence.admin.calls import Ask, Calls, operation, refusal
 from kadence.admin.values import Outcomes
+from kadence.client.waits import Waits
 from kadence.errors import KafkaError
 from kadence.protocol.create_acls import AclCreation, CreateAclsRequest
 from kadence.protocol.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
@@ -76,7 +77,7 @@ _PERMISSIONS: Final = {"any": 1, "deny": 2, "allow": 3}
 
 
 @operation
-def describe_acls(calls: Calls, deadline: int, wanted: AclFilter | None = None) -> list[Acl]:
+def describe_acls(calls: Calls, deadline: int, wanted: AclFilter | None = None) -> Waits[list[Acl]]:
     """The access rules that match a filter, sorted; without a filter all of them.
 
     Raises:
@@ -84,8 +85,8 @@ def describe_acls(calls: Calls, deadline: int, wanted: AclFilter | None = None) 
     """
     sought = as_filter(wanted)
 
-    def attempt(deadline: int) -> list[Acl]:
-        answer = calls.ask(Ask(_filter(DescribeAclsRequest, sought)), deadline)
+    def attempt(deadline: int) -> Waits[list[Acl]]:
+        answer = yield from calls.ask(Ask(_filter(DescribeAclsRequest, sought)), deadline)
         if answer.error_code:
             raise refusal(answer.error_code, "ACLs", answer.error_message)
         return sorted(
@@ -96,7 +97,7 @@ def describe_acls(calls: Calls, deadline: int, wanted: AclFilter | None = None) 
 
 
 @operation
-def create_acls(calls: Calls, deadline: int, acls: Acl | Iterable[Acl]) -> Outcomes[Acl, None]:
+def create_acls(calls: Calls, deadline: int, acls: Acl | Iterable[Acl]) -> Waits[Outcomes[Acl, None]]:
     """Add one or several access rules. A rule that exists already counts as added.
 
     Raises:
@@ -105,8 +106,10 @@ def create_acls(calls: Calls, deadline: int, acls: Acl | Iterable[Acl]) -> Outco
     """
     known = {acl: _creation(acl) for acl in as_acls(acls)}
 
-    def attempt(acls: Collection[Acl], deadline: int) -> dict[Acl, None | KafkaError]:
-        answer = calls.ask(Ask(CreateAclsRequest(creations=[known[acl] for acl in acls])), deadline)
+    def attempt(acls: Collection[Acl], deadline: int) -> Waits[dict[Acl, None | KafkaError]]:
+        answer = yield from calls.ask(
+            Ask(CreateAclsRequest(creations=[known[acl] for acl in acls])), deadline
+        )
         return {
             acl: refusal(result.error_code, acl, result.error_message) if result.error_code else None
             for acl, result in zip(acls, answer.results, strict=False)
@@ -118,7 +121,7 @@ def create_acls(calls: Calls, deadline: int, acls: Acl | Iterable[Acl]) -> Outco
 @operation
 def delete_acls(
     calls: Calls, deadline: int, filters: AclFilter | Acl | Iterable[AclFilter | Acl]
-) -> Outcomes[AclFilter, list[Acl]]:
+) -> Waits[Outcomes[AclFilter, list[Acl]]]:
     """Remove one or several access rules, given as rules or as filters that match them.
 
     Returns:
@@ -129,8 +132,12 @@ def delete_acls(
     """
     known = {each: _filter(DeleteAclsFilter, each) for each in as_filters(filters)}
 
-    def attempt(filters: Collection[AclFilter], deadline: int) -> dict[AclFilter, list[Acl] | KafkaError]:
-        answer = calls.ask(Ask(DeleteAclsRequest(filters=[known[each] for each in filters])), deadline)
+    def attempt(
+        filters: Collection[AclFilter], deadline: int
+    ) -> Waits[dict[AclFilter, list[Acl] | KafkaError]]:
+        answer = yield from calls.ask(
+            Ask(DeleteAclsRequest(filters=[known[each] for each in filters])), deadline
+        )
         found: dict[AclFilter, list[Acl] | KafkaError] = {}
         for each, result in zip(filters, answer.filter_results, strict=False):
             refused = next((acl for acl in result.matching_acls if acl.error_code), None)

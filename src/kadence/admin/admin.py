@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.admin.operations import Operations
 from kadence.admin.shell import Shell
+from kadence.client.unclosed import end_if_unclosed
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
 from kadence.idioms import advised, unmade
@@ -47,6 +47,8 @@ class Admin(Operations):
         if not self._config.client_id:
             object.__setattr__(self._config, "client_id", generated_client_id("admin"))
         self._shell = Shell(self._config, SystemClock())
+        network = self._shell.network
+        self._finalizer = end_if_unclosed(self, "Admin", network, network, 0)
 
     def close(self, timeout: Seconds | None = None) -> None:
         """Close the connections. Calls that other threads are making end with `ClosedError`.
@@ -57,6 +59,7 @@ class Admin(Operations):
             timeout: accepted as by the other clients' ``close``; this one waits for no broker.
         """
         del timeout
+        self._finalizer.detach()
         self._shell.close()
 
     def __enter__(self) -> Self:
@@ -67,19 +70,8 @@ class Admin(Operations):
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        shell = getattr(self, "_shell", None)
-        if shell is not None and not shell.is_closed:
-            warnings.warn(
-                f"{self!r} was not closed; use `with Admin(...)` or close()",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
-            )
-            shell.drop()
-
     def __repr__(self) -> str:
         if "_shell" not in vars(self):
             return unmade(type(self).__name__)
-        state = "closed" if self._shell.is_closed else "open"
+        state = "closed" if self._shell.network.is_closing else "open"
         return f"<{type(self).__name__} {self._config.client_id} {state} {','.join(self._config.bootstrap_servers)}>"

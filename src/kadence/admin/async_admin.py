@@ -5,13 +5,13 @@ Generated from admin.py by tools/generate.py; do not edit. The rules are in tool
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.admin.async_operations import AsyncOperations
 from kadence.admin.async_shell import AsyncShell
+from kadence.client.unclosed import end_if_unclosed
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
 from kadence.idioms import advised, unmade
@@ -26,8 +26,8 @@ __all__ = ["AsyncAdmin"]
 class AsyncAdmin(AsyncOperations):
     """`Admin` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
-    Threads of the client's own make the calls, so none of them blocks the loop. Any number of tasks may share one
-    client; up to 64 calls run side by side, and others wait for them. Every call takes at most ``timeout`` seconds
+    A network thread of the client's own talks to the brokers, and no call blocks the loop; there is no thread pool. Any
+    number of tasks may share one client; their calls run side by side. Every call takes at most ``timeout`` seconds
     (``default.api.timeout.ms`` when None). It repeats a request after a retriable error, such as a controller or
     coordinator that moved, or a broker that is down. If a call is for several items and some of them fail, it raises
     the first error, with a note for each other failed item; with ``raise_errors=False`` it returns the `Outcomes`,
@@ -56,6 +56,8 @@ class AsyncAdmin(AsyncOperations):
         if not self._config.client_id:
             object.__setattr__(self._config, "client_id", generated_client_id("admin"))
         self._shell = AsyncShell(self._config, SystemClock())
+        network = self._shell.network
+        self._finalizer = end_if_unclosed(self, "AsyncAdmin", network, network, 0)
 
     async def close(self, timeout: Seconds | None = None) -> None:
         """Close the connections. Calls that other tasks are making end with `ClosedError`.
@@ -66,6 +68,7 @@ class AsyncAdmin(AsyncOperations):
             timeout: accepted as by the other clients' ``close``; this one waits for no broker.
         """
         del timeout
+        self._finalizer.detach()
         await self._shell.close()
 
     async def __aenter__(self) -> Self:
@@ -76,19 +79,8 @@ class AsyncAdmin(AsyncOperations):
     ) -> None:
         await self.close()
 
-    def __del__(self) -> None:
-        shell = getattr(self, "_shell", None)
-        if shell is not None and not shell.is_closed:
-            warnings.warn(
-                f"{self!r} was not closed; use `async with AsyncAdmin(...)` or close()",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
-            )
-            shell.drop()
-
     def __repr__(self) -> str:
         if "_shell" not in vars(self):
             return unmade(type(self).__name__)
-        state = "closed" if self._shell.is_closed else "open"
+        state = "closed" if self._shell.network.is_closing else "open"
         return f"<{type(self).__name__} {self._config.client_id} {state} {','.join(self._config.bootstrap_servers)}>"

@@ -1,52 +1,44 @@
-"""Makes admin calls: sends requests, waits for answers, and repeats after retriable errors until the deadline.
+"""Makes admin calls: finds out whom to ask, asks, and repeats after retriable errors until the deadline.
 
-A call is a function of the items still open; `Calls.settle` repeats it for those whose error is retriable. Calls of
-several threads run side by side: `Exchange` sends the requests of all.
-
-`Leaders` are remembered from one call to the next, so that a call that is repeated often costs one round trip. After
-any error, and after ``metadata.max.age.ms``, all of them are forgotten. Old ones do no harm: brokers refuse requests
-for partitions and groups that they do not lead or coordinate.
+A call is a generator of waits (`kadence.client.waits`), which a shell carries: `shell.Shell` on the calling thread,
+`async_shell.AsyncShell` on an event loop. `Calls.settle` repeats a function of the items still open for those whose
+error is retriable. Calls of several threads and tasks run side by side; `network.Network` sends the requests of all.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
-from kadence.admin.exchange import Exchange
+from kadence.admin.asking import Ask, Asking
 from kadence.admin.values import Outcomes
-from kadence.clock import Clock, Seconds, add_ms, to_ms
-from kadence.config import AdminConfig
+from kadence.client.coordinators import FindCoordinatorRequest, KeyType, find, first_version, read
+from kadence.client.metadata import by_names
+from kadence.client.recovery import fault_of
+from kadence.client.waits import Waits
+from kadence.clock import add_ms
 from kadence.connection.backoff import Backoff
-from kadence.connection.request import ANY_NODE, Request
+from kadence.connection.request import ANY_NODE
 from kadence.errors import (
     BrokerError,
-    ConnectError,
-    DisconnectedError,
     KafkaError,
     KafkaTimeoutError,
     MalformedMessageError,
+    UnsupportedVersionError,
     for_code,
 )
 from kadence.printable import printable
 from kadence.protocol import error_codes as ec
-from kadence.protocol.find_coordinator import FindCoordinatorRequest
-from kadence.protocol.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseTopic,
-)
+from kadence.protocol.metadata import MetadataResponse, MetadataResponseTopic
 from kadence.types import Node, TopicPartition
 
-__all__ = ["ANY_NODE", "Ask", "Attempt", "Calls", "Leaders", "operation", "refusal"]
+__all__ = ["ANY_NODE", "Ask", "Attempt", "Calls", "operation", "refusal"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
 
-Attempt = Callable[[Collection[K], int], Mapping[K, V | KafkaError]]
+Attempt = Callable[[Collection[K], int], Waits[Mapping[K, V | KafkaError]]]
 """One try for the open items with a deadline (absolute ms): the value or the error of each."""
 
 PATIENCE_MS: Final = 1_000
@@ -55,130 +47,8 @@ PATIENCE_MS: Final = 1_000
 _PRESENCE: Final = frozenset({ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID})
 
 
-class Ask:
-    """One request of a call: what, to whom, and in which versions.
-
-    Attributes:
-        is_unanswered: it was sent and no answer came, so the broker may have carried it out.
-    """
-
-    __slots__ = ("is_unanswered", "max_version", "message", "min_version", "node_id")
-
-    def __init__(
-        self,
-        message: Any,
-        node_id: int = ANY_NODE,
-        *,
-        min_version: int | None = None,
-        max_version: int | None = None,
-    ) -> None:
-        self.message = message
-        self.node_id = node_id
-        self.min_version = min_version
-        self.max_version = max_version
-        self.is_unanswered = False
-
-
-class Leaders:
-    """Who leads and who coordinates, as the calls of one client have found out. Forgotten together."""
-
-    def __init__(self, max_age_ms: int) -> None:
-        self._max_age_ms = max_age_ms
-        self._fresh_until = 0
-        self.topics: dict[str, MetadataResponseTopic] = {}
-        self.coordinators: dict[str, int] = {}
-        self.of_transactions: dict[str, int] = {}
-
-    def forget(self) -> None:
-        """Forget all; a call that reads what was known keeps it."""
-        self.topics, self.coordinators, self.of_transactions = {}, {}, {}
-
-    def at(self, now: int) -> Self:
-        """What is known and not older than ``metadata.max.age.ms``."""
-        if now >= self._fresh_until:
-            self.forget()
-            self._fresh_until = add_ms(now, self._max_age_ms)
-        return self
-
-
-class Calls:
-    """One call: sends its requests, waits for the answers and repeats what failed until the deadline.
-
-    Args:
-        exchange: where requests go. leaders: what the client's calls have found out.
-        given_up: ends the call once it is set and the exchange was woken.
-    """
-
-    def __init__(
-        self,
-        config: AdminConfig,
-        clock: Clock,
-        exchange: Exchange,
-        leaders: Leaders,
-        given_up: threading.Event | None = None,
-    ) -> None:
-        self._config = config
-        self._clock = clock
-        self._exchange = exchange
-        self._leaders = leaders
-        self._given_up = given_up or threading.Event()
-
-    def deadline(self, timeout: Seconds | None) -> int:
-        """When a call that starts now must end; None takes ``default.api.timeout.ms``."""
-        wait_ms = to_ms(timeout)
-        return add_ms(
-            self._clock.now_ms(), self._config.default_api_timeout_ms if wait_ms is None else wait_ms
-        )
-
-    def left_ms(self, deadline: int) -> int:
-        """How long brokers may take: until the deadline, and at most for ``request.timeout.ms``."""
-        return max(0, min(deadline - self._clock.now_ms(), self._config.request_timeout_ms))
-
-    # ------------------------------------------------------------ one request, several requests
-
-    def ask(self, ask: Ask, deadline: int) -> Any:
-        """The answer to one request.
-
-        Raises:
-            TransportError: it could not be sent or was not answered.
-        """
-        (answer,) = self.ask_all([ask], deadline)
-        if isinstance(answer, KafkaError):
-            raise answer
-        return answer
-
-    def ask_all(self, asks: Sequence[Ask], deadline: int) -> list[Any | KafkaError]:
-        """The answer or the transport error of each, asked at the same time."""
-        send_by = min(deadline, add_ms(self._clock.now_ms(), self._config.request_timeout_ms))
-        requests = [
-            Request(
-                ask.message, ask.node_id, send_by, min_version=ask.min_version, max_version=ask.max_version
-            )
-            for ask in asks
-        ]
-        ended = self._exchange.ask(requests, deadline, self._given_up)
-        answers: list[Any | KafkaError] = []
-        for ask, request in zip(asks, requests, strict=True):
-            completed = ended.get(request)
-            if completed is None:
-                answers.append(self._too_late(request))
-            else:
-                # Without a version it was never sent.
-                ask.is_unanswered = completed.error is not None and completed.version >= 0
-                answers.append(completed.response if completed.error is None else completed.error)
-        return answers
-
-    def _too_late(self, request: Request) -> KafkaTimeoutError:
-        why = self._exchange.trouble
-        late = KafkaTimeoutError(
-            f"{request.name} was not answered in time by {','.join(self._config.bootstrap_servers)}"
-            + (f": {why}" if why else "")
-        )
-        if why and self._exchange.is_cut_off:
-            late.__cause__ = ConnectError(why)
-        return late
-
-    # ------------------------------------------------------------ repeating
+class Calls(Asking):
+    """One call: repeats what failed until the deadline, and finds out whom to ask."""
 
     def settle(
         self,
@@ -187,7 +57,7 @@ class Calls:
         deadline: int,
         *,
         patience_ms: int = PATIENCE_MS,
-    ) -> Outcomes[K, V]:
+    ) -> Waits[Outcomes[K, V]]:
         """Try until each item has a value or an error that does not pass, or the deadline comes.
 
         Args:
@@ -201,7 +71,7 @@ class Calls:
         again: dict[K, KafkaError] = {}
         while open_items:
             try:
-                answers = attempt(open_items, deadline)
+                answers = yield from attempt(open_items, deadline)
             except KafkaError as error:
                 answers = dict.fromkeys(open_items, error)
             if any(isinstance(answer, KafkaError) for answer in answers.values()):
@@ -231,17 +101,20 @@ class Calls:
                     result.errors[item] = self._gave_up(item, last_error)
                 break
             if again:
-                self._exchange.pause(backoff.until, self._given_up)
+                yield from self._wait(backoff.until, lambda: False)
         return Outcomes(
             {item: result[item] for item in sorted(result, key=order.__getitem__)},
             {item: result.errors[item] for item in sorted(result.errors, key=order.__getitem__)},
         )
 
-    def settle_one(self, attempt: Callable[[int], V], deadline: int) -> V:
+    def settle_one(self, attempt: Callable[[int], Waits[V]], deadline: int) -> Waits[V]:
         """As `settle`, for a call without items; raises what remains."""
-        outcomes: Outcomes[str, V] = self.settle(
-            ["the answer"], lambda items, deadline: dict.fromkeys(items, attempt(deadline)), deadline
-        )
+
+        def of_one(items: Collection[str], deadline: int) -> Waits[dict[str, V | KafkaError]]:
+            answer = yield from attempt(deadline)
+            return dict.fromkeys(items, answer)
+
+        outcomes: Outcomes[str, V] = yield from self.settle(["the answer"], of_one, deadline)
         outcomes.raise_errors()
         return outcomes["the answer"]
 
@@ -252,20 +125,12 @@ class Calls:
 
     # ------------------------------------------------------------ who to ask
 
-    def metadata(self, topics: Iterable[str] | None, deadline: int) -> MetadataResponse:
+    def metadata(self, topics: Iterable[str] | None, deadline: int) -> Waits[MetadataResponse]:
         """What a broker knows of these topics (None: all) and of the brokers. Never creates a topic."""
-        message = MetadataRequest(
-            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
-            allow_auto_topic_creation=False,
-        )
-        response: MetadataResponse = self.ask(Ask(message, min_version=4), deadline)
-        if response.error_code == ec.REBOOTSTRAP_REQUIRED and self._exchange.begin_again():
-            raise DisconnectedError("a broker said that bootstrap.servers are to be asked again")
-        if response.error_code:
-            raise refusal(response.error_code, "the cluster")
-        self._exchange.set_nodes(
-            Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
-        )
+        response: MetadataResponse = yield from self.ask(Ask(by_names(topics), min_version=4), deadline)
+        fault = fault_of(response, rebootstraps=self._network.begins_again)
+        if fault is not None:
+            raise fault
         if topics is not None:
             self._leaders.at(self._clock.now_ms()).topics.update(
                 {topic.name: topic for topic in response.topics if topic.name}
@@ -274,7 +139,7 @@ class Calls:
 
     def topics(
         self, partitions: Collection[TopicPartition], deadline: int
-    ) -> Mapping[str, MetadataResponseTopic]:
+    ) -> Waits[Mapping[str, MetadataResponseTopic]]:
         """What is known of the topics of these partitions; asks unless each partition has a leader by what is kept."""
         names = sorted({tp.topic for tp in partitions})
         known = self._leaders.at(self._clock.now_ms()).topics
@@ -287,45 +152,49 @@ class Calls:
         }
         if led.issuperset(partitions):
             return known
-        return {topic.name: topic for topic in self.metadata(names, deadline).topics if topic.name}
+        response = yield from self.metadata(names, deadline)
+        return {topic.name: topic for topic in response.topics if topic.name}
 
-    def controller(self, deadline: int) -> int:
+    def controller(self, deadline: int) -> Waits[int]:
         """The broker that takes changes of topics."""
-        response = self.metadata([], deadline)
+        response = yield from self.metadata([], deadline)
         if response.controller_id < 0:
             raise for_code(ec.NOT_CONTROLLER, "the cluster has no controller at the moment")
         return response.controller_id
 
-    def coordinators(self, groups: Collection[str], deadline: int) -> dict[str, int | KafkaError]:
+    def coordinators(self, groups: Collection[str], deadline: int) -> Waits[dict[str, int | KafkaError]]:
         """The coordinator of each group."""
-        return self._find(groups, deadline, 0, "group")
+        return self._find(groups, deadline, KeyType.GROUP)
 
     def _find(
-        self, names: Collection[str], deadline: int, key_type: int, kind: str
-    ) -> dict[str, int | KafkaError]:
-        self.metadata([], deadline)
-        # Versions above 3 take many keys at once, but every broker still has the old form.
-        answers = self.ask_all(
-            [Ask(FindCoordinatorRequest(key=name, key_type=key_type), max_version=3) for name in names],
-            deadline,
-        )
-        found: dict[str, int | KafkaError] = {}
-        for name, answer in zip(names, answers, strict=True):
-            if isinstance(answer, KafkaError):
-                found[name] = answer
-            elif answer.error_code:
-                found[name] = for_code(
-                    answer.error_code, f"{kind} {name!r}: {answer.error_message or 'no coordinator'}"
-                )
-            else:
-                found[name] = answer.node_id
+        self, names: Collection[str], deadline: int, key_type: KeyType
+    ) -> Waits[dict[str, int | KafkaError]]:
+        yield from self.metadata([], deadline)
+        found = yield from self._look_up([find(key_type, *names)], deadline)
+        if len(names) > 1 and any(isinstance(each, UnsupportedVersionError) for each in found.values()):
+            # Brokers before 3.0.
+            found = yield from self._look_up([find(key_type, name) for name in names], deadline)
+        return {name: node.node_id if isinstance(node, Node) else node for name, node in found.items()}
+
+    def _look_up(
+        self, messages: Sequence[FindCoordinatorRequest], deadline: int
+    ) -> Waits[dict[str, Node | KafkaError]]:
+        asks = [Ask(each, min_version=first_version(each)) for each in messages]
+        answers = yield from self.ask_all(asks, deadline)
+        found: dict[str, Node | KafkaError] = {}
+        for message, answer in zip(messages, answers, strict=True):
+            found |= read(message, answer)
         return found
 
-    def transaction_coordinators(self, names: Collection[str], deadline: int) -> dict[str, int | KafkaError]:
+    def transaction_coordinators(
+        self, names: Collection[str], deadline: int
+    ) -> Waits[dict[str, int | KafkaError]]:
         """The coordinator of each transactional id. They are kept."""
         kept = self._leaders.at(self._clock.now_ms()).of_transactions
         unknown = [name for name in names if name not in kept]
-        found = self._find(unknown, deadline, 1, "transactional id") if unknown else {}
+        found: dict[str, int | KafkaError] = {}
+        if unknown:
+            found = yield from self._find(unknown, deadline, KeyType.TRANSACTION)
         kept.update({name: node for name, node in found.items() if isinstance(node, int)})
         return {name: found[name] if name in found else kept[name] for name in names}
 
@@ -333,15 +202,16 @@ class Calls:
         """Keep who coordinates these transactional ids, as an answer has told."""
         self._leaders.at(self._clock.now_ms()).of_transactions.update(found)
 
-    def coordinator(self, group: str, deadline: int) -> int:
+    def coordinator(self, group: str, deadline: int) -> Waits[int]:
         """The coordinator of one group, which is kept; raises instead of giving an error."""
         kept = self._leaders.at(self._clock.now_ms()).coordinators
         node_id = kept.get(group)
         if node_id is None:
-            found = self.coordinators([group], deadline)[group]
-            if isinstance(found, KafkaError):
-                raise found
-            kept[group] = node_id = found
+            found = yield from self.coordinators([group], deadline)
+            node = found[group]
+            if isinstance(node, KafkaError):
+                raise node
+            kept[group] = node_id = node
         return node_id
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kadence.admin.calls import Calls, operation
+from kadence.client.waits import Waits
 from kadence.types import Node
 
 __all__ = ["ClusterDescription", "describe_cluster"]
@@ -20,9 +21,9 @@ class ClusterDescription:
 
 
 @operation
-def describe_cluster(calls: Calls, deadline: int) -> ClusterDescription:
+def describe_cluster(calls: Calls, deadline: int) -> Waits[ClusterDescription]:
     """The cluster's brokers, controller and id."""
-    response = calls.settle_one(lambda deadline: calls.metadata([], deadline), deadline)
+    response = yield from calls.settle_one(lambda deadline: calls.metadata([], deadline), deadline)
     nodes = tuple(
         Node(broker.node_id, broker.host, broker.port, broker.rack)
         for broker in sorted(response.brokers, key=lambda broker: broker.node_id)

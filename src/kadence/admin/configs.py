@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeVar
 from kadence.admin.arguments import as_name, check, several
 from kadence.admin.calls import ANY_NODE, Ask, Calls, operation, refusal
 from kadence.admin.values import Outcomes
+from kadence.client.waits import Waits
 from kadence.errors import KafkaError
 from kadence.protocol.describe_configs import (
     DescribeConfigsRequest,
@@ -70,13 +71,13 @@ _DEFAULT_CONFIG_SOURCE: Final = 5
 @operation
 def describe_configs(
     calls: Calls, deadline: int, resources: ConfigResource | Iterable[ConfigResource]
-) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
+) -> Waits[Outcomes[ConfigResource, dict[str, ConfigEntry]]]:
     """The settings of topics, brokers or groups, by name."""
 
     def attempt(
         resources: Collection[ConfigResource], deadline: int
-    ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
-        by_node = _by_node(calls, resources, deadline)
+    ) -> Waits[dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]]:
+        by_node = yield from _by_node(calls, resources, deadline)
         asks = [
             Ask(
                 DescribeConfigsRequest(
@@ -90,13 +91,14 @@ def describe_configs(
             for node, group in by_node.items()
         ]
         result: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
-        for group, answer in zip(by_node.values(), calls.ask_all(asks, deadline), strict=True):
+        answers = yield from calls.ask_all(asks, deadline)
+        for group, answer in zip(by_node.values(), answers, strict=True):
             if isinstance(answer, KafkaError):
                 result.update(dict.fromkeys(group, answer))
                 continue
-            answers = {(item.resource_type, item.resource_name): item for item in answer.results}
+            items = {(item.resource_type, item.resource_name): item for item in answer.results}
             for resource in group:
-                item = answers.get((_KINDS[resource.kind], resource.name))
+                item = items.get((_KINDS[resource.kind], resource.name))
                 if item is not None:
                     result[resource] = _configs(resource, item)
         return result
@@ -111,7 +113,7 @@ def incremental_alter_configs(
     changes: Mapping[ConfigResource, Mapping[str, ConfigValue]],
     *,
     validate_only: bool = False,
-) -> Outcomes[ConfigResource, None]:
+) -> Waits[Outcomes[ConfigResource, None]]:
     """Change these settings and leave all others as they are (KIP-339).
 
     Of one resource either all changes are made, or none.
@@ -132,8 +134,8 @@ def incremental_alter_configs(
 
     def attempt(
         resources: Collection[ConfigResource], deadline: int
-    ) -> dict[ConfigResource, None | KafkaError]:
-        by_node = _by_node(calls, resources, deadline)
+    ) -> Waits[dict[ConfigResource, None | KafkaError]]:
+        by_node = yield from _by_node(calls, resources, deadline)
         asks = [
             Ask(
                 IncrementalAlterConfigsRequest(
@@ -148,13 +150,14 @@ def incremental_alter_configs(
             for node, group in by_node.items()
         ]
         result: dict[ConfigResource, None | KafkaError] = {}
-        for group, answer in zip(by_node.values(), calls.ask_all(asks, deadline), strict=True):
+        answers = yield from calls.ask_all(asks, deadline)
+        for group, answer in zip(by_node.values(), answers, strict=True):
             if isinstance(answer, KafkaError):
                 result.update(dict.fromkeys(group, answer))
                 continue
-            answers = {(item.resource_type, item.resource_name): item for item in answer.responses}
+            items = {(item.resource_type, item.resource_name): item for item in answer.responses}
             for resource in group:
-                item = answers.get((_KINDS[resource.kind], resource.name))
+                item = items.get((_KINDS[resource.kind], resource.name))
                 if item is not None:
                     result[resource] = _refusal(resource, item) if item.error_code else None
         return result
@@ -164,9 +167,9 @@ def incremental_alter_configs(
 
 def _by_node(
     calls: Calls, resources: Iterable[ConfigResource], deadline: int
-) -> dict[int, list[ConfigResource]]:
+) -> Waits[dict[int, list[ConfigResource]]]:
     """Whom to ask: a broker knows its own settings only; anything else any broker knows."""
-    calls.metadata([], deadline)
+    yield from calls.metadata([], deadline)
     by_node: dict[int, list[ConfigResource]] = {}
     for resource in resources:
         # A broker without a name stands for the defaults of all.

@@ -9,6 +9,7 @@ from typing import Any
 from kadence.admin.arguments import as_names
 from kadence.admin.calls import Ask, Calls, operation, refusal
 from kadence.admin.values import Outcomes
+from kadence.client.waits import Waits
 from kadence.errors import KafkaError, UnsupportedVersionError, for_code
 from kadence.protocol import error_codes as ec
 from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -78,13 +79,15 @@ _DEAD = "Dead"
 
 
 @operation
-def list_groups(calls: Calls, deadline: int) -> list[GroupListing]:
+def list_groups(calls: Calls, deadline: int) -> Waits[list[GroupListing]]:
     """All groups of all brokers, sorted by name."""
 
-    def attempt(deadline: int) -> list[GroupListing]:
-        brokers = [broker.node_id for broker in calls.metadata([], deadline).brokers]
+    def attempt(deadline: int) -> Waits[list[GroupListing]]:
+        known = yield from calls.metadata([], deadline)
+        asks = [Ask(ListGroupsRequest(), broker.node_id) for broker in known.brokers]
+        answers = yield from calls.ask_all(asks, deadline)
         found: dict[str, GroupListing] = {}
-        for answer in calls.ask_all([Ask(ListGroupsRequest(), node) for node in brokers], deadline):
+        for answer in answers:
             if isinstance(answer, KafkaError):
                 raise answer
             if answer.error_code:
@@ -101,14 +104,16 @@ def list_groups(calls: Calls, deadline: int) -> list[GroupListing]:
 @operation
 def describe_consumer_groups(
     calls: Calls, deadline: int, groups: str | Iterable[str]
-) -> Outcomes[str, ConsumerGroupDescription]:
+) -> Waits[Outcomes[str, ConsumerGroupDescription]]:
     """State, members and assignment of groups, both classic ones and those of KIP-848."""
 
-    def attempt(groups: Collection[str], deadline: int) -> dict[str, ConsumerGroupDescription | KafkaError]:
+    def attempt(
+        groups: Collection[str], deadline: int
+    ) -> Waits[dict[str, ConsumerGroupDescription | KafkaError]]:
         result: dict[str, ConsumerGroupDescription | KafkaError] = {}
-        by_node = _by_coordinator(calls, groups, deadline, result)
-        classic = _describe_consumer(calls, by_node, deadline, result)
-        _describe_classic(calls, classic, deadline, result)
+        by_node = yield from _by_coordinator(calls, groups, deadline, result)
+        classic = yield from _describe_consumer(calls, by_node, deadline, result)
+        yield from _describe_classic(calls, classic, deadline, result)
         return result
 
     return calls.settle(as_names(groups), attempt, deadline)
@@ -116,10 +121,11 @@ def describe_consumer_groups(
 
 def _by_coordinator(
     calls: Calls, groups: Collection[str], deadline: int, result: dict[str, Any]
-) -> dict[int, list[str]]:
+) -> Waits[dict[int, list[str]]]:
     """Groups by the node that coordinates them; those without one get their error in ``result``."""
     by_node: dict[int, list[str]] = {}
-    for group, node in calls.coordinators(groups, deadline).items():
+    coordinators = yield from calls.coordinators(groups, deadline)
+    for group, node in coordinators.items():
         if isinstance(node, KafkaError):
             result[group] = node
         else:
@@ -129,11 +135,12 @@ def _by_coordinator(
 
 def _describe_consumer(
     calls: Calls, by_node: dict[int, list[str]], deadline: int, result: dict[str, Any]
-) -> dict[int, list[str]]:
+) -> Waits[dict[int, list[str]]]:
     """Describe KIP-848 groups; give back those that the broker does not take for such."""
     classic: dict[int, list[str]] = {}
     asks = [Ask(ConsumerGroupDescribeRequest(group_ids=groups), node) for node, groups in by_node.items()]
-    for (node, groups), answer in zip(by_node.items(), calls.ask_all(asks, deadline), strict=True):
+    answers = yield from calls.ask_all(asks, deadline)
+    for (node, groups), answer in zip(by_node.items(), answers, strict=True):
         if isinstance(answer, UnsupportedVersionError):
             classic[node] = groups
             continue
@@ -177,9 +184,10 @@ def _describe_consumer(
 
 def _describe_classic(
     calls: Calls, by_node: dict[int, list[str]], deadline: int, result: dict[str, Any]
-) -> None:
+) -> Waits[None]:
     asks = [Ask(DescribeGroupsRequest(groups=groups), node) for node, groups in by_node.items()]
-    for (node, groups), answer in zip(by_node.items(), calls.ask_all(asks, deadline), strict=True):
+    answers = yield from calls.ask_all(asks, deadline)
+    for (node, groups), answer in zip(by_node.items(), answers, strict=True):
         if isinstance(answer, KafkaError):
             result.update(dict.fromkeys(groups, answer))
             continue
@@ -232,14 +240,17 @@ def _assigned(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
 
 
 @operation
-def delete_consumer_groups(calls: Calls, deadline: int, groups: str | Iterable[str]) -> Outcomes[str, None]:
+def delete_consumer_groups(
+    calls: Calls, deadline: int, groups: str | Iterable[str]
+) -> Waits[Outcomes[str, None]]:
     """Delete groups and their committed offsets. A group that has members is refused."""
 
-    def attempt(groups: Collection[str], deadline: int) -> dict[str, None | KafkaError]:
+    def attempt(groups: Collection[str], deadline: int) -> Waits[dict[str, None | KafkaError]]:
         result: dict[str, None | KafkaError] = {}
-        by_node = _by_coordinator(calls, groups, deadline, result)
+        by_node = yield from _by_coordinator(calls, groups, deadline, result)
         asks = [Ask(DeleteGroupsRequest(groups_names=names), node) for node, names in by_node.items()]
-        for names, answer in zip(by_node.values(), calls.ask_all(asks, deadline), strict=True):
+        answers = yield from calls.ask_all(asks, deadline)
+        for names, answer in zip(by_node.values(), answers, strict=True):
             if isinstance(answer, KafkaError):
                 result.update(dict.fromkeys(names, answer))
                 continue

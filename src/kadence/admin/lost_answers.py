@@ -7,12 +7,13 @@ refusal, with a note.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from kadence.admin.calls import Ask, Calls
 from kadence.admin.configs import ConfigEntry, ConfigResource, describe_configs, text_of
 from kadence.admin.values import NewTopic, Outcomes, TopicDescription
+from kadence.client.waits import Waits
 from kadence.errors import BrokerError, KafkaError
 from kadence.protocol import error_codes as ec
 
@@ -37,11 +38,12 @@ class Change:
 
     def ask(
         self, message: Any, names: Collection[str], deadline: int, *, max_version: int | None = None
-    ) -> Any:
+    ) -> Waits[Any]:
         """The controller's answer to a request about these topics."""
-        ask = Ask(message, self._calls.controller(deadline), max_version=max_version)
+        controller = yield from self._calls.controller(deadline)
+        ask = Ask(message, controller, max_version=max_version)
         try:
-            return self._calls.ask(ask, deadline)
+            return (yield from self._calls.ask(ask, deadline))
         except KafkaError:
             if ask.is_unanswered:
                 self._unsure.update(names)
@@ -53,26 +55,28 @@ class Change:
             # The controller has begun with it.
             self._unsure.add(name)
 
-    def settled(
-        self,
-        outcomes: Outcomes[str, V],
-        names: Iterable[str],
-        look: Callable[[list[str]], Mapping[str, tuple[V, str] | KafkaError]],
-    ) -> Outcomes[str, V]:
-        """The outcomes, with the changes that an unanswered request made.
-
-        Args:
-            look: what became of topics: for each the outcome, and in what it is not as wanted ("" if it is).
-        """
-        repeated = [
+    def repeated(self, outcomes: Outcomes[str, Any]) -> list[str]:
+        """Topics whose change may have been refused because an unanswered request of this call has made it."""
+        return [
             name
             for name, error in outcomes.errors.items()
             if name in self._unsure and isinstance(error, BrokerError) and error.code == self._refused_as
         ]
-        if not repeated:
-            return outcomes
+
+    def settled(
+        self,
+        outcomes: Outcomes[str, V],
+        names: Iterable[str],
+        looked_at: Mapping[str, tuple[V, str] | KafkaError],
+    ) -> Outcomes[str, V]:
+        """The outcomes, with the changes that an unanswered request made.
+
+        Args:
+            looked_at: what became of the topics of `repeated`: for each the outcome, and in what it is not as wanted
+                ("" if it is).
+        """
         made: dict[str, V] = {}
-        for name, found in look(repeated).items():
+        for name, found in looked_at.items():
             if isinstance(found, KafkaError):
                 outcomes.errors[name].add_note(f"{_NOTE}; it could not be looked at: {found}")
             elif found[1]:
@@ -88,10 +92,12 @@ class Change:
 
 def faults_of(
     calls: Calls, deadline: int, wanted: Mapping[str, NewTopic], found: Mapping[str, TopicDescription]
-) -> dict[str, tuple[NewTopic, str] | KafkaError]:
+) -> Waits[dict[str, tuple[NewTopic, str] | KafkaError]]:
     """Topics that are there, and in what each is not as ``wanted``."""
     resources = [ConfigResource("topic", name) for name in found if wanted[name].configs]
-    settings = describe_configs(calls, deadline, resources) if resources else Outcomes()
+    settings: Outcomes[ConfigResource, dict[str, ConfigEntry]] = Outcomes()
+    if resources:
+        settings = yield from describe_configs(calls, deadline, resources)
     faults: dict[str, tuple[NewTopic, str] | KafkaError] = {}
     for name, topic in found.items():
         resource, given = ConfigResource("topic", name), wanted[name]

@@ -17,6 +17,7 @@ from kadence.admin.arguments import (
 )
 from kadence.admin.calls import Ask, Calls, operation, refusal
 from kadence.admin.values import Outcomes
+from kadence.client.waits import Waits
 from kadence.errors import KafkaError, MalformedMessageError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.list_offsets import (
@@ -78,7 +79,7 @@ class _Wanted(NamedTuple):
 @operation
 def list_offsets(
     calls: Calls, deadline: int, specs: Mapping[P, OffsetSpec], *, isolation_level: str = "read_uncommitted"
-) -> Outcomes[TopicPartition, OffsetAndTimestamp | None]:
+) -> Waits[Outcomes[TopicPartition, OffsetAndTimestamp | None]]:
     """One offset of each partition.
 
     ``"earliest"``: the first. ``"latest"``: the end. ``"max_timestamp"``: that of the record with the greatest
@@ -88,7 +89,7 @@ def list_offsets(
         The offset and timestamp; None for a partition without such a record.
     """
     wanted = [_Wanted(tp, _timestamp(spec)) for tp, spec in by_partition(specs).items()]
-    found = _offsets(calls, wanted, deadline, isolation_level)
+    found = yield from _offsets(calls, wanted, deadline, isolation_level)
     return Outcomes(
         {tp: offset for (tp, _), offset in found.items()},
         {tp: error for (tp, _), error in found.errors.items()},
@@ -98,7 +99,7 @@ def list_offsets(
 @operation
 def log_ranges(
     calls: Calls, deadline: int, partitions: Partitions, *, isolation_level: str = "read_uncommitted"
-) -> Outcomes[TopicPartition, tuple[int, int]]:
+) -> Waits[Outcomes[TopicPartition, tuple[int, int]]]:
     """The log of each partition: its first offset, and its end offset, which the next record will get.
 
     Both are requested together, so this takes one round trip where two calls of `list_offsets` take two. With
@@ -107,7 +108,7 @@ def log_ranges(
     wanted = as_partitions(partitions)
     first, last = _ENDS["earliest"], _ENDS["latest"]
     edges = [_Wanted(tp, edge) for tp in wanted for edge in (first, last)]
-    found = _offsets(calls, edges, deadline, isolation_level)
+    found = yield from _offsets(calls, edges, deadline, isolation_level)
     ranges: Outcomes[TopicPartition, tuple[int, int]] = Outcomes()
     for tp in wanted:
         begin, end = found.get(_Wanted(tp, first)), found.get(_Wanted(tp, last))
@@ -122,16 +123,18 @@ def log_ranges(
 
 def _offsets(
     calls: Calls, wanted: Iterable[_Wanted], deadline: int, isolation_level: str
-) -> Outcomes[_Wanted, OffsetAndTimestamp | None]:
+) -> Waits[Outcomes[_Wanted, OffsetAndTimestamp | None]]:
     read_committed = is_read_committed(isolation_level)
 
     def attempt(
         items: Collection[_Wanted], deadline: int
-    ) -> dict[_Wanted, OffsetAndTimestamp | None | KafkaError]:
+    ) -> Waits[dict[_Wanted, OffsetAndTimestamp | None | KafkaError]]:
         result: dict[_Wanted, OffsetAndTimestamp | None | KafkaError] = {}
-        parts = _requests(by_leader(calls, items, deadline, result))
+        by_node = yield from by_leader(calls, items, deadline, result)
+        parts = _requests(by_node)
         asks = [_ask(node, times, read_committed=read_committed) for node, times in parts]
-        for (_, times), answer in zip(parts, calls.ask_all(asks, deadline), strict=True):
+        answers = yield from calls.ask_all(asks, deadline)
+        for (_, times), answer in zip(parts, answers, strict=True):
             if isinstance(answer, KafkaError):
                 result.update({_Wanted(*each): answer for each in times.items()})
                 continue
@@ -200,9 +203,9 @@ def _timestamp(spec: OffsetSpec) -> int:
 
 def by_leader(
     calls: Calls, items: Collection[Item], deadline: int, result: dict[Item, Any]
-) -> dict[int, list[Item]]:
+) -> Waits[dict[int, list[Item]]]:
     """What to ask each leader; partitions without one get their error in ``result``."""
-    topics = calls.topics({tp for tp, _ in items}, deadline)
+    topics = yield from calls.topics({tp for tp, _ in items}, deadline)
     by_node: dict[int, list[Item]] = {}
     for item in items:
         tp, _ = item
@@ -230,7 +233,7 @@ def list_consumer_group_offsets(
     partitions: Partitions | None = None,
     *,
     require_stable: bool = False,
-) -> Outcomes[TopicPartition, OffsetAndMetadata]:
+) -> Waits[Outcomes[TopicPartition, OffsetAndMetadata]]:
     """The offsets that a group has committed, for all partitions or for these.
 
     Partitions without one are left out.
@@ -246,15 +249,16 @@ def list_consumer_group_offsets(
             for topic, indexes in by_topic(as_partitions(partitions)).items()
         ]
 
-    def attempt(deadline: int) -> Outcomes[TopicPartition, OffsetAndMetadata]:
+    def attempt(deadline: int) -> Waits[Outcomes[TopicPartition, OffsetAndMetadata]]:
+        coordinator = yield from calls.coordinator(group, deadline)
         message = OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
         ask = Ask(
             message,
-            calls.coordinator(group, deadline),
+            coordinator,
             min_version=_OFFSET_FETCH_LAST_SINGLE_GROUP if require_stable else 2,
             max_version=_OFFSET_FETCH_LAST_SINGLE_GROUP,
         )
-        response = calls.ask(ask, deadline)
+        response = yield from calls.ask(ask, deadline)
         if response.error_code:
             raise refusal(response.error_code, f"group {group!r}")
         outcomes: Outcomes[TopicPartition, OffsetAndMetadata] = Outcomes()
@@ -282,7 +286,7 @@ def alter_consumer_group_offsets(
     offsets: Mapping[P, OffsetAndMetadata | int],
     *,
     topic_ids: Mapping[str, bytes] | None = None,
-) -> Outcomes[TopicPartition, OffsetAndMetadata]:
+) -> Waits[Outcomes[TopicPartition, OffsetAndMetadata]]:
     """Commit offsets for a group that has no members.
 
     Args:
@@ -296,7 +300,7 @@ def alter_consumer_group_offsets(
 
     def attempt(
         partitions: Collection[TopicPartition], deadline: int
-    ) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
+    ) -> Waits[dict[TopicPartition, OffsetAndMetadata | KafkaError]]:
         message = OffsetCommitRequest(
             group_id=group,
             topics=[
@@ -309,9 +313,10 @@ def alter_consumer_group_offsets(
             ],
         )
         last = _OFFSET_COMMIT_LAST_BY_NAME if by_name else None
-        ask = Ask(message, calls.coordinator(group, deadline), max_version=last)
+        coordinator = yield from calls.coordinator(group, deadline)
+        response = yield from calls.ask(Ask(message, coordinator, max_version=last), deadline)
         result: dict[TopicPartition, OffsetAndMetadata | KafkaError] = {}
-        for topic in calls.ask(ask, deadline).topics:
+        for topic in response.topics:
             for item in topic.partitions:
                 tp = TopicPartition(topic.name or names.get(topic.topic_id, ""), item.partition_index)
                 result[tp] = _refused_commit(item.error_code, group, tp) if item.error_code else wanted[tp]
@@ -338,13 +343,13 @@ def _refused_commit(code: int, group: str, tp: TopicPartition) -> KafkaError:
 @operation
 def delete_consumer_group_offsets(
     calls: Calls, deadline: int, group: str, partitions: Partitions
-) -> Outcomes[TopicPartition, None]:
+) -> Waits[Outcomes[TopicPartition, None]]:
     """Delete a group's committed offsets of these partitions. No member may be subscribed to their topics."""
     as_name("a group", group)
 
     def attempt(
         partitions: Collection[TopicPartition], deadline: int
-    ) -> dict[TopicPartition, None | KafkaError]:
+    ) -> Waits[dict[TopicPartition, None | KafkaError]]:
         message = OffsetDeleteRequest(
             group_id=group,
             topics=[
@@ -354,7 +359,8 @@ def delete_consumer_group_offsets(
                 for topic, indexes in by_topic(partitions).items()
             ],
         )
-        response = calls.ask(Ask(message, calls.coordinator(group, deadline)), deadline)
+        coordinator = yield from calls.coordinator(group, deadline)
+        response = yield from calls.ask(Ask(message, coordinator), deadline)
         if response.error_code:
             raise refusal(response.error_code, f"group {group!r}")
         return {

@@ -10,6 +10,7 @@ from kadence.admin.arguments import Partitions, as_partitions, by_topic
 from kadence.admin.calls import Ask, Calls, operation, refusal
 from kadence.admin.offsets import by_leader
 from kadence.admin.values import Outcomes
+from kadence.client.waits import Waits
 from kadence.errors import KafkaError
 from kadence.protocol.describe_producers import DescribeProducersRequest, PartitionResponse, TopicRequest
 from kadence.types import TopicPartition
@@ -39,7 +40,7 @@ class ProducerState:
 @operation
 def describe_producers(
     calls: Calls, deadline: int, partitions: Partitions
-) -> Outcomes[TopicPartition, list[ProducerState]]:
+) -> Waits[Outcomes[TopicPartition, list[ProducerState]]]:
     """The producers that partitions remember, those with idempotence or transactions, by producer id (KIP-664).
 
     They tell which open transaction holds up ``read_committed`` readers of a partition: the one whose
@@ -48,9 +49,9 @@ def describe_producers(
 
     def attempt(
         partitions: Collection[TopicPartition], deadline: int
-    ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
+    ) -> Waits[dict[TopicPartition, list[ProducerState] | KafkaError]]:
         lost: dict[tuple[TopicPartition, int], Any] = {}
-        by_node = by_leader(calls, [(tp, 0) for tp in partitions], deadline, lost)
+        by_node = yield from by_leader(calls, [(tp, 0) for tp in partitions], deadline, lost)
         found: dict[TopicPartition, list[ProducerState] | KafkaError] = {
             tp: error for (tp, _), error in lost.items()
         }
@@ -66,7 +67,8 @@ def describe_producers(
             )
             for node, items in by_node.items()
         ]
-        for items, answer in zip(by_node.values(), calls.ask_all(asks, deadline), strict=True):
+        answers = yield from calls.ask_all(asks, deadline)
+        for items, answer in zip(by_node.values(), answers, strict=True):
             if isinstance(answer, KafkaError):
                 found.update({tp: answer for tp, _ in items})
                 continue

@@ -9,6 +9,7 @@ from kadence.admin.arguments import P, by_partition
 from kadence.admin.calls import Ask, Calls, operation, refusal
 from kadence.admin.offsets import by_leader
 from kadence.admin.values import Outcomes
+from kadence.client.waits import Waits
 from kadence.errors import KafkaError
 from kadence.protocol.delete_records import (
     DeleteRecordsPartition,
@@ -25,7 +26,7 @@ _HIGH_WATERMARK = -1
 @operation
 def delete_records(
     calls: Calls, deadline: int, before: Mapping[P, int | Literal["latest"]]
-) -> Outcomes[TopicPartition, int]:
+) -> Waits[Outcomes[TopicPartition, int]]:
     """Delete all records below an offset (KIP-107). It cannot be undone.
 
     Args:
@@ -42,12 +43,13 @@ def delete_records(
 
     def attempt(
         partitions: Collection[TopicPartition], deadline: int
-    ) -> dict[TopicPartition, int | KafkaError]:
+    ) -> Waits[dict[TopicPartition, int | KafkaError]]:
         lost: dict[tuple[TopicPartition, int], Any] = {}
-        by_node = by_leader(calls, [(tp, wanted[tp]) for tp in partitions], deadline, lost)
+        by_node = yield from by_leader(calls, [(tp, wanted[tp]) for tp in partitions], deadline, lost)
         found: dict[TopicPartition, int | KafkaError] = {tp: error for (tp, _), error in lost.items()}
         asks = [Ask(_request(items, calls.left_ms(deadline)), node) for node, items in by_node.items()]
-        for items, answer in zip(by_node.values(), calls.ask_all(asks, deadline), strict=True):
+        answers = yield from calls.ask_all(asks, deadline)
+        for items, answer in zip(by_node.values(), answers, strict=True):
             if isinstance(answer, KafkaError):
                 found.update({tp: answer for tp, _ in items})
                 continue

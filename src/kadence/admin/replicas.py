@@ -9,6 +9,7 @@ from typing import Final, Literal
 from kadence.admin.arguments import Partitions, as_partitions, by_topic, several
 from kadence.admin.calls import Ask, Calls, operation, refusal
 from kadence.admin.values import Outcomes
+from kadence.client.waits import Waits
 from kadence.errors import KafkaError, MalformedMessageError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.describe_log_dirs import (
@@ -60,7 +61,7 @@ class LogDirDescription:
 @operation
 def elect_leaders(
     calls: Calls, deadline: int, election_type: ElectionType, partitions: Partitions | None = None
-) -> Outcomes[TopicPartition, None]:
+) -> Waits[Outcomes[TopicPartition, None]]:
     """Let partitions elect a leader (KIP-460), such as after a broker came back.
 
     The call asks once: an election that cannot be held now is an error, and is not repeated.
@@ -81,7 +82,7 @@ def elect_leaders(
         raise ValueError(f"election_type is one of {', '.join(_ELECTIONS)}, not {election_type!r}")
     wanted = None if partitions is None else as_partitions(partitions)
 
-    def attempt(deadline: int) -> Outcomes[TopicPartition, None]:
+    def attempt(deadline: int) -> Waits[Outcomes[TopicPartition, None]]:
         message = ElectLeadersRequest(
             election_type=_ELECTIONS[election_type],
             topic_partitions=None
@@ -89,9 +90,10 @@ def elect_leaders(
             else [TopicPartitions(topic, indexes) for topic, indexes in by_topic(wanted).items()],
             timeout_ms=calls.left_ms(deadline),
         )
+        controller = yield from calls.controller(deadline)
         # Version 0 knows preferred replicas alone.
         least = 0 if election_type == "preferred" else 1
-        answer = calls.ask(Ask(message, calls.controller(deadline), min_version=least), deadline)
+        answer = yield from calls.ask(Ask(message, controller, min_version=least), deadline)
         if answer.error_code:
             raise refusal(answer.error_code, "elections")
         return _elected(answer, wanted or ())
@@ -121,7 +123,7 @@ def _elected(
 @operation
 def describe_log_dirs(
     calls: Calls, deadline: int, brokers: int | Iterable[int] | None = None
-) -> Outcomes[int, dict[str, LogDirDescription]]:
+) -> Waits[Outcomes[int, dict[str, LogDirDescription]]]:
     """The log directories of brokers by their paths, with the size of each replica in them.
 
     Args:
@@ -135,21 +137,26 @@ def describe_log_dirs(
     """
     named = None if brokers is None else several(brokers, (int,), "brokers are named by their ids")
 
-    def attempt(ids: Collection[int], deadline: int) -> dict[int, dict[str, LogDirDescription] | KafkaError]:
-        running = {broker.node_id for broker in calls.metadata([], deadline).brokers}
+    def attempt(
+        ids: Collection[int], deadline: int
+    ) -> Waits[dict[int, dict[str, LogDirDescription] | KafkaError]]:
+        known = yield from calls.metadata([], deadline)
+        running = {broker.node_id for broker in known.brokers}
         found: dict[int, dict[str, LogDirDescription] | KafkaError] = {
             each: refusal(ec.BROKER_NOT_AVAILABLE, f"broker {each}") for each in ids if each not in running
         }
         asked = [each for each in ids if each in running]
-        answers = calls.ask_all([Ask(DescribeLogDirsRequest(topics=None), each) for each in asked], deadline)
+        answers = yield from calls.ask_all(
+            [Ask(DescribeLogDirsRequest(topics=None), each) for each in asked], deadline
+        )
         for each, answer in zip(asked, answers, strict=True):
             found[each] = answer if isinstance(answer, KafkaError) else _log_dirs(each, answer)
         return found
 
     if named is None:
-        response = calls.settle_one(lambda deadline: calls.metadata([], deadline), deadline)
+        response = yield from calls.settle_one(lambda deadline: calls.metadata([], deadline), deadline)
         named = sorted(broker.node_id for broker in response.brokers)
-    return calls.settle(named, attempt, deadline)
+    return (yield from calls.settle(named, attempt, deadline))
 
 
 def _log_dirs(broker: int, answer: DescribeLogDirsResponse) -> dict[str, LogDirDescription] | KafkaError:

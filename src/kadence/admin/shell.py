@@ -1,12 +1,20 @@
-"""Runs each of the admin client's calls on the calling thread. async_shell.py does so for asyncio."""
+"""How a thread carries the admin client's calls: `client.shell`, and what each call waits on.
+
+Each call has a wait of its own, so those of several threads, and of a signal handler inside one of them, do not meet.
+The asyncio twin is async_shell.py.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import ClassVar, Concatenate, ParamSpec, TypeVar
 
-from kadence.admin.calls import Calls, Leaders
-from kadence.admin.exchange import Exchange
+from kadence.admin.calls import Calls
+from kadence.admin.leaders import Leaders
+from kadence.admin.network import Network
+from kadence.client import shell
+from kadence.client.waits import Waits
 from kadence.clock import Clock, Seconds
 from kadence.config import AdminConfig
 
@@ -22,28 +30,60 @@ class Shell:
     def __init__(self, config: AdminConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._exchange = Exchange(config, clock)
         self._leaders = Leaders(config.metadata_max_age_ms)
+        self.network = Network(config, clock)
 
     def run(
         self,
         timeout: Seconds | None,
-        call: Callable[Concatenate[Calls, int, P], T],
+        call: Callable[Concatenate[Calls, int, P], Waits[T]],
         *arguments: P.args,
         **options: P.kwargs,
     ) -> T:
         """Make a call that ends after ``timeout`` seconds; None takes ``default.api.timeout.ms``."""
-        calls = Calls(self._config, self._clock, self._exchange, self._leaders)
-        return call(calls, calls.deadline(timeout), *arguments, **options)
+        self.network.check_usable()
+        changes = _Changes(self.network)
+        calls = Calls(self._config, self._clock, self.network, self._leaders, changes.set)
+        deadline = calls.deadline(timeout)
+        return shell.Shell(changes, self._clock).run(call(calls, deadline, *arguments, **options))
 
     def close(self) -> None:
-        """Close the connections."""
-        self._exchange.close()
+        """Close the connections. Calls of other threads end with `ClosedError`."""
+        self.network.begin_close()
+        shell.Shell(_Changes(self.network), self._clock).run(self.network.end())
 
-    def drop(self) -> None:
-        """Close the connections of a client that nobody has any more, without waiting."""
-        self._exchange.close()
 
-    @property
-    def is_closed(self) -> bool:
-        return self._exchange.is_closed
+class _Changes:
+    """What one call waits on (`kadence.client.shell.Changes`).
+
+    One bare lock, held while nothing has changed: a signal handler that raises can come between two steps of
+    `threading.Event`, and leave its lock taken for the network thread to hang on.
+    """
+
+    __slots__ = ("_network", "_unchanged")
+
+    waiting: ClassVar[bool] = False
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._unchanged = threading.Lock()
+        self._unchanged.acquire()
+
+    def set(self) -> None:
+        """Something has changed. Any thread."""
+        try:
+            self._unchanged.release()
+        except RuntimeError:
+            # It was told already.
+            pass
+
+    def enter(self) -> None:
+        self._network.waiting.add(self.set)
+
+    def wait(self, seconds: float | None) -> None:
+        self._network.send_off()
+        self._unchanged.acquire(timeout=-1 if seconds is None else seconds)
+
+    def leave(self, *, interrupts: bool) -> None:
+        del interrupts
+        self._network.waiting.discard(self.set)

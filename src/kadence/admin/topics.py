@@ -10,6 +10,7 @@ from kadence.admin.calls import Calls, operation, refusal
 from kadence.admin.configs import text_of
 from kadence.admin.lost_answers import Change, faults_of, partitions_of
 from kadence.admin.values import NewTopic, Outcomes, TopicDescription
+from kadence.client.waits import Waits
 from kadence.errors import KafkaError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -34,7 +35,7 @@ def create_topics(
     topics: Mapping[str, int] | str | NewTopic | Iterable[NewTopic | str],
     *,
     validate_only: bool = False,
-) -> Outcomes[str, NewTopic]:
+) -> Waits[Outcomes[str, NewTopic]]:
     """Create topics, given as ``{name: partitions}``, or as one or several names or `NewTopic` values.
 
     If an answer is lost and the topic exists with the partitions, replicas and settings asked for, it counts as
@@ -46,7 +47,7 @@ def create_topics(
     by_name = {topic.name: topic for topic in as_topics(topics)}
     change = Change(calls, ec.TOPIC_ALREADY_EXISTS)
 
-    def attempt(names: Collection[str], deadline: int) -> dict[str, NewTopic | KafkaError]:
+    def attempt(names: Collection[str], deadline: int) -> Waits[dict[str, NewTopic | KafkaError]]:
         message = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -63,7 +64,7 @@ def create_topics(
             timeout_ms=30_000,
             validate_only=validate_only,
         )
-        response = change.ask(message, names, deadline)
+        response = yield from change.ask(message, names, deadline)
         result: dict[str, NewTopic | KafkaError] = {}
         for answer in response.topics:
             given = by_name[answer.name]
@@ -78,16 +79,16 @@ def create_topics(
                 result[answer.name] = NewTopic(answer.name, partitions, replicas, given.configs)
         return result
 
-    def look(names: list[str]) -> dict[str, tuple[NewTopic, str] | KafkaError]:
-        found = describe_topics(calls, deadline, names)
-        return {**found.errors, **faults_of(calls, deadline, by_name, found)}
-
-    outcomes = calls.settle(by_name, attempt, deadline)
-    return outcomes if validate_only else change.settled(outcomes, by_name, look)
+    outcomes = yield from calls.settle(by_name, attempt, deadline)
+    if validate_only or not (repeated := change.repeated(outcomes)):
+        return outcomes
+    found = yield from describe_topics(calls, deadline, repeated)
+    faults = yield from faults_of(calls, deadline, by_name, found)
+    return change.settled(outcomes, by_name, {**found.errors, **faults})
 
 
 @operation
-def delete_topics(calls: Calls, deadline: int, names: str | Iterable[str]) -> Outcomes[str, None]:
+def delete_topics(calls: Calls, deadline: int, names: str | Iterable[str]) -> Waits[Outcomes[str, None]]:
     """Delete topics and all their records.
 
     If an answer is lost and the topic is not there, it counts as deleted.
@@ -95,10 +96,10 @@ def delete_topics(calls: Calls, deadline: int, names: str | Iterable[str]) -> Ou
     order = list(dict.fromkeys(as_names(names)))
     change = Change(calls, ec.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def attempt(names: Collection[str], deadline: int) -> dict[str, None | KafkaError]:
+    def attempt(names: Collection[str], deadline: int) -> Waits[dict[str, None | KafkaError]]:
         message = DeleteTopicsRequest(topic_names=list(names), timeout_ms=30_000)
         # Version 6 names topics by id as well; by name alone is what every broker understands.
-        response = change.ask(message, names, deadline, max_version=5)
+        response = yield from change.ask(message, names, deadline, max_version=5)
         result: dict[str, None | KafkaError] = {}
         for answer in response.responses:
             change.refused(answer.name, answer.error_code)
@@ -106,12 +107,12 @@ def delete_topics(calls: Calls, deadline: int, names: str | Iterable[str]) -> Ou
         return result
 
     # The controller knows its topics: what it does not know does not exist.
-    outcomes = calls.settle(order, attempt, deadline, patience_ms=0)
-    return change.settled(outcomes, order, lambda names: dict.fromkeys(names, (None, "")))
+    outcomes = yield from calls.settle(order, attempt, deadline, patience_ms=0)
+    return change.settled(outcomes, order, dict.fromkeys(change.repeated(outcomes), (None, "")))
 
 
 @operation
-def create_partitions(calls: Calls, deadline: int, totals: Mapping[str, int]) -> Outcomes[str, int]:
+def create_partitions(calls: Calls, deadline: int, totals: Mapping[str, int]) -> Waits[Outcomes[str, int]]:
     """Add partitions to topics until they have these total numbers.
 
     A key's new records may then go to another partition than its old ones. If an answer is lost and the topic has
@@ -120,23 +121,24 @@ def create_partitions(calls: Calls, deadline: int, totals: Mapping[str, int]) ->
     totals = as_totals(totals)
     change = Change(calls, ec.INVALID_PARTITIONS)
 
-    def attempt(names: Collection[str], deadline: int) -> dict[str, int | KafkaError]:
+    def attempt(names: Collection[str], deadline: int) -> Waits[dict[str, int | KafkaError]]:
         message = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=name, count=totals[name], assignments=None) for name in names],
             timeout_ms=30_000,
         )
-        response = change.ask(message, names, deadline)
+        response = yield from change.ask(message, names, deadline)
         result: dict[str, int | KafkaError] = {}
         for answer in response.results:
             change.refused(answer.name, answer.error_code)
             result[answer.name] = _refusal(answer) if answer.error_code else totals[answer.name]
         return result
 
-    def look(names: list[str]) -> dict[str, tuple[int, str] | KafkaError]:
-        found = describe_topics(calls, deadline, names)
-        return {**found.errors, **{name: partitions_of(totals[name], found[name]) for name in found}}
-
-    return change.settled(calls.settle(totals, attempt, deadline), totals, look)
+    outcomes = yield from calls.settle(totals, attempt, deadline)
+    if not (repeated := change.repeated(outcomes)):
+        return outcomes
+    found = yield from describe_topics(calls, deadline, repeated)
+    faults = {name: partitions_of(totals[name], found[name]) for name in found}
+    return change.settled(outcomes, totals, {**found.errors, **faults})
 
 
 def _refusal(answer: Any) -> KafkaError:
@@ -144,9 +146,9 @@ def _refusal(answer: Any) -> KafkaError:
 
 
 @operation
-def list_topics(calls: Calls, deadline: int, *, internal: bool = False) -> dict[str, TopicDescription]:
+def list_topics(calls: Calls, deadline: int, *, internal: bool = False) -> Waits[dict[str, TopicDescription]]:
     """All topics by name, sorted. Kafka's internal topics are left out unless ``internal`` is true."""
-    response = calls.settle_one(lambda deadline: calls.metadata(None, deadline), deadline)
+    response = yield from calls.settle_one(lambda deadline: calls.metadata(None, deadline), deadline)
     return {
         topic.name: _describe(topic)
         for topic in sorted(response.topics, key=lambda topic: topic.name or "")
@@ -157,11 +159,11 @@ def list_topics(calls: Calls, deadline: int, *, internal: bool = False) -> dict[
 @operation
 def describe_topics(
     calls: Calls, deadline: int, names: str | Iterable[str]
-) -> Outcomes[str, TopicDescription]:
+) -> Waits[Outcomes[str, TopicDescription]]:
     """Partitions, leaders and replicas of topics."""
 
-    def attempt(names: Collection[str], deadline: int) -> dict[str, TopicDescription | KafkaError]:
-        response = calls.metadata(names, deadline)
+    def attempt(names: Collection[str], deadline: int) -> Waits[dict[str, TopicDescription | KafkaError]]:
+        response = yield from calls.metadata(names, deadline)
         return {
             topic.name or "": refusal(topic.error_code, f"topic {topic.name!r}")
             if topic.error_code

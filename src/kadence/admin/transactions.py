@@ -13,6 +13,7 @@ from typing import Any, Final
 from kadence.admin.arguments import as_names
 from kadence.admin.calls import Ask, Calls, operation, refusal
 from kadence.admin.values import Outcomes
+from kadence.client.waits import Waits
 from kadence.errors import KafkaError, for_code
 from kadence.printable import printable
 from kadence.protocol import error_codes as ec
@@ -85,7 +86,7 @@ _FENCED_TIMEOUT_MS: Final = 60_000
 @operation
 def list_transactions(
     calls: Calls, deadline: int, *, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
-) -> list[TransactionListing]:
+) -> Waits[list[TransactionListing]]:
     """The transactional ids of all brokers, sorted (KIP-664). Those that this client may not describe are left out.
 
     Args:
@@ -94,10 +95,11 @@ def list_transactions(
     """
     message = ListTransactionsRequest(state_filters=as_states(states), producer_id_filters=list(producer_ids))
 
-    def attempt(deadline: int) -> list[TransactionListing]:
-        brokers = [broker.node_id for broker in calls.metadata([], deadline).brokers]
+    def attempt(deadline: int) -> Waits[list[TransactionListing]]:
+        known = yield from calls.metadata([], deadline)
+        brokers = [broker.node_id for broker in known.brokers]
         found: dict[str, TransactionListing] = {}
-        answers = calls.ask_all([Ask(message, node) for node in brokers], deadline)
+        answers = yield from calls.ask_all([Ask(message, node) for node in brokers], deadline)
         for node, answer in zip(brokers, answers, strict=True):
             if isinstance(answer, KafkaError):
                 raise answer
@@ -109,7 +111,7 @@ def list_transactions(
                 )
         return [found[name] for name in sorted(found)]
 
-    listed = calls.settle_one(attempt, deadline)
+    listed = yield from calls.settle_one(attempt, deadline)
     calls.remember_coordinators({each.transactional_id: each.coordinator for each in listed})
     return listed
 
@@ -117,23 +119,27 @@ def list_transactions(
 @operation
 def describe_transactions(
     calls: Calls, deadline: int, transactional_ids: str | Iterable[str]
-) -> Outcomes[str, TransactionDescription]:
+) -> Waits[Outcomes[str, TransactionDescription]]:
     """What the coordinators know of transactional ids: state, producer, partitions and since when (KIP-664).
 
     Raises:
         BrokerError: TRANSACTIONAL_ID_NOT_FOUND: brokers do not know the id, or not any more.
     """
 
-    def attempt(names: Collection[str], deadline: int) -> dict[str, TransactionDescription | KafkaError]:
+    def attempt(
+        names: Collection[str], deadline: int
+    ) -> Waits[dict[str, TransactionDescription | KafkaError]]:
         result: dict[str, TransactionDescription | KafkaError] = {}
         by_node: dict[int, list[str]] = {}
-        for name, node in calls.transaction_coordinators(names, deadline).items():
+        coordinators = yield from calls.transaction_coordinators(names, deadline)
+        for name, node in coordinators.items():
             if isinstance(node, KafkaError):
                 result[name] = node
             else:
                 by_node.setdefault(node, []).append(name)
         asks = [Ask(DescribeTransactionsRequest(given), node) for node, given in by_node.items()]
-        for (node, given), answer in zip(by_node.items(), calls.ask_all(asks, deadline), strict=True):
+        answers = yield from calls.ask_all(asks, deadline)
+        for (node, given), answer in zip(by_node.items(), answers, strict=True):
             if isinstance(answer, KafkaError):
                 result.update(dict.fromkeys(given, answer))
                 continue
@@ -164,7 +170,7 @@ def _described(found: TransactionState, node: int) -> TransactionDescription | K
 @operation
 def fence_producers(
     calls: Calls, deadline: int, transactional_ids: str | Iterable[str]
-) -> Outcomes[str, FencedProducer]:
+) -> Waits[Outcomes[str, FencedProducer]]:
     """Fence the producers with these transactional ids (KIP-730): their next call fails.
 
     What they have open is aborted. An id that no producer has used is taken, too.
@@ -176,12 +182,13 @@ def fence_producers(
             return _refused(answer.error_code, name)
         return FencedProducer(answer.producer_id, answer.producer_epoch)
 
-    return _ask_coordinators(calls, deadline, {name: Ask(each) for name, each in messages.items()}, read)
+    asks = {name: Ask(each) for name, each in messages.items()}
+    return _ask_coordinators(calls, deadline, asks, read)
 
 
 def end_transactions(
     calls: Calls, deadline: int, transactions: Iterable[OpenTransaction], *, committed: bool
-) -> Outcomes[str, None]:
+) -> Waits[Outcomes[str, None]]:
     """Commit or abort transactions of others.
 
     An answer that was lost does no harm: coordinators recognise a repeated request, until the id is taken over. Each
@@ -202,19 +209,22 @@ def end_transactions(
     return _ask_coordinators(calls, deadline, asks, read)
 
 
-def _ask_coordinators(calls: Calls, deadline: int, asks: Mapping[str, Ask], read: Any) -> Outcomes[str, Any]:
+def _ask_coordinators(
+    calls: Calls, deadline: int, asks: Mapping[str, Ask], read: Any
+) -> Waits[Outcomes[str, Any]]:
     """One request for each id, all at the same time, each to the id's coordinator."""
 
-    def attempt(names: Collection[str], deadline: int) -> dict[str, Any]:
+    def attempt(names: Collection[str], deadline: int) -> Waits[dict[str, Any]]:
         result: dict[str, Any] = {}
         wanted: dict[str, Ask] = {}
-        for name, node in calls.transaction_coordinators(names, deadline).items():
+        coordinators = yield from calls.transaction_coordinators(names, deadline)
+        for name, node in coordinators.items():
             if isinstance(node, KafkaError):
                 result[name] = node
             else:
                 wanted[name] = asks[name]
                 wanted[name].node_id = node
-        answers = calls.ask_all(list(wanted.values()), deadline)
+        answers = yield from calls.ask_all(list(wanted.values()), deadline)
         for name, answer in zip(wanted, answers, strict=True):
             result[name] = answer if isinstance(answer, KafkaError) else read(name, answer)
         return result

@@ -17,6 +17,7 @@ from kadence.cli.common import add_client_options, add_command, client_config, p
 
 if TYPE_CHECKING:
     from kadence import Admin
+    from kadence.client.waits import Waits
 
 __all__ = ["add", "run"]
 
@@ -269,9 +270,8 @@ def _about_broker(admin: Admin, node_id: int) -> str:
 
     message = ApiVersionsRequest(client_software_name="kadence", client_software_version=VERSION)
 
-    def ask(calls: Calls, deadline: int) -> ApiVersionsResponse:
-        answer: ApiVersionsResponse = calls.ask(Ask(message, node_id), deadline)
-        return answer
+    def ask(calls: Calls, deadline: int) -> Waits[ApiVersionsResponse]:
+        return calls.ask(Ask(message, node_id), deadline)
 
     answer = admin._shell.run(5, ask)
     versions = {each.api_key: each for each in answer.api_keys}

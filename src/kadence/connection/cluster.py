@@ -74,18 +74,12 @@ class Cluster:
 
 
 def apply(cluster: Cluster, response: MetadataResponse, requested: Iterable[str] | None) -> Cluster:
-    """The cluster after an answer.
+    """The cluster after an answer that is no error as a whole.
 
     Args:
         requested: the topics that were asked for, which the answer replaces; None when it was about all
             topics, so those that it does not name are gone.
-
-    An answer that is an error as a whole says nothing, unless it says that this broker is not to be asked any more.
     """
-    if response.error_code == error_codes.REBOOTSTRAP_REQUIRED:
-        return forget_brokers(cluster)
-    if response.error_code:
-        return cluster
     nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
     topics: dict[str, Topic] = {} if requested is None else dict(cluster.topics)
     for told in response.topics:

@@ -326,6 +326,11 @@ class BrokerConnection:
         """Nothing in flight and nothing to write."""
         return not self._in_flight and not self._out
 
+    @property
+    def owes_since(self) -> int:
+        """When (ms) the request was sent that has waited longest for its answer; `FOREVER`: none is in flight."""
+        return self._in_flight[0].sent_at if self._in_flight else FOREVER
+
     def can_send(self, now: int) -> bool:
         """Ready, not throttled, and not in the middle of another authentication."""
         return self.is_steady and now >= self.held_until

@@ -1,4 +1,4 @@
-"""The consumer: the application side in this folder, `shared_state` in the middle, `network` and `managers` behind it.
+"""The consumer: the public classes, the application side, `shared_state`, and the network side behind it.
 
 `assembly` alone knows both sides.
 """

@@ -1,19 +1,25 @@
 """The one file that knows both sides: it makes the network side of a consumer and the shared state before it.
 
-`kadence/__init__.py` passes `make` to `Consumer`, so neither side imports the other.
+It also knows the producer, for dead letters. The public classes stand on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
+from kadence.client.engine import Engine
+from kadence.client.jobs import JobRunner
+from kadence.client.network_client_delegate import NetworkClientDelegate
+from kadence.client.network_thread import NetworkSide
 from kadence.client.request_manager import RequestManager
-from kadence.clock import Clock, SystemClock, wall_ms
+from kadence.client.surroundings import Surroundings
+from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.connection.request import ConnectionPurpose, Request
+from kadence.consumer.background_event_handler import BackgroundEventHandler
 from kadence.consumer.event_processor import ApplicationEventProcessor
+from kadence.consumer.fetch.dead_letters import LetterProducer
 from kadence.consumer.fetch.manager.fetch import FetchRequestManager
 from kadence.consumer.fetch.manager.reasons import missing_topics
 from kadence.consumer.group.auto import AutoMembership
@@ -23,54 +29,21 @@ from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.group.kip848.member import ConsumerMembership, new_member_id
 from kadence.consumer.group.membership import Membership
-from kadence.consumer.jobs import JobRunner, JobThread
 from kadence.consumer.measures import Measures
-from kadence.consumer.network_client_delegate import NetworkClientDelegate
-from kadence.consumer.network_thread import BackgroundEventHandler, NetworkThread, Turn
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.positions.validation import ValidationManager
 from kadence.consumer.reaper import Reaper
-from kadence.consumer.shared_state import Lateness, SharedState
+from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
-from kadence.metrics.network import NetworkMeters
-from kadence.net import ConnectionConfig, NetworkClient, native_heartbeat
+from kadence.consumer.turn import Turn
+from kadence.net import ConnectionConfig, NetworkClient
 
-__all__ = ["Surroundings", "make", "network_side"]
-
-
-class Surroundings:
-    """What a consumer's network side has from the machine. A simulation has its own (`kadence.testing.simulation`).
-
-    Attributes:
-        clock: the monotonic one. has_native_heartbeat: whether a native thread may send heartbeats.
-    """
-
-    clock: Clock = SystemClock()
-    has_native_heartbeat: bool = native_heartbeat.AVAILABLE
-
-    def client(self, config: ConnectionConfig, meters: NetworkMeters) -> NetworkClient:
-        """The connections of one consumer."""
-        return NetworkClient(config, self.clock, meters=meters)
-
-    def jobs(self, name: str, wake: Callable[[], None]) -> JobRunner:
-        """Where what may block is done."""
-        return JobThread(name, wake)
-
-    def wall_ms(self) -> int:
-        """Ms since 1970."""
-        return wall_ms()
-
-    def new_member_id(self) -> str:
-        """The id of a KIP-848 member."""
-        return new_member_id()
+__all__ = ["letter_producer", "network_side"]
 
 
-_MACHINE: Final = Surroundings()
-
-
-def make(config: ConsumerConfig) -> tuple[SharedState, NetworkThread]:
-    """The shared state of a new consumer and the thread behind it, not yet started.
+def network_side(config: ConsumerConfig, around: Surroundings) -> tuple[SharedState, Engine]:
+    """The shared state of a new consumer and the engine behind it, not yet started.
 
     The network client is made here rather than on its thread only because the shared state must be able to wake
     it; nothing but `wakeup` is called from outside.
@@ -78,39 +51,38 @@ def make(config: ConsumerConfig) -> tuple[SharedState, NetworkThread]:
     Raises:
         ConfigError: a certificate or key file that cannot be used.
     """
-    shared_state, client, turn = network_side(config, _MACHINE)
-    return shared_state, NetworkThread(f"{config.client_id}-network", shared_state, turn, client.close)
-
-
-def network_side(
-    config: ConsumerConfig, surroundings: Surroundings
-) -> tuple[SharedState, NetworkClient, Callable[[], Turn]]:
-    """The shared state of a new consumer, its connections, and what makes its turns (on the thread that will run them).
-
-    Raises as `make` does.
-    """
     # These are for the application side. They may refer to the consumer, and what the network thread refers to is
     # never collected.
     config = replace(
         config, key_deserializer=None, value_deserializer=None, interceptors=(), stall_report_callback=None
     )
     measures = Measures()
-    client = surroundings.client(ConnectionConfig.of(config), measures.network)
+    client = around.client(ConnectionConfig.of(config), measures.network)
     measures.held_bytes = client.arenas.held
-    shared_state = SharedState(client.wakeup, measures, surroundings.clock, surroundings.wall_ms)
-    return shared_state, client, lambda: _turn(config, surroundings, client, shared_state)
+    shared_state = SharedState(client.wakeup, measures, around.clock, around.wall_ms)
+    side = NetworkSide(
+        "consumer", shared_state, lambda: _turn(config, around, client, shared_state), client.close
+    )
+    return shared_state, around.engine(f"{config.client_id}-network", side)
+
+
+def letter_producer(config: ConsumerConfig) -> LetterProducer:
+    """A consumer's producer of dead letters. Most consumers need none, and load none."""
+    from kadence.producer.dead_letters import producer_for
+
+    return producer_for(config)
 
 
 def _turn(
-    config: ConsumerConfig, surroundings: Surroundings, client: NetworkClient, shared_state: SharedState
+    config: ConsumerConfig, around: Surroundings, client: NetworkClient, shared_state: SharedState
 ) -> Turn:
-    clock = surroundings.clock
+    clock = around.clock
     subscription = Subscription()
     commits: CommitRequestManager | None = None
     reaper = Reaper(lambda: client.trouble() or (None if commits is None else commits.trouble()))
     background_event_handler = BackgroundEventHandler(shared_state, subscription, reaper)
-    delegate = NetworkClientDelegate(client, shared_state.measures)
-    jobs = surroundings.jobs(f"{config.client_id}-jobs", client.wakeup)
+    delegate = NetworkClientDelegate(client, shared_state.measures.requests)
+    jobs = around.jobs(f"{config.client_id}-jobs", client.wakeup)
     metadata = MetadataManager(config, background_event_handler)
     managers: list[RequestManager] = [metadata]
     membership: Membership | None = None
@@ -128,18 +100,18 @@ def _turn(
             metadata,
             jobs,
             background_event_handler,
-            surroundings.new_member_id,
+            around.new_member_id or new_member_id,
         )
         heartbeat = HeartbeatRequestManager(
             coordinator, membership, shared_state.progress, config, background_event_handler
         )
-        if surroundings.has_native_heartbeat:
-            _arm_native_heartbeat(heartbeat, client, delegate, shared_state.lateness, clock)
+        if around.has_native_heartbeat:
+            _arm_native_heartbeat(heartbeat, client, delegate, shared_state, clock)
         commits = CommitRequestManager(coordinator, membership, metadata, config, background_event_handler)
         managers += [coordinator, commits, heartbeat, membership]
     validation = ValidationManager(config, subscription, metadata, background_event_handler)
     offsets = OffsetsRequestManager(
-        config, subscription, metadata, commits, background_event_handler, surroundings.wall_ms
+        config, subscription, metadata, commits, background_event_handler, around.wall_ms
     )
     reaper.missing = offsets.missing
     fetch = FetchRequestManager(
@@ -189,14 +161,16 @@ def _arm_native_heartbeat(
     heartbeat: HeartbeatRequestManager,
     client: NetworkClient,
     delegate: NetworkClientDelegate,
-    lateness: Lateness,
+    shared_state: SharedState,
     clock: Clock,
 ) -> None:
     """What the network thread cannot send in time the native thread sends."""
 
     def native_heartbeats_sent(requests: list[Request], sent_at: int) -> None:
-        lateness.fallback_heartbeats += len(requests)
-        delegate.native_heartbeats_sent(heartbeat, requests, sent_at)
+        shared_state.lateness.fallback_heartbeats += len(requests)
+        group = shared_state.measures.group
+        group.heartbeat_sent_at = max(group.heartbeat_sent_at, sent_at)
+        delegate.sent_by_others(heartbeat, requests)
         heartbeat.native_heartbeats_sent(clock.now_ms(), requests, sent_at)
 
     client.on_native_heartbeats = native_heartbeats_sent

@@ -10,9 +10,11 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack
 
+from kadence.client.surroundings import surroundings
+from kadence.client.unclosed import end_if_unclosed
+from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
-from kadence.config import ConsumerConfig, generated_client_id
-from kadence.consumer.application import suppliers
+from kadence.config import ConsumerConfig
 from kadence.consumer.application.arguments import (
     Assignable,
     Offsets,
@@ -25,11 +27,12 @@ from kadence.consumer.application.arguments import (
 from kadence.consumer.application.async_shell import AsyncShell
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
-from kadence.consumer.application.core import Core, Waits
-from kadence.consumer.application.farewell import leave_if_abandoned
+from kadence.consumer.application.core import Core
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.state import ConsumerState
+from kadence.consumer.assembly import letter_producer, network_side
 from kadence.consumer.fetch.steps import AsyncIteration
+from kadence.consumer.shared_state import FAREWELL_MS
 from kadence.idioms import advised
 from kadence.records import Record
 from kadence.stopping import opened
@@ -89,12 +92,13 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
     ) -> None:
         typed = given(key_deserializer=key_deserializer, value_deserializer=value_deserializer)
         parsed = ConsumerConfig.parse(config, **typed, **settings)
-        self._config = replace(parsed, client_id=parsed.client_id or generated_client_id("consumer"))
-        shared_state, engine = suppliers.network_side(self._config, awaits=AsyncShell.AWAITS)
+        around = surroundings("AsyncConsumer", awaits=AsyncShell.AWAITS)
+        self._config = replace(parsed, client_id=parsed.client_id or around.client_id("consumer"))
+        shared_state, engine = network_side(self._config, around)
         clock = shared_state.clock
         self._shared_state = shared_state
-        self._core = Core(self._config, shared_state, engine, clock, suppliers.letter_producer)
-        self._finalizer = leave_if_abandoned(self, "AsyncConsumer", shared_state, engine)
+        self._core = Core(self._config, shared_state, engine, clock, letter_producer)
+        self._finalizer = end_if_unclosed(self, "AsyncConsumer", shared_state, engine, FAREWELL_MS)
         self._calls = Calls(self._config, shared_state, self._core, clock, awaits=AsyncShell.AWAITS)
         self._shell = AsyncShell(self._core, shared_state, clock)
         self._steps = self._core.steps

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kadence.connection.request import Completed, Request
 from kadence.consumer.events import CallbackNeeded, LosePartitions, Rebalance, RevokePartitions
 from kadence.lag import lag
 from kadence.metrics.network import NetworkMeters
@@ -26,9 +27,12 @@ __all__ = [
     "Measures",
     "PollMeasures",
     "Queue",
+    "RequestMeasures",
     "TopicFetches",
     "TopicPollMeasures",
 ]
+
+_FETCH, _COMMIT, _JOIN, _HEARTBEAT, _SYNC, _GROUP_HEARTBEAT = 1, 8, 11, 12, 14, 68
 
 _MAX_CAUSES: Final = 32
 """Different causes of rebalances that are told apart; the rest is one."""
@@ -227,6 +231,34 @@ class Group:
         self.causes = MappingProxyType({**self.causes, cause: self.causes.get(cause, 0) + 1})
 
 
+class RequestMeasures:
+    """Of requests, whatever manager asked: ms from request to answer, by what it is. Network thread."""
+
+    def __init__(self, fetch_ms: Meter, throttle_ms: Meter, group: Group) -> None:
+        self._throttle_ms = throttle_ms
+        self._group = group
+        self._latencies = {
+            _FETCH: fetch_ms,
+            _COMMIT: group.commits,
+            _JOIN: group.joins,
+            _SYNC: group.syncs,
+            _HEARTBEAT: group.heartbeats,
+            _GROUP_HEARTBEAT: group.heartbeats,
+        }
+
+    def sent(self, request: Request) -> None:
+        if request.message.API_KEY in (_HEARTBEAT, _GROUP_HEARTBEAT):
+            self._group.heartbeat_sent_at = request.queued_at
+
+    def answered(self, completed: Completed) -> None:
+        api_key = completed.request.message.API_KEY
+        latency = self._latencies.get(api_key)
+        if latency is not None:
+            latency.record(completed.received_at, completed.received_at - completed.sent_at)
+        if api_key == _FETCH:
+            self._throttle_ms.record(completed.received_at, completed.response.throttle_time_ms)
+
+
 class Queue:
     """One direction of the shared state (KIP-1068). One thread calls `put`, the other one `taken`."""
 
@@ -269,7 +301,7 @@ class Measures:
     """All of one consumer.
 
     Attributes:
-        poll_measures: application thread. network, fetches, group, fetch_ms: network thread.
+        poll_measures: application thread. network, fetches, group, fetch_ms, requests: network thread.
         application_events, background_events: the two directions of the shared state.
         turns: ms between the beginnings of two turns of the network thread. turned_at: when the present one began.
         expired: calls that were not done in time. held_bytes: reads what fetched bytes take, on any thread.
@@ -282,6 +314,7 @@ class Measures:
         self.fetches = Fetches()
         self.fetch_ms = Meter()
         self.group = Group()
+        self.requests = RequestMeasures(self.fetch_ms, self.fetches.throttle_ms, self.group)
         self.application_events = Queue()
         self.background_events = Queue()
         self.turns = Meter()

@@ -29,12 +29,13 @@ from typing import Final, NamedTuple
 from kadence.clock import FOREVER, Clock, SystemClock, wall_ms
 from kadence.connection.request import Loan
 from kadence.consumer.decoded_records import Attention
-from kadence.consumer.events import ApplicationEvent, BackgroundEvent, Stalled
+from kadence.consumer.events import ApplicationEvent, BackgroundEvent, Close, Stalled
 from kadence.consumer.measures import Measures
 from kadence.consumer.shared_partition import SharedPartition, Unfetched
 from kadence.types import TopicPartition
 
 __all__ = [
+    "FAREWELL_MS",
     "CompletedFetch",
     "Copies",
     "Lateness",
@@ -45,6 +46,9 @@ __all__ = [
     "frees",
     "is_small",
 ]
+
+FAREWELL_MS: Final = 2_000
+"""How long the network thread may take to leave the group for a consumer that nobody closes."""
 
 _OBJECTS: Final = 256
 """About what the objects take that belong to one copy."""
@@ -264,8 +268,8 @@ _NEVER: Final = 1 << 62
 class Signal:
     """A flag that one thread waits for and others set.
 
-    ``waiting`` keeps the setter's cost at one attribute read while nobody waits. The waiter must look
-    at what it waits for again after `prepare`, else an append just before it could be missed.
+    ``waiting`` keeps the setter's cost at one attribute read while nobody waits. The waiter looks at what it waits for
+    after `enter`, and after each `wait`, which both leave the flag down: what changes after its look raises the flag.
 
     One bare lock, held while the flag is down. `threading.Event` will not do: it takes two locks in Python code, and a
     signal handler that raises in between (Ctrl-C) leaves one of them taken, for the network thread to hang on.
@@ -279,20 +283,16 @@ class Signal:
         self.on_set: Callable[[], None] | None = None
         """Called instead of raising the flag by shells that do not block a thread (asyncio)."""
 
-    def prepare(self) -> None:
+    def enter(self) -> None:
         self._down.acquire(blocking=False)
         self.waiting = True
 
     def wait(self, seconds: float | None) -> None:
         self._down.acquire(timeout=-1 if seconds is None else seconds)
-        self.waiting = False
 
-    def cancel(self) -> None:
-        self.waiting = False
-
-    def look_again(self) -> None:
-        """A call that ran in the midst of another one's wait is over: end that wait."""
-        self.waiting = True
+    def leave(self, *, interrupts: bool = False) -> None:
+        """Nobody waits any more, but a call that this one interrupted: end its wait."""
+        self.waiting = interrupts
         self.set()
 
     def set(self) -> None:
@@ -321,7 +321,7 @@ class SharedState:
         wake_held: a fetch waits for memory: when no more than this is taken (`fetched_bytes`) the network thread wants
             to know; -1: none waits. The network thread sets it, the application takes it away when it tells.
         wants_polled: membership waits for a `Polled` (network).
-        dead: the network thread has ended, with this error if it was a bug (network).
+        ended: the network thread has ended. dead: by this bug, if it was one (network).
         progress: when the application polled last (application).
         decompressed_bytes: held by batches being read (application). copies: what was copied out of arenas.
             decoded_bytes: of records decoded ahead (application).
@@ -385,6 +385,11 @@ class SharedState:
             # Ctrl-C in between must not leave it there until something else wakes the network thread.
             self.wake()
 
+    def begin_close(self, deadline: int) -> None:
+        """Have the network side leave the group, and end, until ``deadline``. Any thread; waits for nothing."""
+        if not self.ended:
+            self.send(Close(0, deadline, leave=None))
+
     def wake(self) -> None:
         self.wakes += 1
         self._wake()
@@ -444,6 +449,14 @@ class SharedState:
         return self.fetched_bytes() + self.decompressed_bytes + self.decoded_bytes
 
     @property
+    def is_closing(self) -> bool:
+        """Whether the network side has ended, as far as calls are concerned. Any thread."""
+        return self.ended
+
+    def left_behind(self) -> None:
+        """The process ends before the network side: the group goes on once the session has timed out."""
+
+    @property
     def copied_bytes(self) -> int:
         """What copies of fetched bytes take. Any thread."""
         return self.copies.held
@@ -457,6 +470,15 @@ class SharedState:
 
     def press(self) -> None:
         self.pressing = self.pressed = True
+        self.alert()
+
+    def refuse(self, cause: BaseException | None) -> None:
+        """The network side ends, by ``cause`` if that was a bug: every call raises from now on."""
+        self.dead = cause
+        self.ended = True
+
+    def dismiss(self) -> None:
+        """It has ended: whoever still waits is to look again."""
         self.alert()
 
     def put(self, fetched: CompletedFetch) -> None:

@@ -50,6 +50,9 @@ _log = logger("kadence.net")
 _REPEATING_MS: Final = 5_000
 """How long a fetch is sent again without Python: metrics are no further behind than that."""
 
+_SILENT_MS: Final = 500
+"""A broker that works answers what is short, such as metadata, long before that."""
+
 
 class IdleError(DisconnectedError):
     """Closed, by us or by the broker, with nothing in flight: not a failure."""
@@ -189,6 +192,11 @@ class Channel:
     def heard_at(self) -> int:
         """When (ms of the monotonic clock) something was read last, be it a part of a long answer; -1: never."""
         return -1 if self._stream is None else self._stream.intake.heard_at
+
+    def is_silent(self, now: int) -> bool:
+        """The broker owes an answer, and has sent nothing for so long that others had better be asked."""
+        connection = self._connection
+        return connection is not None and now - max(connection.owes_since, self.heard_at) >= _SILENT_MS
 
     def is_throttled(self, now: int) -> bool:
         """The broker has asked for silence."""

@@ -6,7 +6,8 @@ move, deadlines pass. A request ends exactly once, in the list that some `poll` 
 Where a request for any node goes: a broker that is connected, with the fewest requests on its way; else one that
 is being connected; else one that may be tried now; else a bootstrap address, one after the other (with
 ``metadata.recovery.strategy=none`` only while no broker is known). While a dead address is tried the request waits
-with it, and moves on when that attempt has failed.
+with it, and moves on when that attempt has failed. A connected broker that has owed an answer for a while is the last
+choice: what is asked now would wait behind that, until request.timeout.ms.
 """
 
 from __future__ import annotations
@@ -409,15 +410,17 @@ class NetworkClient:
         """The channel for a request for any node, None while every broker is in its backoff."""
         channels = [item for item in self._channels.values() if item.purpose is purpose]
         ready = [item for item in channels if item.is_ready and not item.is_throttled(now)]
-        if ready:
-            return min(ready, key=lambda item: item.in_flight)
-        dialling = [item for item in channels if item.is_started]
+        silent = [item for item in ready if item.is_silent(now)]
+        if len(ready) > len(silent):
+            return min((item for item in ready if item not in silent), key=lambda item: item.in_flight)
+        dialling = [item for item in channels if item.is_started and item not in silent]
         if dialling:
             return dialling[0]
+        avoided = {item.known.address for item in silent}
         for known in self._candidates():
-            if not known.waits(now):
+            if not known.waits(now) and known.address not in avoided:
                 return self._channel(known, purpose)
-        return None
+        return min(silent, key=lambda item: item.in_flight) if silent else None
 
     def _stir_all(self) -> None:
         """Something changed that any channel may depend on: which brokers there are, or when they may be tried."""

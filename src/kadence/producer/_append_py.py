@@ -9,9 +9,9 @@ from kadence.records import MOST_HEADERS, BatchBuilder
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kadence.client.gate import Gate
     from kadence.connection.cluster import Cluster
     from kadence.producer.futures import Delivery
-    from kadence.producer.gate import Gate
 
 __all__ = [
     "FastAppender",

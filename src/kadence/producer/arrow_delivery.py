@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kadence.client.gate import Gate
 from kadence.clock import Seconds, to_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, RowsNotWrittenError
 from kadence.producer.futures import Delivery, at_home, call, check_may_wait
-from kadence.producer.gate import Gate
 from kadence.producer.like_futures import LikeFuture
 from kadence.types import TopicPartition
 

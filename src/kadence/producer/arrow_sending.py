@@ -11,13 +11,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NoReturn
 
+from kadence.client.waits import BREATH, Waits
 from kadence.errors import KafkaError, KafkaTimeoutError, SerializationError
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.append import COMPILED, OpenBatch, TopicInfo
 from kadence.producer.arrow import Chunk, chunks_of
 from kadence.producer.arrow_delivery import ArrowDelivery, Share
 from kadence.producer.send_checks import SendChecks
-from kadence.producer.waits import BREATH, Waits
 from kadence.records import MOST_HEADERS
 from kadence.types import TopicPartition
 

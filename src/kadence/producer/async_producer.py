@@ -11,6 +11,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from kadence.client.surroundings import surroundings
+from kadence.client.unclosed import end_if_unclosed
 from kadence.clock import Seconds
 from kadence.config import ProducerConfig
 from kadence.errors import KafkaError
@@ -18,12 +20,12 @@ from kadence.idioms import advised, unmade
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
+from kadence.producer.assembly import network_side
 from kadence.producer.async_shell import AsyncShell
 from kadence.producer.calls import Calls
-from kadence.producer.farewell import deliver_if_abandoned
 from kadence.producer.futures import RecordFuture, RecordMetadata
+from kadence.producer.network_state import FAREWELL_MS
 from kadence.producer.send_checks import SendChecks
-from kadence.producer.surroundings import surroundings
 from kadence.producer.topics import Topics
 from kadence.producer.transaction_calls import (
     abort_after,
@@ -73,9 +75,9 @@ class AsyncProducer:
         self, config: Mapping[str, Any] | None = None, /, **settings: Unpack[ProducerSettings]
     ) -> None:
         parsed = ProducerConfig.parse(config, **settings)
-        around = surroundings(awaits=AsyncShell.AWAITS)
+        around = surroundings("AsyncProducer", awaits=AsyncShell.AWAITS)
         if not parsed.client_id:
-            object.__setattr__(parsed, "client_id", around.client_id())
+            object.__setattr__(parsed, "client_id", around.client_id("producer"))
         self._config = parsed
         self._clock = around.clock
         self._gate = AsyncShell.new_gate()
@@ -93,19 +95,19 @@ class AsyncProducer:
         if parsed.transactional_id is not None:
             self._accumulator.is_usable = False
             transactions = Transactions(parsed, self._gate, partial(setattr, self._accumulator, "is_usable"))
-        self._thread = around.network_side(parsed, self._accumulator, topics, transactions)
+        self._network, self._engine = network_side(parsed, around, self._accumulator, topics, transactions)
         self._send_checks = SendChecks(
-            parsed, self._clock, self._accumulator, topics, self._thread, transactions
+            parsed, self._clock, self._accumulator, topics, self._network, transactions
         )
         self._calls = Calls(
-            parsed, self._clock, self._accumulator, topics, self._send_checks, self._thread.wakeup
+            parsed, self._clock, self._accumulator, topics, self._send_checks, self._network.wakeup
         )
         self._shell = AsyncShell(self._gate, self._clock)
         self._put = self._shell.guarded(
             self._accumulator.put if self._calls.takes_all_as_they_are else _look_at_all
         )
-        self._finalizer = deliver_if_abandoned(self, "AsyncProducer", self._thread)
-        self._thread.start()
+        self._finalizer = end_if_unclosed(self, "AsyncProducer", self._network, self._engine, FAREWELL_MS)
+        self._engine.start()
         opened(self)
 
     # ------------------------------------------------------------ sending
@@ -371,9 +373,9 @@ class AsyncProducer:
         deadline = self._send_checks.closed_by(timeout)
         can_wait = self._send_checks.shut()
         self._finalizer.detach()
-        self._thread.begin_close(deadline)
+        self._network.begin_close(deadline)
         if can_wait:
-            await self._shell.end(self._thread, deadline)
+            await self._shell.end(self._network, self._engine, deadline)
 
     def stop(self, *, grace: Seconds | None = None) -> None:
         """Say that the program is to end: `stopping` is true from now on, and `close` without a timeout is bounded.
@@ -403,7 +405,7 @@ class AsyncProducer:
         """End without waiting for the application. Any thread; waits for nothing."""
         deadline = self._send_checks.closed_by(None)
         self._send_checks.shut()
-        self._thread.begin_close(deadline)
+        self._network.begin_close(deadline)
 
     async def __aenter__(self) -> Self:
         return self
@@ -420,7 +422,7 @@ class AsyncProducer:
             "closed"
             if self._send_checks.is_closed
             else "failed"
-            if self._thread.fatal is not None
+            if self._network.fatal is not None
             else "open"
         )
         return f"<{type(self).__name__} {self._config.client_id} {state} {self._accumulator!r}>"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kadence.client.waits import Waits
 from kadence.clock import Clock, Seconds, to_ms
 from kadence.config import ProducerConfig
 from kadence.errors import IllegalStateError, KafkaError, SerializationError
@@ -29,7 +30,6 @@ from kadence.producer.partitioner import partition_for_key
 from kadence.producer.partitioning import chooser
 from kadence.producer.send_checks import SendChecks
 from kadence.producer.topics import Topics
-from kadence.producer.waits import Waits
 from kadence.types import PartitionInfo
 
 __all__ = ["Calls", "Outgoing"]

@@ -14,15 +14,15 @@ from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kadence.client.gate import Gate
+from kadence.client.loop_gate import LoopGate
+from kadence.client.slices import Slices, slices_of
 from kadence.clock import Seconds, to_ms
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.idioms import advised
 from kadence.logs import logger
 from kadence.producer.append import FutureRecordMetadata
-from kadence.producer.gate import Gate
 from kadence.producer.like_futures import LikeFuture
-from kadence.producer.loop_gate import LoopGate
-from kadence.producer.slices import Slices, slices_of
 
 if TYPE_CHECKING:
     import asyncio

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kadence.clock import FOREVER, add_ms
+from kadence.client.request_manager import NOTHING, Poll
+from kadence.clock import add_ms
 from kadence.config import ProducerConfig
 from kadence.connection.backoff import Backoff
 from kadence.connection.request import ANY_NODE, Completed, Request
@@ -24,23 +25,26 @@ class Identity:
     Attributes:
         known: producer id and epoch of partitions that begin; None until the broker gave one, and again when its
             epochs are used up.
+        wanted: whether records are undecided or on their way. on_refused: called when there will never be an id.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
         self.known: tuple[int, int] | None = None
+        self.wanted: Callable[[], bool] = lambda: False
+        self.on_refused: Callable[[KafkaError], None] = lambda error: None
         self._request_timeout_ms = config.request_timeout_ms
         self._is_asked = False
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
-    def poll(self, now: int, *, wanted: Callable[[], bool]) -> tuple[list[Request], int]:
+    def poll(self, now: int) -> Poll:
         """The request for an id, if one is wanted and none is under way; and when to ask again at the latest."""
-        if self.known is not None or self._is_asked or not wanted():
-            return [], FOREVER
+        if self.known is not None or self._is_asked or not self.wanted():
+            return NOTHING
         if not self._backoff.ready(now):
-            return [], self._backoff.until
+            return Poll(wake_at=self._backoff.until)
         self._is_asked = True
         message = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-        return [Request(message, ANY_NODE, add_ms(now, self._request_timeout_ms))], FOREVER
+        return Poll([Request(message, ANY_NODE, add_ms(now, self._request_timeout_ms))])
 
     def may_forget(self, producer_id: int, epoch: int) -> bool:
         """Whether the numbering of a partition under this id and epoch may be forgotten: it always may.
@@ -52,8 +56,8 @@ class Identity:
             self.known = (producer_id, epoch + 1) if epoch < MAX_EPOCH else None
         return True
 
-    def on_response(self, now: int, completed: Completed) -> KafkaError | None:
-        """Take the answer. Returns the error when there will never be an id."""
+    def on_response(self, now: int, completed: Completed) -> None:
+        """Take the answer."""
         self._is_asked = False
         response = completed.response
         error = completed.error
@@ -63,10 +67,9 @@ class Identity:
             self._backoff.succeeded()
             self.known = (response.producer_id, response.producer_epoch)
             _log.info("producer id %d epoch %d", *self.known)
-            return None
+            return
         self._backoff.failed(now)
         _log.info("no producer id yet: %s", error)
-        if error is None or error.retriable:
-            return None
-        error.add_note("records need a producer id; enable.idempotence=false works without one")
-        return error
+        if error is not None and not error.retriable:
+            error.add_note("records need a producer id; enable.idempotence=false works without one")
+            self.on_refused(error)

@@ -7,13 +7,16 @@ network thread notifies the producer's lock of each change.
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable
 
+from kadence.client.engine import ended
+from kadence.client.forks import forked_error, in_children
+from kadence.client.gate import Gate
+from kadence.client.loop_gate import LoopGate
+from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
 from kadence.config import ProducerConfig
 from kadence.errors import (
-    ClosedError,
     ForkedError,
     KafkaError,
     KafkaTimeoutError,
@@ -23,36 +26,26 @@ from kadence.errors import (
 )
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.append import TopicInfo
-from kadence.producer.gate import Gate
-from kadence.producer.loop_gate import LoopGate
-from kadence.producer.thread import NetworkSide
+from kadence.producer.network_state import NetworkState
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
-from kadence.producer.waits import Waits
 from kadence.protocol import error_codes as ec
 from kadence.stopping import RESERVE_MS
 from kadence.types import TopicPartition
 
 __all__ = ["SendChecks"]
 
-_accumulators: weakref.WeakSet[Accumulator] = weakref.WeakSet()
 
-
-def _refuse_all() -> None:
-    """In a forked child nobody sends what the parent's producers would take.
+def _refuse_all(accumulator: Accumulator) -> None:
+    """In a forked child nobody sends what the parent's producer would take.
 
     Without places no record takes the short way, which begins with the lock: a thread of the parent may have held it.
     """
     error = ForkedError("this record was sent before fork(); only the parent process learns its result")
-    for accumulator in _accumulators:
-        accumulator.is_usable = False
-        accumulator.places.clear()
-        for batch in accumulator.incomplete:
-            batch.delivery.forsake(error)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_refuse_all)
+    accumulator.is_usable = False
+    accumulator.places.clear()
+    for batch in accumulator.incomplete:
+        batch.delivery.forsake(error)
 
 
 class SendChecks:
@@ -69,14 +62,14 @@ class SendChecks:
         clock: Clock,
         accumulator: Accumulator,
         topics: Topics,
-        thread: NetworkSide,
+        network: NetworkState,
         transactions: Transactions | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._accumulator = accumulator
         self._topics = topics
-        self._thread = thread
+        self._network = network
         self.transactions = transactions
         self._pid = os.getpid()
         self._line: dict[object, None] = {}
@@ -84,7 +77,7 @@ class SendChecks:
         self.is_closed = False
         self.is_stopping = False
         self._close_by = FOREVER
-        _accumulators.add(accumulator)
+        in_children(accumulator, _refuse_all)
 
     @property
     def largest(self) -> int:
@@ -118,7 +111,7 @@ class SendChecks:
 
         The pid is compared besides what forks of Python say to the accumulator: a C library may fork, too.
         """
-        if self.is_closed or self._thread.fatal is not None or self.is_forked:
+        if self.is_closed or self._network.fatal is not None or self.is_forked:
             raise self.unusable()
 
     def shut(self) -> bool:
@@ -158,7 +151,7 @@ class SendChecks:
 
     def unfinished(self) -> str | None:
         """What close() would still have to see to; None if it was called. Any thread."""
-        if self.is_closed or self.is_forked or self._thread.has_ended:
+        if self.is_closed or self.is_forked or self._network.has_ended:
             return None
         with self.gate:
             return f"{self._accumulator.undecided} records are neither acknowledged nor failed yet."
@@ -211,7 +204,7 @@ class SendChecks:
     def _ask_for(self, topic: str, deadline: int) -> Waits[None]:
         """Ask for a topic, and wait for the answer."""
         self._topics.want(topic, self._clock.now_ms())
-        self._thread.wakeup()
+        self._network.wakeup()
         while self._topics.awaits(topic):
             yield from self._wait_for_topic(topic, deadline)
 
@@ -235,7 +228,7 @@ class SendChecks:
                 f"topic {topic!r} does not exist on the cluster at {brokers}, which does not create topics by "
                 f"itself; create it, e.g. kadence topics create {topic} --partitions 1"
             )
-        why = self._thread.trouble or self._topics.last_error or "no answer"
+        why = self._network.trouble or self._topics.last_error or "no answer"
         raise KafkaTimeoutError(
             f"no metadata of topic {topic!r} came within max.block.ms={self._config.max_block_ms} "
             f"(brokers {brokers}): {why}"
@@ -248,7 +241,7 @@ class SendChecks:
 
     def wait(self, deadline: int, message: str) -> Waits[None]:
         """Wait for a change, once. An empty message leaves the end of the time to the caller."""
-        if self.is_closed or self._thread.fatal is not None:
+        if self.is_closed or self._network.fatal is not None:
             raise self.unusable()
         if message and self._clock.now_ms() >= deadline:
             raise KafkaTimeoutError(message)
@@ -265,11 +258,11 @@ class SendChecks:
         words, limit_ms = limit or (f"max.block.ms={self._config.max_block_ms}", self._config.max_block_ms)
         deadline = self.deadline(limit_ms)
         self._accumulator.flushing += 1
-        self._thread.wakeup()
+        self._network.wakeup()
         try:
             while not done():
                 why = (
-                    self._thread.trouble
+                    self._network.trouble
                     or "the coordinator has not answered, or records are not acknowledged yet"
                 )
                 yield from self.wait(deadline, f"{call} has not ended within {words}: {why}")
@@ -280,7 +273,7 @@ class SendChecks:
         ticket = object()
         self._line[ticket] = None
         self._accumulator.blocked += 1
-        self._thread.wakeup()
+        self._network.wakeup()
         try:
             while not (self._accumulator.has_room(size) and self._is_next(ticket)):
                 yield from self.wait(
@@ -288,7 +281,7 @@ class SendChecks:
                     f"no room for a record of {size} bytes within max.block.ms={self._config.max_block_ms}: "
                     f"buffer.memory={self._config.buffer_memory} is full of records that no broker has "
                     f"acknowledged yet; "
-                    f"{self._thread.trouble or 'the brokers acknowledge records more slowly than they are sent'}",
+                    f"{self._network.trouble or 'the brokers acknowledge records more slowly than they are sent'}",
                 )
         finally:
             self._accumulator.blocked -= 1
@@ -304,12 +297,8 @@ class SendChecks:
 
     def unusable(self) -> KafkaError:
         if self.is_forked:
-            return ForkedError("this producer was made before fork(); make one in the child")
-        if self._thread.fatal is not None:
-            fatal = type(self._thread.fatal)(*self._thread.fatal.args)
-            fatal.__cause__ = self._thread.fatal.__cause__
-            return fatal
-        return ClosedError("this producer is closed")
+            return forked_error("producer")
+        return ended("producer", self._network.fatal)
 
     def too_large(self, topic: str, size: int, what: str = "a record") -> RecordTooLargeError:
         if size > self._config.max_request_size:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from kadence.client.request_manager import Poll, RequestManager
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ProducerConfig
 from kadence.connection.request import Completed, ConnectionPurpose, Request
@@ -29,7 +30,6 @@ from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
 from kadence.producer.verdicts import Verdict, blamed, endpoints_of, verdict_of
 from kadence.protocol import error_codes as ec
-from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -39,7 +39,7 @@ from kadence.protocol.produce import (
 from kadence.types import Node, TopicPartition
 from kadence.wire import ZERO_UUID
 
-__all__ = ["Sender", "Step"]
+__all__ = ["Sender"]
 
 _log = logger("kadence.producer")
 
@@ -47,13 +47,6 @@ _RECONNECT_CHECK_MS: Final = 50
 """How often a broker in reconnect backoff is looked at again."""
 
 CanSend = Callable[[int, ConnectionPurpose, int], bool]
-
-
-class Step(NamedTuple):
-    """What to send now, and when to ask again at the latest (absolute ms)."""
-
-    requests: list[Request]
-    wake_at: int
 
 
 class _Sent(NamedTuple):
@@ -93,10 +86,23 @@ class Sender:
         self._identity: Identity | Transactions = transactions or Identity(config)
         self._transactions = transactions
         self._outcomes = Outcomes(config, accumulator, topics, self._identity)
+        self._identity.wanted = self._is_wanted
+        self._identity.on_refused = self._outcomes.fail_all
         self._load = Load(config, accumulator, topics)
         # Without sequence numbers the broker cannot refuse what overtakes, so only one may be undecided; without
         # acknowledgements nothing is ever repeated.
         self._most_undecided = MAX_UNDECIDED if config.enable_idempotence else 1 if self._acks else 2**31
+
+    @property
+    def managers(self) -> tuple[RequestManager, ...]:
+        """All that sends for a producer, in the order of a turn.
+
+        Choosing may find a partition that is to be part of the transaction, or one without a leader: those who ask for
+        such things come after it.
+        """
+        return (
+            (self, self._identity, self._topics) if self._config.enable_idempotence else (self, self._topics)
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -109,8 +115,11 @@ class Sender:
 
     # ------------------------------------------------------------ sending
 
-    def poll(self, now: int) -> Step:
-        """The requests to send at ``now``."""
+    def poll(self, now: int) -> Poll:
+        """The records to send at ``now``."""
+        if self._topics.forgotten:
+            self._outcomes.forget(self._topics.forgotten)
+            self._topics.forgotten.clear()
         wake_at = self._outcomes.expire(now)
         requests: list[Request] = []
         if self._transactions is not None and self._transactions.writes_nothing:
@@ -125,19 +134,7 @@ class Sender:
                 for node, batches in chosen.items()
                 if (request := self._produce(now, node, batches, known))
             ]
-        # After choosing, which may have found a partition that is to be part of the transaction.
-        if self._config.enable_idempotence:
-            identity, identity_at = self._identity.poll(now, wanted=self._is_wanted)
-            requests += identity
-            wake_at = min(wake_at, identity_at)
-        # Last, since choosing may have found a partition without a leader.
-        metadata, metadata_at = self._topics.poll(now)
-        if metadata is not None:
-            requests.append(metadata)
-        if self._topics.forgotten:
-            self._outcomes.forget(self._topics.forgotten)
-            self._topics.forgotten.clear()
-        return Step(requests, min(wake_at, metadata_at))
+        return Poll(requests, wake_at)
 
     def _choose(self, now: int) -> tuple[dict[int, list[Batch]], int]:
         """Take what goes out now, by node; and when more may be ready."""
@@ -270,17 +267,6 @@ class Sender:
 
     def on_response(self, now: int, completed: Completed) -> None:
         """Take the answer, or the failure, of one request."""
-        message = completed.request.message
-        if isinstance(message, ProduceRequest):
-            self._on_produced(now, completed)
-        elif isinstance(message, MetadataRequest):
-            self._topics.on_response(now, completed)
-        else:
-            refusal = self._identity.on_response(now, completed)
-            if refusal is not None:
-                self._outcomes.fail_all(refusal)
-
-    def _on_produced(self, now: int, completed: Completed) -> None:
         sent: _Sent = completed.request.tag
         self._requests_in_flight[sent.node_id] -= 1
         missing = dict(sent.batches)
@@ -294,7 +280,7 @@ class Sender:
                         self._judge(now, batch, answer, endpoints)
         error = completed.error
         if error is not None and error.retriable:
-            self._topics.refresh()
+            self._topics.request_update(now)
         for batch in missing.values():
             if error is None and self._acks == 0:
                 self._outcomes.written(batch, -1, -1)
@@ -338,7 +324,7 @@ class Sender:
             moved = False
             if verdict is Verdict.RETRY_ELSEWHERE:
                 told = answer.current_leader
-                moved = self._topics.moved(batch.tp, told.leader_id, told.leader_epoch, endpoints)
+                moved = self._topics.moved(now, batch.tp, told.leader_id, told.leader_epoch, endpoints)
                 if not moved:
                     self._topics.want(batch.tp.topic, now)
             self._outcomes.repeat(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kadence.client.waits import Waits
 from kadence.clock import Seconds
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.producer.arguments import checked_group, checked_offsets
 from kadence.producer.send_checks import SendChecks
 from kadence.producer.transaction_states import Done, State
 from kadence.producer.transactions import Transactions
-from kadence.producer.waits import Waits
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ["abort_after", "begin", "can_abort", "not_aborted", "send_offsets", "settle", "time_to_close"]

@@ -19,7 +19,6 @@ from kadence.protocol.add_partitions_to_txn import (
 )
 from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kadence.protocol.end_txn import EndTxnRequest
-from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -37,7 +36,6 @@ __all__ = [
     "LAST_END_OF_V1",
     "LAST_PRODUCE_OF_V1",
     "RAISES_EPOCH",
-    "SINGLE_KEY",
     "TELLS_MEMBER",
     "Outcome",
     "add_offsets",
@@ -47,7 +45,6 @@ __all__ = [
     "codes_of_partitions",
     "commit_offsets",
     "end",
-    "find_coordinator",
     "init_producer_id",
     "is_v2",
     "outcome_of",
@@ -57,8 +54,6 @@ __all__ = [
 LAST_PRODUCE_OF_V1: Final = 11
 LAST_END_OF_V1: Final = 4
 LAST_COMMIT_OF_V1: Final = 4
-SINGLE_KEY: Final = 3
-"""The last FindCoordinator with one key; many at once are of no use here."""
 RAISES_EPOCH: Final = 3
 """The first InitProducerId that raises the epoch of an id (KIP-360)."""
 TELLS_MEMBER: Final = 3
@@ -138,11 +133,6 @@ def is_v2(answer: ApiVersionsResponse) -> bool | None:
     return any(
         feature.name == _FEATURE and feature.max_version_level >= _V2 for feature in answer.finalized_features
     )
-
-
-def find_coordinator(key: str, *, is_group: bool) -> FindCoordinatorRequest:
-    """Who coordinates a transactional id, or a group."""
-    return FindCoordinatorRequest(key=key, key_type=0 if is_group else 1)
 
 
 def init_producer_id(transactional_id: str, timeout_ms: int, has: tuple[int, int]) -> InitProducerIdRequest:

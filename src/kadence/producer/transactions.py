@@ -16,7 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kadence.clock import FOREVER, add_ms
+from kadence.client.coordinators import KeyType, find, first_version, read
+from kadence.client.gate import Gate
+from kadence.client.request_manager import NOTHING, Poll
+from kadence.clock import add_ms
 from kadence.config import ProducerConfig
 from kadence.connection.backoff import Backoff
 from kadence.connection.request import ANY_NODE, Completed, Request
@@ -28,7 +31,6 @@ from kadence.errors import (
     for_code,
 )
 from kadence.producer import transaction_requests as requests
-from kadence.producer.gate import Gate
 from kadence.producer.transaction_requests import Outcome
 from kadence.producer.transaction_states import ENDING, SENDING, Done, Lifecycle, State
 from kadence.protocol import error_codes as ec
@@ -59,20 +61,24 @@ class Transactions(Lifecycle):
 
     Attributes:
         coordinators: brokers that the client must know.
+        wanted: whether records are undecided or on their way. Asked under the lock: a record may come in, and the end
+            of its transaction begin, up to the moment when it is taken.
+        on_refused: called when records that wait for an answer will never be sent.
     """
 
     def __init__(self, config: ProducerConfig, gate: Gate, admit: Callable[[bool], None]) -> None:
         assert config.transactional_id is not None
         super().__init__(config.transactional_id, admit)
         self.coordinators: dict[int, Node] = {}
+        self.wanted: Callable[[], bool] = lambda: False
+        self.on_refused: Callable[[KafkaError], None] = lambda error: None
         self._config = config
         self._gate = gate
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._in_flight: Request | None = None
         self._on_answer: Callable[[int, Any], None] = lambda now, response: None
-        # Whoever coordinates the transactional id and the groups whose offsets are sent. The id may change, and an id
-        # and a group may have the same name.
-        self._found: dict[tuple[str, bool], int] = {}
+        # Whoever coordinates the transactional id, which may change, and the groups whose offsets are sent.
+        self._found: dict[tuple[KeyType, str], int] = {}
         self._is_v2: bool | None = None
         self._id: tuple[int, int] = (-1, -1)
         self._raise_epoch = False
@@ -171,29 +177,24 @@ class Transactions(Lifecycle):
             refused = isinstance(error, BrokerError) and error.code == ec.INVALID_PRODUCER_EPOCH
             self._asks_why = refused and self._is_started
 
-    def poll(self, now: int, *, wanted: Callable[[], bool]) -> tuple[list[Request], int]:
-        """The request to send now, if any, and when to look again.
-
-        Args:
-            wanted: whether records are undecided or on their way. Asked under the lock: a record may come in, and the
-                end of its transaction begin, up to the moment when it is taken.
-        """
+    def poll(self, now: int) -> Poll:
+        """The request to send now, if any, and when to look again."""
         if self._in_flight is not None:
-            return [], FOREVER
+            return NOTHING
         if not self._backoff.ready(now):
-            return [], self._backoff.until
+            return Poll(wake_at=self._backoff.until)
         with self._gate:
             if self.state is State.INITIALIZING:
                 self._ask_for_id(now)
             elif self.state in SENDING and (self._to_add or self._offsets):
                 self._ask_for_more(now)
-            elif (self.state in ENDING or self.is_in_doubt) and not wanted():
+            elif (self.state in ENDING or self.is_in_doubt) and not self.wanted():
                 self._ask_for_end(now)
         self.lines.write()
-        return list(filter(None, [self._in_flight])), FOREVER
+        return Poll(list(filter(None, [self._in_flight])))
 
-    def on_response(self, now: int, completed: Completed) -> KafkaError | None:
-        """Take an answer. Returns the error when records that wait for it will never be sent."""
+    def on_response(self, now: int, completed: Completed) -> None:
+        """Take an answer."""
         self._in_flight = None
         with self._gate:
             if completed.error is not None:
@@ -204,7 +205,8 @@ class Transactions(Lifecycle):
                 self._on_answer(now, completed.response)
             self._gate.notify_all()
         self.lines.write()
-        return self.error if self.state is State.FAILED else None
+        if self.state is State.FAILED and self.error is not None:
+            self.on_refused(self.error)
 
     # ------------------------------------------------------------ what is asked
 
@@ -229,19 +231,24 @@ class Transactions(Lifecycle):
             return None
         key = self._key(group)
         if key not in self._found:
-            message = requests.find_coordinator(key[0], is_group=bool(group))
+            message = find(*key)
 
             def found(now: int, response: Any) -> None:
-                if self._is_well(now, response.error_code, group=group, adds=bool(group)):
-                    self.coordinators[response.node_id] = Node(response.node_id, response.host, response.port)
-                    self._found[key] = response.node_id
+                (node,) = read(message, response).values()
+                if isinstance(node, Node):
+                    self._backoff.succeeded()
+                    self.coordinators[node.node_id], self._found[key] = node, node.node_id
+                elif isinstance(node, BrokerError):
+                    self._is_well(now, node.code, group=group, adds=bool(group))
+                else:
+                    self._fail(node)
 
-            self._ask(now, message, ANY_NODE, found, max_version=requests.SINGLE_KEY)
+            self._ask(now, message, ANY_NODE, found, min_version=first_version(message))
             return None
         return self._found[key]
 
-    def _key(self, group: str) -> tuple[str, bool]:
-        return (group or self.transactional_id, bool(group))
+    def _key(self, group: str) -> tuple[KeyType, str]:
+        return (KeyType.GROUP, group) if group else (KeyType.TRANSACTION, self.transactional_id)
 
     def _on_features(self, now: int, response: Any) -> None:
         self._is_v2 = requests.is_v2(response)

@@ -33,7 +33,6 @@ AHEAD: Final = (
     "kadence.spark.decode.batches",
     "kadence.spark.sink.options",
     "kadence.spark.sink.writers",
-    "kadence.consumer.assembly",
     "kadence.consumer.consumer",
     "kadence.records.arrow",
 )

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from kadence import GroupMetadata, TopicPartition
+from kadence.client.waits import Waits
 from kadence.consumer import events as m
-from kadence.consumer.application.exchange import Exchange, Waits
+from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import FatalNetworkError, IllegalStateError, WakeupError
 from kadence.testing import FakeClock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,7 @@ import pytest
 from tests.consumer.support import read
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, RebalanceListener
-from kadence.consumer.application.farewell import abandoned
+from kadence.client.unclosed import Unclosed, abandoned
 from kadence.consumer.events import Close
 from kadence.consumer.shared_state import SharedState
 from kadence.protocol.leave_group import LeaveGroupRequest
@@ -106,15 +107,18 @@ def test_b7_whoever_collects_a_consumer_waits_for_nothing() -> None:
     class Engine:
         def start(self) -> None: ...
 
-        def join(self, seconds: float) -> None:
+        def join(self, seconds: float | None = None) -> None:
             raise AssertionError("this thread has other things to do")
 
         def is_alive(self) -> bool:
             return True
 
+        def runs_here(self) -> bool:
+            return False
+
     shared_state = SharedState(lambda: None)
     with pytest.warns(ResourceWarning, match="was not closed"):
-        abandoned("Consumer", shared_state, Engine())
+        abandoned(Unclosed("Consumer", shared_state, 1_000), Engine(), os.getpid())
     [call] = shared_state.application_events
     assert isinstance(call, Close)
 
@@ -139,6 +143,36 @@ def test_b7_the_interpreter_ends_without_close_and_the_group_is_left(served: Bro
             check=True,
         )
         assert ended.stdout == "polled\n"
+        left.wait()
+
+
+def test_b7_a_child_of_multiprocessing_ends_without_close_and_the_group_is_left(served: Broker) -> None:
+    """Such a process ends without what `atexit` has."""
+    program = f"""
+        import multiprocessing
+        from kadence import Consumer
+        def work():
+            global c
+            c = Consumer(**{settings(served)!r})
+            c.subscribe("t")
+            while not c.poll(1):
+                pass
+        if __name__ == "__main__":
+            process = multiprocessing.get_context("fork").Process(target=work)
+            process.start()
+            process.join()
+            print(process.exitcode)
+    """
+    with served.faults.observe(LeaveGroupRequest) as left:
+        ended = subprocess.run(
+            [sys.executable, "-X", "dev", "-c", textwrap.dedent(program)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        assert ended.stdout == "0\n", ended.stderr
+        assert "ResourceWarning: Consumer was not closed" in ended.stderr
         left.wait()
 
 

@@ -43,6 +43,7 @@ the result, and the interpreter looks for signals at calls only."""
 BY_LINE = (
     "consumer/consumer.py",
     "consumer/async_consumer.py",
+    "client/shell.py",
     "consumer/application/shell.py",
     "consumer/fetch/_steps_py.py",
 )

@@ -14,10 +14,11 @@ from tests.consumer.application.test_interrupted import Interruption
 from tests.consumer.fetch.test_fetch_collector import put, shared_partition, shared_state
 
 from kadence import RebalanceListener, Record, TopicPartition
+from kadence.client.waits import Run
 from kadence.clock import FOREVER, Clock, SystemClock
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
-from kadence.consumer.application.core import Core, Run
+from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.fetch.fetch_collector import FetchCollector
 from kadence.consumer.fetch.partition_reader import PartitionReader
@@ -52,10 +53,13 @@ class Nobody:
 
     def start(self) -> None: ...
 
-    def join(self, seconds: float) -> None: ...
+    def join(self, seconds: float | None = None) -> None: ...
 
     def is_alive(self) -> bool:
         return True
+
+    def runs_here(self) -> bool:
+        return False
 
 
 class Listener(RebalanceListener):

@@ -278,14 +278,18 @@ def test_c4_a_join_that_stumbles_over_a_classic_group_in_its_first_rebalance_ask
 
 
 def test_c4_a_broker_that_always_fails_is_told_of_in_the_end(bench: Bench) -> None:
-    for _ in range(6 * STUMBLES):
+    start, joins = bench.now, 0
+    while not failures(bench):
         if bench.coordinator.node is None:  # it was given up: no answer of it was one
             bench.coordinator.node, bench.coordinator.found_at = Node(7, "b7", 9092), bench.now
         for request in bench.sent():
             if request.name == "DescribeGroups":
                 bench.answer(request, DescribeGroupsResponse(groups=[DescribedGroup(members=[])]))
             else:
+                joins += 1
                 bench.answer(request, heartbeat(error_codes.UNKNOWN_SERVER_ERROR))
-        bench.now += 1_500
-    assert failures(bench)
-    assert all("UNKNOWN_SERVER_ERROR" in error for error in failures(bench))
+        bench.now += 10
+        assert bench.now - start < 10_000
+    assert joins == STUMBLES + 1, "counted in one place"
+    assert bench.now - start >= 3_000, "a first rebalance is over by then"
+    assert ["UNKNOWN_SERVER_ERROR" in error for error in failures(bench)] == [True]

@@ -96,6 +96,13 @@ def test_lost_connection_backs_off(bench: Bench) -> None:
     assert len(bench.manager.poll(NOW + 120).requests) == 1
 
 
+def test_an_answer_that_cannot_be_read_backs_off(bench: Bench) -> None:
+    """It cost the connection, and the next one may bring better bytes."""
+    bench.fail(bench.look_up(), MalformedMessageError("junk"))
+    assert bench.background_events == []
+    assert len(bench.manager.poll(NOW + 120).requests) == 1
+
+
 def test_two_lookups_are_a_backoff_apart_even_when_they_succeed(bench: Bench) -> None:
     bench.found(bench.look_up())
     bench.manager.mark_unknown(NOW, "cannot be reached")

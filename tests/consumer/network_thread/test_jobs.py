@@ -7,7 +7,7 @@ import threading
 
 from tests.patience import PATIENCE
 
-from kadence.consumer.jobs import JobThread
+from kadence.client.jobs import JobThread
 
 
 def test_jobs_run_one_after_the_other_and_failures_are_results() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.worlds.cluster import answer, config, knowing, lost, told
+import pytest
+from tests.worlds.cluster import TOPIC_ID, answer, config, knowing, lost, told
 from tests.worlds.hand import BackgroundEvents
 
 from kadence.clock import FOREVER
@@ -33,6 +34,20 @@ def test_what_is_needed_is_asked_once_and_refreshed_when_it_is_old() -> None:
     assert manager.leader(P0) == 2
     assert manager.poll(11).wake_at == 5_010
     assert len(manager.poll(5_010).requests) == 1
+
+
+def test_what_is_needed_while_a_request_is_on_its_way_is_asked_for_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    manager = MetadataManager(config(), BackgroundEvents())
+    manager.need("subscription", frozenset({"t"}))
+    (request,) = manager.poll(0).requests
+    manager.need("subscription", frozenset({"t", "u"}))
+    manager.on_response(10, answer(request, told({P0: 2}), 10))
+    assert manager.missing("subscription") == {}
+    assert "does not exist" not in caplog.text
+    (request,) = manager.poll(manager.poll(10).wake_at).requests
+    assert [topic.name for topic in request.message.topics] == ["t", "u"]
 
 
 def test_a_contradiction_is_looked_into_but_not_in_a_loop() -> None:
@@ -123,6 +138,47 @@ def test_a_pattern_matches_whole_names_and_skips_internal_topics() -> None:
     assert manager.matching() == frozenset()
 
 
+# ------------------------------------------------------------ KIP-516
+
+
+def test_kip516_topics_are_named_by_their_ids_until_each_has_a_name() -> None:
+    manager = knowing({P0: 1}, BackgroundEvents())
+    manager.identify(frozenset({TOPIC_ID, b"2" * 16}))
+    (request,) = manager.poll(1).requests
+    assert [(each.topic_id, each.name) for each in request.message.topics] == [
+        (b"2" * 16, None),
+        (TOPIC_ID, None),
+    ]
+    assert manager.poll(2).requests == [], "one at a time"
+    manager.on_response(10, answer(request, told({P0: 2}), 10))
+    assert manager.leader(P0) == 2
+    poll = manager.poll(10)
+    assert (poll.requests, 90 <= poll.wake_at <= 130) == ([], True)
+    (request,) = manager.poll(poll.wake_at).requests
+    assert [each.topic_id for each in request.message.topics] == [b"2" * 16], (
+        "a topic that was deleted has none"
+    )
+    manager.identify(frozenset())
+    manager.on_response(200, lost(request, 200))
+    assert manager.poll(1_000).requests == []
+
+
+def test_kip516_an_answer_about_ids_is_believed_as_any_other() -> None:
+    """From a broker that was just started it would cost every connection, the one of heartbeats too."""
+    manager = knowing({P0: 1}, BackgroundEvents())
+    begun: list[int] = []
+    manager.on_rebootstrap = begun.append
+    manager.identify(frozenset({b"2" * 16}))
+    (request,) = manager.poll(1).requests
+    response = told({})
+    response.brokers = []
+    manager.on_response(10, answer(request, response, 10))
+    assert manager.has_node(1)
+    (request,) = manager.poll(1_000).requests
+    manager.on_response(1_010, answer(request, MetadataResponse(error_code=ec.REBOOTSTRAP_REQUIRED), 1_010))
+    assert begun == [1_010]
+
+
 # ------------------------------------------------------------ KIP-899, KIP-1102
 
 
@@ -168,8 +224,7 @@ def test_kip1102_the_time_counts_from_the_first_request_that_was_not_answered() 
     manager.request_update(200)
     (request,) = manager.poll(200).requests
     manager.on_response(30_200, lost(request, 30_200))
-    manager.poll(30_201)
-    assert begun == [30_201], "it was swallowed, and only now is that known"
+    assert begun == [30_200], "it was swallowed, and only now is that known"
 
 
 def test_kip899_strategy_none_never_does() -> None:

@@ -13,7 +13,7 @@ from kadence.consumer.shared_state import Signal
 
 
 def wait_interrupted_at(signal: Signal, step: int) -> bool:
-    """Prepare and wait with an interruption at the ``step``-th line, whoever's line; whether there was one."""
+    """Enter and wait with an interruption at the ``step``-th line, whoever's line; whether there was one."""
     left = step
 
     def trace(frame: FrameType, event: str, _arg: Any) -> Any:
@@ -26,7 +26,7 @@ def wait_interrupted_at(signal: Signal, step: int) -> bool:
 
     sys.settrace(trace)
     try:
-        signal.prepare()
+        signal.enter()
         signal.wait(0.001)
     except KeyboardInterrupt:
         return True
@@ -42,7 +42,7 @@ def test_c7_an_interrupted_wait_never_leaves_the_setter_hanging() -> None:
         step += 1
         signal = Signal()
         was_interrupted = wait_interrupted_at(signal, step)
-        signal.prepare()
+        signal.enter()
         setter = threading.Thread(target=signal.set, daemon=True)
         setter.start()
         setter.join(PATIENCE)
@@ -52,12 +52,27 @@ def test_c7_an_interrupted_wait_never_leaves_the_setter_hanging() -> None:
     assert step > 3
 
 
-def test_c7_a_flag_that_is_up_stays_up_and_goes_down_by_prepare() -> None:
+def test_c7_a_flag_that_is_up_stays_up_and_goes_down_by_enter() -> None:
     signal = Signal()
-    signal.prepare()
+    signal.enter()
     signal.set()
     signal.set()
     signal.wait(60)
-    signal.prepare()
+    signal.enter()
     signal.wait(0.01)
+    signal.leave()
     assert not signal.waiting
+
+
+def test_c13_a_call_in_the_midst_of_a_wait_makes_that_one_look_again() -> None:
+    signal = Signal()
+    signal.enter()
+    interrupts = signal.waiting
+    signal.enter()
+    signal.set()
+    signal.wait(60)
+    signal.leave(interrupts=interrupts)
+    # The wait of the first ends at once, and no change after it is missed.
+    signal.wait(60)
+    signal.set()
+    signal.wait(60)

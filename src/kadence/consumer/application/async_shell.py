@@ -11,30 +11,69 @@ something blocks says nothing, and that is processing.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import weakref
-from collections.abc import Callable
 from types import TracebackType
-from typing import ClassVar, TypeVar, cast
+from typing import ClassVar
 
-from kadence.clock import Clock, wait_seconds
-from kadence.consumer.application.core import Core, Run, Waits
-from kadence.consumer.application.shell import forks, watch_forks
+from kadence.client import async_shell
+from kadence.client.forks import FORKS, forked_error
+from kadence.client.waits import Run, Waits
+from kadence.clock import Clock
+from kadence.consumer.application.core import Core
 from kadence.consumer.shared_state import SharedState, Signal
-from kadence.errors import ClosedError, ConcurrentAccessError, ForkedError, KafkaError
+from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
 
 __all__ = ["AsyncShell"]
-
-T = TypeVar("T")
-
-_BREATH_MS = 5
-"""How long polls that need no wait may keep the loop, about as long as a thread keeps the interpreter."""
 
 _TICKS_PER_INTERVAL = 20
 """How often a turning loop says so, in each processing timeout."""
 
 
-class AsyncShell:
+class _LoopSignal:
+    """The shared state's signal for tasks of an event loop: each change wakes all that wait.
+
+    It refers to nothing else: the network thread keeps it, and would keep a consumer that nobody closed.
+    """
+
+    is_held: ClassVar[bool] = False
+
+    def __init__(self, signal: Signal) -> None:
+        self._signal = signal
+        self._waiting: set[asyncio.Event] = set()
+        self.move_to(asyncio.get_running_loop())
+
+    def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake the tasks of this loop from now on; those of the one that has ended wait no more."""
+        self.loop = loop
+        self._waiting.clear()
+        self._signal.on_set = self._set
+        self._signal.enter()
+
+    def watch(self, changed: asyncio.Event) -> None:
+        self._waiting.add(changed)
+
+    def forget(self, changed: asyncio.Event) -> None:
+        self._waiting.discard(changed)
+
+    def release(self) -> None:
+        """A call holds no lock."""
+
+    def acquire(self) -> None:
+        """As `release`."""
+
+    def _set(self) -> None:
+        try:
+            self.loop.call_soon_threadsafe(self._wake_all)
+        except RuntimeError:
+            # The loop was closed before the consumer: nobody waits on it any more.
+            self._signal.waiting = False
+
+    def _wake_all(self) -> None:
+        for changed in self._waiting:
+            changed.set()
+
+
+class AsyncShell(async_shell.AsyncShell):
     """Entered with ``with`` by each call. Carries calls on one event loop: the one on which it was made."""
 
     BEFORE_TAKING: ClassVar[tuple[type[BaseException], ...]] = (
@@ -46,26 +85,19 @@ class AsyncShell:
     taking records and returning them there is none.
     """
 
-    AWAITS: ClassVar[bool] = True
-
     def __init__(self, core: Core, shared_state: SharedState, clock: Clock) -> None:
+        self._signal = _LoopSignal(shared_state.signal)
+        super().__init__("consumer", self._signal, clock)
         self._core = core
         self._shared_state = shared_state
-        self._clock = clock
-        self._fork = forks()
-        self._loop = asyncio.get_running_loop()
-        self._waiting: set[asyncio.Event] = set()
+        self._fork = FORKS.count
         self._polling: _Polling | None = None
-        self._turned_at = clock.now_ms()
-        watch_forks(shared_state)
         shared_state.progress.by_turns = True
-        shared_state.signal.on_set = _waker(self._loop, self._waiting, shared_state.signal)
-        shared_state.signal.prepare()
 
     @property
     def forked(self) -> bool:
         """Whether this process is a child of the one that made the consumer."""
-        return self._fork != forks()
+        return self._fork != FORKS.count
 
     def __enter__(self) -> Core:
         """Check that this call may begin.
@@ -74,11 +106,10 @@ class AsyncShell:
             ClosedError. ForkedError. ConcurrentAccessError: called on another event loop than the consumer's own.
         """
         if self.forked:
-            raise ForkedError("this consumer was made before fork(); make a new one in the child")
+            raise forked_error("consumer")
         if self._core.closed:
             raise ClosedError("this consumer is closed")
-        if asyncio.get_running_loop() is not self._loop:
-            raise ConcurrentAccessError("this consumer belongs to another event loop")
+        self.check_loop()
         return self._core
 
     def __exit__(
@@ -94,103 +125,26 @@ class AsyncShell:
             ConcurrentAccessError: the consumer's own loop runs, on another thread.
         """
         running = asyncio.get_running_loop()
-        if running is not self._loop and not self._core.closed:
-            if self._loop.is_running():
+        if running is not self._signal.loop:
+            if self._signal.loop.is_running() and not self._core.closed:
                 call.close()
                 raise ConcurrentAccessError(
                     "this consumer belongs to another event loop, which still runs: close it there"
                 )
-            self._move_to(running)
+            self._signal.move_to(running)
         await self.run(call)
-
-    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake the tasks of this loop from now on; those of the one that has ended wait no more."""
-        self._loop = loop
-        self._waiting.clear()
-        self._shared_state.signal.on_set = _waker(loop, self._waiting, self._shared_state.signal)
-        self._shared_state.signal.prepare()
-
-    async def run(self, call: Waits[T]) -> T:
-        """Carry a call until it returns.
-
-        A cancelled await closes the call where it waits: between taking records and returning them there is no
-        await, so none is lost; and what was not returned is never committed.
-        """
-        event = asyncio.Event()
-        self._waiting.add(event)
-        try:
-            step = next(call)
-            while True:
-                if isinstance(step, Run):
-                    error = await self._run_user_code(step)
-                    step = call.send(None) if error is None else call.throw(error)
-                    continue
-                event.clear()
-                # The call looks again now that the event is clear: what came since its last look sets it no more.
-                step = call.send(None)
-                if isinstance(step, Run):
-                    continue
-                await self._wait(event, step)
-                step = call.send(None)
-        except StopIteration as stop:
-            return cast("T", stop.value)
-        finally:
-            self._waiting.discard(event)
-            call.close()
 
     def polling(self) -> _Polling:
         """Entered with ``async with`` by each poll, one at a time; the loop's turning counts as progress meanwhile."""
         return _Polling(self)
 
-    async def breathe(self) -> None:
-        """Let the loop turn if polls from the buffer have kept it for long. Before records are taken, never after."""
-        now = self._clock.now_ms()
-        if now - self._turned_at >= _BREATH_MS:
-            self._turned_at = now
-            await asyncio.sleep(0)
-
-    async def _wait(self, event: asyncio.Event, deadline: int) -> None:
-        try:
-            async with asyncio.timeout(wait_seconds(deadline, self._clock.now_ms())):
-                await event.wait()
-        except TimeoutError:
-            pass
-
-    async def _run_user_code(self, step: Run) -> BaseException | None:
-        """Run it and return what it raised; the caller hands that to the call, which decides what it means."""
+    async def _do(self, step: Run) -> None:
         progress = self._shared_state.progress
         progress.enter_callback(self._clock.now_ms())
         try:
-            result = step.work()
-            if inspect.isawaitable(result):
-                await result
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the call decides what it means
-            return error
+            await super()._do(step)
         finally:
             progress.leave_callback(self._clock.now_ms())
-        return None
-
-
-def _waker(
-    loop: asyncio.AbstractEventLoop, waiting: set[asyncio.Event], signal: Signal
-) -> Callable[[], None]:
-    """What the network thread calls to wake the tasks that wait.
-
-    It refers to nothing else: the network thread keeps it, and would keep a consumer that nobody closed.
-    """
-
-    def wake_all() -> None:
-        for event in waiting:
-            event.set()
-
-    def wake() -> None:
-        try:
-            loop.call_soon_threadsafe(wake_all)
-        except RuntimeError:
-            # The loop was closed before the consumer: nobody waits on it any more.
-            signal.cancel()
-
-    return wake
 
 
 class _Polling:
@@ -235,4 +189,4 @@ class _Polling:
             return
         shell._shared_state.progress.turned(shell._clock.now_ms())
         every = shell._core.config.processing_timeout_ms / 1000 / _TICKS_PER_INTERVAL
-        self._timer = shell._loop.call_later(every, self._tick)
+        self._timer = shell._signal.loop.call_later(every, self._tick)

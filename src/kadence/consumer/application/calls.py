@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
@@ -36,12 +37,11 @@ from kadence.consumer.application.arguments import (
     topic_names,
 )
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
-from kadence.consumer.application.core import Core, Waits
-from kadence.consumer.application.farewell import FAREWELL_MS
+from kadence.consumer.application.core import Core
 from kadence.consumer.application.records import Records
 from kadence.consumer.application.stall import Stall
 from kadence.consumer.shared_partition import NotFetched, NotFetchedReason, Origin
-from kadence.consumer.shared_state import NetworkLateness, SharedState
+from kadence.consumer.shared_state import FAREWELL_MS, NetworkLateness, SharedState
 from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
 from kadence.idioms import NotAwaited
 from kadence.logs import logger
@@ -447,7 +447,7 @@ class Calls:
 
     def leave_unfinished(self) -> None:
         """Leave the group, without a commit, whatever the application is doing. Any thread; waits for nothing."""
-        self._shared_state.send(m.Close(0, add_ms(self._clock.now_ms(), FAREWELL_MS), leave=None))
+        self._shared_state.begin_close(add_ms(self._clock.now_ms(), FAREWELL_MS))
 
     def closed_by(self, timeout: Seconds | None) -> int:
         """The deadline of a close: without one of its own that of the grace period that `stop` was told of."""

@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, add_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import CommitCallback
-from kadence.consumer.application.exchange import Exchange, Run, Waits
+from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.interceptors import Interceptors
 from kadence.consumer.log_limiter import LogLimiter
 from kadence.consumer.shared_partition import SharedPartition

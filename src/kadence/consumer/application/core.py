@@ -1,6 +1,6 @@
 """One consumer's application side, without a way to wait: polls, callbacks, the end. Application side.
 
-Each call is a generator of waits (`exchange.Waits`), one text for every shell (G1): it yields what must be
+Each call is a generator of waits (`client.waits`), one text for every shell (G1): it yields what must be
 waited for or run, and its shell (`shell.py` for threads, `async_shell.py` for asyncio) does so and resumes it.
 """
 
@@ -10,19 +10,23 @@ import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import current_thread
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
+from kadence.client.engine import Engine
+from kadence.client.forks import in_children
+from kadence.client.waits import Waits
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.config.table import AUTO
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.commits import Commits
-from kadence.consumer.application.exchange import Exchange, Run, Waits
+from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.interceptors import Interceptors
 from kadence.consumer.application.pace import Pace
 from kadence.consumer.application.rebalancing import Rebalancing
 from kadence.consumer.application.stall import Stalls
+from kadence.consumer.decoded_records import Attention
 from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
 from kadence.consumer.fetch.decoding import Decoding
 from kadence.consumer.fetch.fetch_collector import FetchCollector
@@ -34,7 +38,7 @@ from kadence.logs import logger
 from kadence.records import Columns, Record
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["Core", "Engine", "Engines", "Run", "Waits"]
+__all__ = ["Core"]
 
 log = logger("kadence.consumer")
 
@@ -44,18 +48,8 @@ _SURELY_A_SPIN: Final = 100
 """So many polls after `stop` are those of a loop that does not look whether it shall end."""
 
 
-class Engine(Protocol):
-    """The network side, as the application side sees it."""
-
-    def start(self) -> None: ...
-
-    def join(self, seconds: float) -> None: ...
-
-    def is_alive(self) -> bool: ...
-
-
-Engines = Callable[[ConsumerConfig], tuple[SharedState, Engine]]
-"""Makes the network side of one consumer; see `suppliers`."""
+def _raise(attention: Attention) -> None:
+    attention.up = True
 
 
 class Core:
@@ -77,6 +71,8 @@ class Core:
         self.manual = False
         self.followed: frozenset[str] = frozenset()
         self._shared_state = shared_state
+        # Steps, which do not enter a shell, are refused in a child: see `fetch.steps`.
+        in_children(shared_state.attention, _raise)
         self._engine = engine
         self._exchange = Exchange(
             shared_state,
@@ -501,7 +497,7 @@ class Core:
 
     def abandon(self, deadline: int) -> None:
         """From another thread, while the one inside does not come back: leave the group, and be closed."""
-        self._shared_state.send(m.Close(0, deadline, leave=None))
+        self._shared_state.begin_close(deadline)
         self._engine.join(max(deadline - self.clock.now_ms(), 100) / 1000)
         self.closed = True
         self._shared_state.attention.up = True

@@ -2,47 +2,33 @@
 
 A call sends an application event, and its answer comes back as a background event with the same id (C2). Deadlines are
 enforced by the reaper on the network thread; here they only bound the wait should that thread be late. Each wait is a
-`Waits` generator: it yields an absolute deadline (ms) when something must cross the shared state first, or a `Run`
-when user code is to be run. It looks at the shared state each time it is resumed, so a wake-up that was for something
-else costs one more look and nothing is ever missed.
+generator (`client.waits`), which looks at the shared state each time it is resumed.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
+from kadence.client.engine import ended
+from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer import events as m
 from kadence.consumer.shared_state import SharedState
-from kadence.errors import ClosedError, FatalNetworkError, KafkaTimeoutError, WakeupError
+from kadence.errors import KafkaTimeoutError, WakeupError
 from kadence.logs import logger
 from kadence.types import GroupMetadata, TopicPartition
 
-__all__ = ["Exchange", "Run", "Waits"]
+__all__ = ["Exchange"]
 
 log = logger("kadence.consumer")
-
-T = TypeVar("T")
 
 _GRACE_MS = 5_000
 """How much later than a call's deadline the application gives up on the network thread itself."""
 
 _HISTORY = 100
 """Rebalances remembered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """User code for the shell to run: ``work()``, awaited by an asyncio shell when it returns an awaitable."""
-
-    work: Callable[[], Any]
-
-
-Waits = Generator[int | Run, None, T]
-"""A call: yields deadlines to wait for or user code to run, returns the call's result."""
 
 
 class Exchange:
@@ -298,12 +284,7 @@ class Exchange:
         return shared_partition is not None and shared_partition.fetch_epoch == failure.fetch_epoch
 
     def _raise_dead(self) -> None:
-        cause = self._shared_state.dead
-        if cause is None:
-            raise ClosedError("this consumer is closed")
-        raise FatalNetworkError(
-            f"the network thread ended with a bug: {cause!r}; only close() works now"
-        ) from cause
+        raise ended("consumer", self._shared_state.dead)
 
 
 def _unanswered(kind: type[m.ApplicationEvent]) -> str:

@@ -12,11 +12,12 @@ from dataclasses import replace
 from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
+from kadence.client.waits import Run, Waits
 from kadence.clock import FOREVER, Clock
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import AsyncRebalanceListener
 from kadence.consumer.application.commits import Commits
-from kadence.consumer.application.exchange import Exchange, Run, Waits
+from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.shared_state import SharedState
 
 __all__ = ["Rebalancing", "without_void"]

@@ -37,7 +37,7 @@ class LetterProducer(Protocol):
 
 
 LetterProducers = Callable[[ConsumerConfig], LetterProducer]
-"""Makes a consumer's producer of dead letters; see `suppliers`."""
+"""Makes a consumer's producer of dead letters; see `assembly.letter_producer`."""
 
 
 class BadRecord(NamedTuple):

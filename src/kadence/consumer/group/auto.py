@@ -28,7 +28,7 @@ from kadence.consumer.group.classic.member import ClassicMembership
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.forms import ConsumerGroupHeartbeatRequest
 from kadence.consumer.group.kip848 import states as kip848_states
-from kadence.consumer.group.kip848.member import STUMBLES, ConsumerMembership
+from kadence.consumer.group.kip848.member import ConsumerMembership
 from kadence.consumer.group.membership import GroupConfig, HeartbeatOutcome
 from kadence.consumer.subscription import PartitionState
 from kadence.errors import UnsupportedVersionError
@@ -73,8 +73,7 @@ class AutoMembership:
         """We are leaving the classic group, because the new subscription needs KIP-848."""
         self._question: Request | None = None
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._stumbling = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._stumbles = 0
+        consumer.on_stumble = self._stumbled
         coordinator.on_failed.append(self._coordinator_failed)
 
     # ------------------------------------------------------------ what others ask
@@ -153,8 +152,7 @@ class AutoMembership:
         if not self.needs_polled:
             return
         if self.managed and self._outside:
-            self._asking, self._switching, self._stumbles = True, False, 0
-            self._stumbling.succeeded()
+            self._asking, self._switching = True, False
         else:
             self._member.polled(now)
 
@@ -189,9 +187,8 @@ class AutoMembership:
         node_id = self._coordinator.node_id
         if node_id is None:
             return self._coordinator.require(now)
-        ready_at = max(self._backoff.until, self._stumbling.until)
-        if now < ready_at:
-            return ready_at
+        if not self._backoff.ready(now):
+            return self._backoff.until
         message = DescribeGroupsRequest(groups=[self._config.group_id or ""])
         self._question = Request(message, node_id, add_ms(now, self._config.request_timeout_ms))
         requests.append(self._question)
@@ -231,7 +228,6 @@ class AutoMembership:
 
     def _join(self, now: int, member: ClassicMembership | ConsumerMembership, why: str) -> None:
         self._stop_asking()
-        self._backoff.succeeded()
         log.info(
             "group %s: group.protocol is %s: %s",
             self.group.group_id,
@@ -270,32 +266,37 @@ class AutoMembership:
 
     def on_heartbeat(self, now: int, completed: Completed) -> HeartbeatOutcome:
         if not isinstance(completed.request.message, ConsumerGroupHeartbeatRequest):
-            return self._classic.on_heartbeat(now, completed)
-        joining = self._consumer.state is kip848_states.State.JOINING
-        may_give_way = joining and self._member is self._consumer and not self._consumer.needs_kip_848
-        if may_give_way and _stumbled(completed) and self._stumbles < STUMBLES:
-            # The group is a classic one in its first rebalance, which our question came too early to see.
-            self._stumbles += 1
-            self._stumbling.failed(now)
-            self._consumer.give_way(now)
-            self._asking = True
-            return HeartbeatOutcome.LOST
-        if may_give_way and _not_here(completed):
+            outcome = self._classic.on_heartbeat(now, completed)
+        elif self._may_give_way and _not_here(completed):
             self._consumer.give_way(now)
             self._join(now, self._classic, "the broker does not offer KIP-848 to it")
-            return HeartbeatOutcome.LOST
-        return self._consumer.on_heartbeat(now, completed)
+            outcome = HeartbeatOutcome.LOST
+        else:
+            outcome = self._consumer.on_heartbeat(now, completed)
+        if outcome is HeartbeatOutcome.ALIVE:
+            self._backoff.succeeded()
+        return outcome
+
+    @property
+    def _may_give_way(self) -> bool:
+        """Whether we join by KIP-848, and could by the classic protocol."""
+        joins = self._member is self._consumer and self._consumer.state is kip848_states.State.JOINING
+        return joins and not self._consumer.needs_kip_848
+
+    def _stumbled(self, now: int) -> HeartbeatOutcome:
+        """The group is a classic one in its first rebalance, which our question came too early to see: ask again."""
+        if not self._may_give_way:
+            return HeartbeatOutcome.RETRY
+        self._backoff.failed(now)
+        self._consumer.give_way(now)
+        self._asking = True
+        return HeartbeatOutcome.LOST
 
     def tenure(self, partition: TopicPartition) -> PartitionState | None:
         return self._member.tenure(partition)
 
     def commit_refused(self, now: int, sent: GroupMetadata, code: int) -> bool:
         return self._member.commit_refused(now, sent, code)
-
-
-def _stumbled(completed: Completed) -> bool:
-    answer: Any = completed.response
-    return completed.error is None and answer.error_code == error_codes.UNKNOWN_SERVER_ERROR
 
 
 def _not_here(completed: Completed) -> bool:

@@ -9,17 +9,16 @@ backoff apart even when each succeeds, so a coordinator that is named but cannot
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from kadence import errors
+from kadence.client import coordinators
+from kadence.client.coordinators import KeyType
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.backoff import Backoff
-from kadence.connection.request import ANY_NODE, Completed, Request
+from kadence.connection.request import Completed, Request
 from kadence.consumer.events import AddBackgroundEvent, Failed
-from kadence.consumer.group.forms import FindCoordinatorRequest
 from kadence.consumer.group.membership import GroupConfig
-from kadence.errors import AuthenticationError, KafkaError, UnsupportedVersionError
+from kadence.errors import KafkaError, MalformedMessageError, TransportError
 from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.types import Node
@@ -27,9 +26,6 @@ from kadence.types import Node
 __all__ = ["CoordinatorRequestManager"]
 
 log = logger("kadence.consumer")
-
-_GROUP_KEY = 0
-_BATCHED_KEYS = 4
 
 _GONE = frozenset({error_codes.NOT_COORDINATOR, error_codes.COORDINATOR_NOT_AVAILABLE})
 
@@ -127,7 +123,7 @@ class CoordinatorRequestManager:
         if isinstance(error, int):
             if error in _GONE:
                 self.mark_unknown(now, error_codes.name(error))
-        elif isinstance(error, errors.TransportError) and error.retriable and node_id != self._hung_up_on:
+        elif isinstance(error, TransportError) and error.retriable and node_id != self._hung_up_on:
             self.mark_unknown(now, str(error))
 
     def check_elsewhere(self, now: int, node_id: int, error: KafkaError) -> None:
@@ -142,8 +138,8 @@ class CoordinatorRequestManager:
         start = max(self._backoff.until, self._not_before)
         if now < start:
             return Poll(wake_at=start)
-        message = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=[self.group_id or ""])
-        self._in_flight = Request(message, ANY_NODE, add_ms(now, self._config.request_timeout_ms))
+        deadline = add_ms(now, self._config.request_timeout_ms)
+        self._in_flight = coordinators.look_up(KeyType.GROUP, self.group_id or "", deadline)
         return Poll([self._in_flight])
 
     def on_response(self, now: int, completed: Completed) -> None:
@@ -151,21 +147,15 @@ class CoordinatorRequestManager:
             return
         self._in_flight = None
         self._not_before = now + self._config.retry_backoff_ms
-        if completed.error is not None:
-            self._transport_failed(now, completed.error)
-            return
-        answer: Any = completed.response
-        if completed.version >= _BATCHED_KEYS:
-            answer = answer.coordinators[0] if answer.coordinators else None
-        if answer is None:
-            self._fatal(
-                now,
-                errors.MalformedMessageError("FindCoordinator was answered without a coordinator"),
-            )
-        elif answer.error_code == error_codes.NONE:
-            self._found(now, Node(answer.node_id, answer.host, answer.port))
+        told = coordinators.read(completed.request.message, completed.error or completed.response)
+        (node,) = told.values()
+        if isinstance(node, Node):
+            self._found(now, node)
+        elif node.retriable or isinstance(completed.error, MalformedMessageError):
+            # After bytes that cannot be read there is another connection.
+            self._backoff.failed(now)
         else:
-            self._refused(now, errors.for_code(answer.error_code, answer.error_message or None))
+            self._fatal(now, node)
 
     def _found(self, now: int, node: Node) -> None:
         self._backoff.succeeded()
@@ -180,19 +170,6 @@ class CoordinatorRequestManager:
         )
         if self.on_found is not None:
             self.on_found(node)
-
-    def _transport_failed(self, now: int, error: KafkaError) -> None:
-        if isinstance(error, AuthenticationError | UnsupportedVersionError):
-            self._fatal(now, error)
-        else:
-            self._backoff.failed(now)
-
-    def _refused(self, now: int, error: errors.BrokerError) -> None:
-        if error.retriable:
-            self._backoff.failed(now)
-        else:
-            error.add_note(f"while looking up the coordinator of group {self.group_id!r}")
-            self._fatal(now, error)
 
     def _fatal(self, now: int, error: KafkaError) -> None:
         """Stop looking until somebody asks again: the next poll of the application tries again (B6)."""

@@ -1,8 +1,8 @@
 """Requests whose shape depends on the version that the connection negotiates.
 
-Kafka moved the same facts from single fields into lists three times (KIP-699, KIP-345, KIP-709), or added a
-field, and a field that a version does not know may not be set. The version is known only when the bytes are
-written, so these subclasses hold the newest form and write the older one where it is needed.
+Kafka moved the same facts from single fields into lists (KIP-345, KIP-709), or added a field, and a field that a
+version does not know may not be set. The version is known only when the bytes are written, so these subclasses hold the
+newest form and write the older one where it is needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import ClassVar, Self
 from kadence.protocol import (
     consumer_group_heartbeat,
     error_codes,
-    find_coordinator,
     leave_group,
     offset_fetch,
     sync_group,
@@ -23,7 +22,6 @@ from kadence.wire import Reader, WireError, Writer
 
 __all__ = [
     "ConsumerGroupHeartbeatRequest",
-    "FindCoordinatorRequest",
     "LeaveGroupRequest",
     "OffsetFetchRequest",
     "SyncGroupRequest",
@@ -32,7 +30,6 @@ __all__ = [
 ]
 
 _REGEX = 1
-_BATCHED_KEYS = 4
 _MEMBER_LIST = 3
 _THROTTLED = 1
 _GROUP_LIST = 8
@@ -51,17 +48,6 @@ class ConsumerGroupHeartbeatRequest(consumer_group_heartbeat.ConsumerGroupHeartb
             self.subscribed_topic_regex = None
         super().write(w, version)
         self.subscribed_topic_regex = regex
-
-
-class FindCoordinatorRequest(find_coordinator.FindCoordinatorRequest):
-    """Holds ``coordinator_keys`` (v4+, KIP-699); writes ``key`` below."""
-
-    def write(self, w: Writer, version: int) -> None:
-        if version >= _BATCHED_KEYS:
-            super().write(w, version)
-        else:
-            (key,) = self.coordinator_keys
-            find_coordinator.FindCoordinatorRequest(key=key, key_type=self.key_type).write(w, version)
 
 
 class LeaveGroupRequest(leave_group.LeaveGroupRequest):

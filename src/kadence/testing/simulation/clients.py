@@ -6,30 +6,23 @@ import base64
 import itertools
 import random
 import socket
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import cast
 
-from kadence.config import ConsumerConfig, ProducerConfig
-from kadence.consumer.assembly import Surroundings, network_side
-from kadence.consumer.jobs import Done, FinishedJobs
-from kadence.consumer.network_thread import NetworkSide
-from kadence.consumer.shared_state import SharedState
+from kadence.client.engine import Engine
+from kadence.client.jobs import Done, FinishedJobs
+from kadence.client.network_thread import NetworkSide
+from kadence.client.surroundings import Surroundings
 from kadence.metrics.network import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.net.poller import PlainPoller, Poller
 from kadence.net.stream import PlainStream, Stream
 from kadence.net.wakeup import Wakeup as AnyWakeup
-from kadence.producer.accumulator import Accumulator
-from kadence.producer.surroundings import Surroundings as ProducerSurroundings
-from kadence.producer.thread import NetworkSide as ProducerSide
-from kadence.producer.topics import Topics
-from kadence.producer.transactions import Transactions
 from kadence.testing.simulation.driver import Driver
 from kadence.testing.simulation.network import Network, SimulatedSocket, Wakeup
-from kadence.testing.simulation.scheduler import Process, Scheduler
+from kadence.testing.simulation.scheduler import Process
 
-__all__ = ["Engine", "Sockets", "engines", "producer_surroundings"]
+__all__ = ["Sockets", "client_surroundings"]
 
 _LONGEST_JOB_MS = 20
 
@@ -75,95 +68,19 @@ class _Jobs(FinishedJobs):
         """Nothing to free."""
 
 
-class _Surroundings(Surroundings):
-    """What a consumer's network side has from a simulation instead of the machine."""
+class _Engine:
+    """Runs the turns of a network side as events of its process (`kadence.client.engine.Engine`)."""
 
-    has_native_heartbeat = False
-
-    def __init__(self, process: Process, network: Network, driver: Driver, rng: random.Random) -> None:
-        self.scheduler: Scheduler = process.scheduler
-        self.clock = process.scheduler
+    def __init__(self, process: Process, driver: Driver, side: NetworkSide) -> None:
         self._process = process
-        self._network = network
         self._driver = driver
-        self._rng = rng
-
-    def client(self, config: ConnectionConfig, meters: NetworkMeters) -> NetworkClient:
-        sockets = Sockets(self._network, self._process, self._driver)
-        return NetworkClient(config, self.clock, rng=self._rng, meters=meters, sockets=sockets)
-
-    def jobs(self, name: str, wake: Callable[[], None]) -> _Jobs:
-        del name
-        return _Jobs(self._process, self._rng, wake)
-
-    def wall_ms(self) -> int:
-        return self.scheduler.wall_ms()
-
-    def new_member_id(self) -> str:
-        return "m" + base64.urlsafe_b64encode(self._rng.randbytes(15)).decode()
-
-
-class Engine:
-    """A consumer's network side, driven by events of its process (`kadence.consumer.application.core.Engine`)."""
-
-    def __init__(
-        self, config: ConsumerConfig, process: Process, network: Network, rng: random.Random
-    ) -> None:
-        self._process = process
-        self._driver = Driver(process, network)
-        surroundings = _Surroundings(process, network, self._driver, rng)
-        self.shared_state, client, build = network_side(config, surroundings)
-        self._driver.turn = NetworkSide(self.shared_state, build, client.close).run_once
-
-    def start(self) -> None:
-        self._driver.stir()
-
-    def join(self, seconds: float) -> None:
-        """A consumer that closes has heard from its network side already that it has ended."""
-
-    def is_alive(self) -> bool:
-        return self._process.is_alive and not self._driver.has_ended
-
-
-def engines(
-    process: Process, network: Network, rng: random.Random
-) -> Callable[[ConsumerConfig], tuple[SharedState, Engine]]:
-    """Makes the network sides of the consumers of one process."""
-    count = itertools.count(1)
-
-    def make(config: ConsumerConfig) -> tuple[SharedState, Engine]:
-        # A name that was made up depends on what else this process of yours has done.
-        engine = Engine(replace(config, client_id=f"{process.name}-{next(count)}"), process, network, rng)
-        return engine.shared_state, engine
-
-    return make
-
-
-class _ProducerEngine(ProducerSide):
-    """A producer's network side, driven by events of its process."""
-
-    def __init__(
-        self,
-        config: ProducerConfig,
-        process: Process,
-        network: Network,
-        rng: random.Random,
-        accumulator: Accumulator,
-        topics: Topics,
-        transactions: Transactions | None,
-    ) -> None:
-        self._process = process
-        self._driver = Driver(process, network)
-        clock, sockets = process.scheduler, Sockets(network, process, self._driver)
-        client = NetworkClient(ConnectionConfig.of(config), clock, rng=rng, sockets=sockets)
-        super().__init__(config, clock, client, accumulator, topics, transactions)
-        self._driver.turn = self.run_once
+        driver.turn = side.run_once
 
     def start(self) -> None:
         self._driver.stir()
 
     def join(self, seconds: float | None = None) -> None:
-        """A producer that closes has heard from its network side already that it has ended."""
+        """A client that closes has heard from its network side already that it has ended."""
 
     def is_alive(self) -> bool:
         return self._process.is_alive and not self._driver.has_ended
@@ -172,33 +89,46 @@ class _ProducerEngine(ProducerSide):
         return False
 
 
-class _ProducerSurroundings(ProducerSurroundings):
-    """What a producer has from a simulation instead of the machine."""
+class _Surroundings(Surroundings):
+    """What a client has from a simulation instead of the machine."""
 
-    def __init__(self, process: Process, network: Network, rng: random.Random) -> None:
+    has_threads = False
+    has_native_heartbeat = False
+
+    def __init__(
+        self, process: Process, network: Network, rng: random.Random, consumers: Iterator[int]
+    ) -> None:
         self.clock = process.scheduler
         self.wall_ms = process.scheduler.wall_ms
+        self.new_member_id = self._new_member_id
         self._process = process
         self._network = network
+        self._driver = Driver(process, network)
         self._rng = rng
+        self._consumers = consumers
 
-    def client_id(self) -> str:
-        return self._process.name
+    def client_id(self, kind: str) -> str:
+        # One that is generated depends on what else this process of yours has done.
+        name = self._process.name
+        return f"{name}-{next(self._consumers)}" if kind == "consumer" else name
 
-    def network_side(
-        self,
-        config: ProducerConfig,
-        accumulator: Accumulator,
-        topics: Topics,
-        transactions: Transactions | None,
-    ) -> ProducerSide:
-        return _ProducerEngine(
-            config, self._process, self._network, self._rng, accumulator, topics, transactions
-        )
+    def client(self, config: ConnectionConfig, meters: NetworkMeters | None = None) -> NetworkClient:
+        sockets = Sockets(self._network, self._process, self._driver)
+        return NetworkClient(config, self.clock, rng=self._rng, meters=meters, sockets=sockets)
+
+    def engine(self, name: str, side: NetworkSide) -> Engine:
+        del name
+        return _Engine(self._process, self._driver, side)
+
+    def jobs(self, name: str, wake: Callable[[], None]) -> _Jobs:
+        del name
+        return _Jobs(self._process, self._rng, wake)
+
+    def _new_member_id(self) -> str:
+        return "m" + base64.urlsafe_b64encode(self._rng.randbytes(15)).decode()
 
 
-def producer_surroundings(
-    process: Process, network: Network, rng: random.Random
-) -> Callable[[], ProducerSurroundings]:
-    """Makes the surroundings of the producers of one process."""
-    return lambda: _ProducerSurroundings(process, network, rng)
+def client_surroundings(process: Process, network: Network, rng: random.Random) -> Callable[[], Surroundings]:
+    """Makes the surroundings of the clients of one process."""
+    consumers = itertools.count(1)
+    return lambda: _Surroundings(process, network, rng, consumers)

@@ -14,11 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from kadence.client.surroundings import simulated
 from kadence.clock import FOREVER
-from kadence.consumer.application import suppliers
-from kadence.producer import surroundings
 from kadence.testing.simulation.broker import BROKER, SimulatedBroker
-from kadence.testing.simulation.clients import engines, producer_surroundings
+from kadence.testing.simulation.clients import client_surroundings
 from kadence.testing.simulation.history import History
 from kadence.testing.simulation.listener import Recorder, Told
 from kadence.testing.simulation.loop import ProcessLoop, threads_refused
@@ -195,12 +194,8 @@ class Program:
         self.loop = ProcessLoop(self.process)  # type: ignore[abstract]
         context = contextvars.copy_context()
         context.run(
-            suppliers.network_side.simulated.set,
-            engines(self.process, simulation.network, self.rng),
-        )
-        context.run(
-            surroundings.simulated.set,
-            producer_surroundings(self.process, simulation.network, self.rng),
+            simulated.set,
+            client_surroundings(self.process, simulation.network, self.rng),
         )
         self._task = self.loop.start(self._main(self), context)
         self._task.add_done_callback(self._ended, context=contextvars.Context())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kadence.clock import FOREVER, add_ms
@@ -116,6 +116,8 @@ class ConsumerHeartbeats(abc.ABC):
         self._listen_at, self._listens_until = FOREVER, 0
         self._refusals = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._stumbles = 0
+        self.on_stumble: Callable[[int], HeartbeatOutcome] = lambda now: HeartbeatOutcome.RETRY
+        """What becomes of a join that the broker failed to serve; see `STUMBLES`."""
 
     @abc.abstractmethod
     def _fenced(self, now: int, code: int) -> None:
@@ -208,7 +210,7 @@ class ConsumerHeartbeats(abc.ABC):
         joined = epoch > 0
         if code == error_codes.UNKNOWN_SERVER_ERROR and not joined and self._stumbles < STUMBLES:
             self._stumbles += 1
-            return HeartbeatOutcome.RETRY
+            return self.on_stumble(now)
         if code in _REJOIN and (joined or code != error_codes.GROUP_ID_NOT_FOUND):
             self._fenced(now, code)
             return HeartbeatOutcome.RETRY

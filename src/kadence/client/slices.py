@@ -75,7 +75,7 @@ _known: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Slices] = weakref.W
 
 
 def slices_of(loop: asyncio.AbstractEventLoop) -> Slices:
-    """Those of a loop. Whatever producers have to do on it takes turns."""
+    """Those of a loop. Whatever clients have to do on it takes turns."""
     with _lock:
         found = _known.get(loop)
         if found is None:

@@ -1,6 +1,6 @@
-"""The lock of one producer, under which its threads wait for changes.
+"""The lock of a client that many threads share, under which they wait for changes.
 
-Nothing runs under it but the producer's own code: no log line, callback, partitioner or serialiser. So a thread that
+Nothing runs under it but the client's own code: no log line, callback, partitioner or serialiser. So a thread that
 holds it comes again only by a signal handler, which Python runs between any two steps of the main thread. It cannot
 wait for the call that it interrupted, and what that was about to change is half changed. So its call is refused.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from _thread import RLock
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kadence.errors import IllegalStateError
 
@@ -22,13 +22,17 @@ class Gate(RLock):  # type: ignore[misc]  # typeshed calls it final, which it is
 
     ``with`` calls the lock itself, which is one step: an exception of a signal handler comes before it or after it, and
     never leaves it locked. The condition of the standard library would be a step in Python before that.
+
+    Args:
+        kind: of the client, for messages: producer, admin client.
     """
 
     if TYPE_CHECKING:
 
         def _is_owned(self) -> bool: ...
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "client") -> None:
+        self.kind = kind
         self._changed = threading.Condition(self)
 
     @property
@@ -37,21 +41,29 @@ class Gate(RLock):  # type: ignore[misc]  # typeshed calls it final, which it is
         return self._is_owned()
 
     def check_entry(self) -> None:
-        """Raise where a call of the producer interrupts another one. Before the lock is taken for a call.
+        """Raise where a call of the client interrupts another one. Before the lock is taken for a call.
 
         Raises:
             IllegalStateError: this thread holds the lock.
         """
         if self._is_owned():
             raise IllegalStateError(
-                "a signal handler has interrupted a call of this producer and made another one, which is not possible. "
-                "Only close() is, there. Have the handler set a flag that your program looks at, or use "
+                f"a signal handler has interrupted a call of this {self.kind} and made another one, which is not "
+                "possible. Only close() is, there. Have the handler set a flag that your program looks at, or use "
                 "kadence.stop_on_signals"
             )
+
+    waiting: Final = False
+    """A call in a signal handler tells the wait that it interrupts by `notify_all`, as any other call does."""
+
+    enter = check_entry
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for a change, without the lock. False when the time is over."""
         return self._changed.wait(timeout)
+
+    def leave(self, *, interrupts: bool) -> None:
+        """Whoever waits was told of each change."""
 
     def wait_for(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
         """Wait until something is so. False when the time is over before."""

@@ -1,12 +1,12 @@
-"""The lock of a producer whose calls wait on an event loop: what notifies threads wakes the loop's tasks, too."""
+"""The lock of a client whose calls wait on an event loop: what notifies threads wakes the loop's tasks, too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from kadence.producer.gate import Gate
-from kadence.producer.slices import slices_of
+from kadence.client.gate import Gate
+from kadence.client.slices import slices_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -18,11 +18,13 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
     """A condition that tasks can wait for, beside threads.
 
     Args:
-        loop: whose tasks wait.
+        loop: whose tasks wait. kind: see `Gate`.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
+    is_held: ClassVar[bool] = True
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, kind: str = "client") -> None:
+        super().__init__(kind)
         self.loop = loop
         self._slices = slices_of(loop)
         self._waiting: dict[asyncio.Event, None] = {}
@@ -70,7 +72,7 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
         try:
             self._slices.add(act, things)
         except RuntimeError:
-            # The loop was closed before the producer: nobody waits on it any more.
+            # The loop was closed before the client: nobody waits on it any more.
             self._waiting.clear()
 
     def runs_here(self) -> bool:

@@ -1,0 +1,136 @@
+"""The requests of one admin call: sends them, and waits for their answers until the deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kadence.admin.leaders import Leaders
+from kadence.admin.network import Network
+from kadence.client.waits import Waits
+from kadence.clock import Clock, Seconds, add_ms, to_ms
+from kadence.config import AdminConfig
+from kadence.connection.request import ANY_NODE, Completed, Request
+from kadence.errors import ConnectError, KafkaError, KafkaTimeoutError, RequestTimedOutError
+
+__all__ = ["Ask", "Asking"]
+
+
+class Ask:
+    """One request of a call: what, to whom, and in which versions.
+
+    Attributes:
+        is_unanswered: it was sent and no answer came, so the broker may have carried it out.
+    """
+
+    __slots__ = ("is_unanswered", "max_version", "message", "min_version", "node_id")
+
+    def __init__(
+        self,
+        message: Any,
+        node_id: int = ANY_NODE,
+        *,
+        min_version: int | None = None,
+        max_version: int | None = None,
+    ) -> None:
+        self.message = message
+        self.node_id = node_id
+        self.min_version = min_version
+        self.max_version = max_version
+        self.is_unanswered = False
+
+
+class Asking:
+    """What one call asks. `Calls` adds how it is repeated, and who is to be asked.
+
+    Args:
+        network: where requests go. leaders: what the client's calls have found out.
+        wake: lets this call's shell resume it. Called on the network thread.
+    """
+
+    def __init__(
+        self,
+        config: AdminConfig,
+        clock: Clock,
+        network: Network,
+        leaders: Leaders,
+        wake: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._network = network
+        self._leaders = leaders
+        self._wake = wake
+
+    def deadline(self, timeout: Seconds | None) -> int:
+        """When a call that starts now must end; None takes ``default.api.timeout.ms``."""
+        wait_ms = to_ms(timeout)
+        return add_ms(
+            self._clock.now_ms(), self._config.default_api_timeout_ms if wait_ms is None else wait_ms
+        )
+
+    def left_ms(self, deadline: int) -> int:
+        """How long brokers may take: until the deadline, and at most for ``request.timeout.ms``."""
+        return max(0, min(deadline - self._clock.now_ms(), self._config.request_timeout_ms))
+
+    def ask(self, ask: Ask, deadline: int) -> Waits[Any]:
+        """The answer to one request.
+
+        Raises:
+            TransportError: it could not be sent or was not answered.
+        """
+        (answer,) = yield from self.ask_all([ask], deadline)
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    def ask_all(self, asks: Sequence[Ask], deadline: int) -> Waits[list[Any | KafkaError]]:
+        """The answer or the transport error of each, asked at the same time."""
+        send_by = min(deadline, add_ms(self._clock.now_ms(), self._config.request_timeout_ms))
+        requests = [
+            Request(
+                ask.message, ask.node_id, send_by, min_version=ask.min_version, max_version=ask.max_version
+            )
+            for ask in asks
+        ]
+        asked = self._network.ask(requests, self._wake)
+        try:
+            yield from self._wait(deadline, lambda: asked.is_done)
+        finally:
+            asked.is_given_up = True
+        answers: list[Any | KafkaError] = []
+        for ask, request in zip(asks, requests, strict=True):
+            completed = asked.ended.get(request)
+            if completed is None or self._is_too_late(completed, deadline):
+                answers.append(self._too_late(request))
+            else:
+                # Without a version it was never sent.
+                ask.is_unanswered = completed.error is not None and completed.version >= 0
+                answers.append(completed.response if completed.error is None else completed.error)
+        return answers
+
+    def _is_too_late(self, completed: Completed, deadline: int) -> bool:
+        """Whether the network thread has noticed the end of this call's time before this call has."""
+        return isinstance(completed.error, RequestTimedOutError) and self._clock.now_ms() >= deadline
+
+    def _too_late(self, request: Request) -> KafkaTimeoutError:
+        why = self._network.trouble
+        late = KafkaTimeoutError(
+            f"{request.name} was not answered in time by {','.join(self._config.bootstrap_servers)}"
+            + (f": {why}" if why else "")
+        )
+        if why and self._network.is_cut_off:
+            late.__cause__ = ConnectError(why)
+        return late
+
+    def _wait(self, until: int, is_done: Callable[[], bool]) -> Waits[None]:
+        """Wait for something, or for a time.
+
+        Raises:
+            ClosedError: the client was closed meanwhile.
+        """
+        while not is_done():
+            self._network.check_going()
+            if self._clock.now_ms() >= until:
+                return
+            yield until

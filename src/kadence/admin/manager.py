@@ -1,0 +1,119 @@
+"""The admin client's request manager: sends what its calls ask, and brings each call its answers. Network thread.
+
+Calls of any number of threads and tasks run side by side. Each hands over what it asks, waits, and goes on once all of
+that has ended. A call that gives up (its time is over, its task was cancelled, the client is closed) takes back what
+was not sent yet; answers that still come belong to nobody.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from kadence.client.recovery import Recovery
+from kadence.client.request_manager import Poll
+from kadence.config import AdminConfig
+from kadence.connection.request import Completed, Request
+from kadence.logs import logger
+from kadence.protocol.metadata import MetadataRequest
+from kadence.types import Node
+
+__all__ = ["AdminManager", "Asked", "Connections"]
+
+_log = logger("kadence.admin")
+
+
+class Connections(Protocol):
+    """The network client, as far as the manager needs it."""
+
+    def set_nodes(self, nodes: Iterable[Node]) -> None:
+        """The brokers of the cluster."""
+        ...
+
+    def rebootstrap(self) -> None:
+        """Begin again at the bootstrap addresses."""
+        ...
+
+
+class Asked:
+    """Requests of one call, which waits until all of them have ended.
+
+    Attributes:
+        ended: how they ended, so far. is_given_up: the call waits no longer.
+    """
+
+    __slots__ = ("_on_end", "ended", "is_given_up", "requests")
+
+    def __init__(self, requests: Sequence[Request], on_end: Callable[[], None]) -> None:
+        self.requests = requests
+        self.ended: dict[Request, Completed] = {}
+        self.is_given_up = False
+        self._on_end = on_end
+        for request in requests:
+            request.tag = self
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all have ended."""
+        return len(self.ended) == len(self.requests)
+
+    def tell(self) -> None:
+        """Let the call go on."""
+        self._on_end()
+
+
+class AdminManager:
+    """See the top of the file. `hand_over` is for any thread."""
+
+    def __init__(self, config: AdminConfig, connections: Connections) -> None:
+        self._connections = connections
+        self._recovery = Recovery(config)
+        self._handed_over: deque[Asked] = deque()
+        self._ended: list[Asked] = []
+
+    def hand_over(self, asked: Asked) -> None:
+        """Send these requests in the next turn. Any thread."""
+        self._handed_over.append(asked)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something is handed over that no turn has taken yet. Any thread."""
+        return bool(self._handed_over)
+
+    def poll(self, now: int) -> Poll:
+        """What calls have handed over.
+
+        Only here those are told whose requests have ended: the network thread is about to wait, so they find the
+        interpreter free.
+        """
+        if self._ended:
+            for asked in self._ended:
+                asked.tell()
+            self._ended.clear()
+        if self._recovery.due <= now:
+            self._recovery.begin(now, _log)
+            self._connections.rebootstrap()
+        requests: list[Request] = []
+        while self._handed_over:
+            asked = self._handed_over.popleft()
+            if not asked.is_given_up:
+                requests += asked.requests
+        return Poll(requests, self._recovery.due)
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        """One has ended. What metadata tells of the cluster holds before the call goes on."""
+        del now
+        if isinstance(completed.request.message, MetadataRequest):
+            self._learn(completed)
+        asked: Asked = completed.request.tag
+        asked.ended[completed.request] = completed
+        if asked.is_done:
+            self._ended.append(asked)
+
+    def _learn(self, completed: Completed) -> None:
+        if self._recovery.took(completed, completed.request.queued_at) is None:
+            self._connections.set_nodes(
+                Node(broker.node_id, broker.host, broker.port, broker.rack)
+                for broker in completed.response.brokers
+            )

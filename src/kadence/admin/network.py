@@ -1,0 +1,202 @@
+"""The network side of an admin client, as its calls see it: they hand over what they ask, and wait.
+
+The network thread starts with the first call and ends with the client. It refers to no client, so one that nobody
+closed is collected, and its thread ends. No lock is held here by anybody: a signal handler may make a call while the
+thread that it interrupts makes one.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kadence.admin.manager import AdminManager, Asked
+from kadence.client import network_thread
+from kadence.client.engine import ended
+from kadence.client.forks import FORKS, forked_error
+from kadence.client.network_client_delegate import NetworkClientDelegate
+from kadence.client.network_thread import NetworkSide
+from kadence.client.waits import Waits
+from kadence.clock import FOREVER, Clock
+from kadence.config import AdminConfig
+from kadence.connection.request import Request
+from kadence.errors import ClosedError
+from kadence.logs import logger
+from kadence.net import ConnectionConfig, NetworkClient
+
+__all__ = ["KIND", "Network"]
+
+_log = logger("kadence.admin")
+
+KIND: Final = "admin client"
+"""What this is called in messages."""
+
+
+class Network:
+    """One for each admin client: what runs its turns, and what tells them to end. Any thread calls it.
+
+    Attributes:
+        trouble: why no broker can be reached, if none can. is_cut_off: whether none is there at all.
+        has_ended: whether the connections are closed. waiting: what wakes each call that waits.
+        begins_again: whether bootstrap.servers are asked again when a broker says so.
+    """
+
+    def __init__(self, config: AdminConfig, clock: Clock) -> None:
+        self._client = NetworkClient(ConnectionConfig.of(config), clock)
+        self._manager = AdminManager(config, self._client)
+        self._side = NetworkSide(
+            KIND, self, lambda: _Turn(clock, self._client, self._manager, self), self._client.close
+        )
+        self._name = f"{config.client_id}-network"
+        self._fork = FORKS.count
+        # Taken, for good, by whoever ends the connections: the network thread, or else close().
+        self._runs = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_closing = False
+        self._fatal: BaseException | None = None
+        self.begins_again = config.metadata_recovery_strategy == "rebootstrap"
+        self.trouble: str | None = None
+        self.is_cut_off = False
+        self.has_ended = False
+        self.waiting: set[Callable[[], None]] = set()
+
+    # -- what calls ask
+
+    def ask(self, requests: Sequence[Request], on_end: Callable[[], None]) -> Asked:
+        """Send these requests; ``on_end`` is called on the network thread once all of them have ended.
+
+        Whoever carries the call sees to it that they go out, by `send_off`.
+        """
+        asked = Asked(requests, on_end)
+        self._manager.hand_over(asked)
+        return asked
+
+    def send_off(self) -> None:
+        """Have the network thread send what calls have handed over. The last thing before a call waits.
+
+        The thread needs the interpreter as soon as it is awake, and would wait for it a second time.
+        """
+        if not self._manager.has_news:
+            return
+        if self._runs.locked():
+            self._client.wakeup()
+        else:
+            self.start()
+
+    def check_usable(self) -> None:
+        """Raise if a call cannot begin (any more).
+
+        Raises:
+            ClosedError, ForkedError. FatalNetworkError: the network thread has ended with a bug.
+        """
+        if self._is_forked:
+            raise forked_error(KIND)
+        if self._is_closing or self._fatal is not None:
+            raise ended(KIND, self._fatal)
+
+    def check_going(self) -> None:
+        """Raise if a call that waits cannot go on.
+
+        Raises:
+            ClosedError. FatalNetworkError: the network thread has ended with a bug.
+        """
+        if self._fatal is not None:
+            raise ended(KIND, self._fatal)
+        if self._is_closing:
+            raise ClosedError("this admin client was closed during the call")
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._fork != FORKS.count
+
+    # -- what runs the turns
+
+    def start(self) -> None:
+        """Let the first turn come.
+
+        Threads and signal handlers may do so together: the thread that is there first runs the turns, others end.
+        """
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def _run(self) -> None:
+        if self._runs.acquire(blocking=False):
+            self._thread = threading.current_thread()
+            while self._side.run_once():
+                pass
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for the end of the network thread."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def is_alive(self) -> bool:
+        """Whether there are connections to close, be it that no turn has come yet."""
+        return not self.has_ended and not self._is_forked
+
+    def runs_here(self) -> bool:
+        """Whether this is the network thread."""
+        return threading.current_thread() is self._thread
+
+    # -- the end
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it was told to end."""
+        return self._is_closing
+
+    def begin_close(self, deadline: int = 0) -> None:
+        """Close the connections, and end the calls that are being made. It waits for nothing, whatever the deadline."""
+        del deadline
+        self._is_closing = True
+        if self.has_ended:
+            return
+        if self._is_forked:
+            # The parent's sockets; nothing here is ours to end.
+            self.has_ended = True
+        elif self._runs.acquire(blocking=False):
+            self._client.close()
+            self.dismiss()
+        else:
+            self._client.wakeup()
+            self._wake_all()
+
+    def end(self) -> Waits[None]:
+        """Wait for the end, except on the network thread, or when the interpreter has stopped that."""
+        while not (self.has_ended or self.runs_here() or sys.is_finalizing()):
+            yield FOREVER
+
+    def left_behind(self) -> None:
+        """Whoever waited for the end waits no longer."""
+        _log.warning("%s: the end of the process does not wait any longer for the network thread", self._name)
+
+    def refuse(self, cause: BaseException | None) -> None:
+        """The network thread ends, by ``cause`` if that was a bug: every call raises from now on."""
+        self._fatal = cause
+
+    def dismiss(self) -> None:
+        """It has ended: whoever still waits is to look again."""
+        self.has_ended = True
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for wake in list(self.waiting):
+            wake()
+
+
+class _Turn(network_thread.Turn):
+    """One turn of the loop on the network thread."""
+
+    def __init__(self, clock: Clock, client: NetworkClient, manager: AdminManager, network: Network) -> None:
+        super().__init__(clock, NetworkClientDelegate(client), (manager,))
+        self._client = client
+        self._network = network
+
+    def run_once(self) -> bool:
+        """One turn. False when the client is closed."""
+        network = self._network
+        if network.is_closing:
+            return False
+        network.trouble, network.is_cut_off = self._client.trouble(), self._client.is_cut_off()
+        return super().run_once()

@@ -1,0 +1,162 @@
+"""What a client knows of its cluster, and when it asks again: what all clients have in common. Sans-IO.
+
+All is asked for again when somebody found it wrong (`request_update`), or when it is older than
+``metadata.max.age.ms``. One such request is on its way at a time, it answers whatever was found wrong meanwhile, and
+the next one waits for the backoff.
+
+When the client begins again at the bootstrap addresses (`recovery`), what is known of the brokers is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from logging import Logger
+from typing import Final
+
+from kadence.client.lower_epochs import LowerLeaderEpochs
+from kadence.client.recovery import Recovery
+from kadence.clock import FOREVER, add_ms
+from kadence.config import ClientConfig
+from kadence.connection.backoff import Backoff
+from kadence.connection.cluster import Cluster, apply, follow, forget_brokers, forget_epochs
+from kadence.connection.request import ANY_NODE, Completed, Request
+from kadence.errors import KafkaError
+from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kadence.types import Node, TopicPartition
+
+__all__ = ["BY_TOPIC_ID", "Metadata", "by_ids", "by_names"]
+
+BY_TOPIC_ID: Final = 12
+"""The first version that takes topic ids (KIP-516)."""
+
+
+def by_names(topics: Iterable[str] | None, *, creates: bool = False) -> MetadataRequest:
+    """Ask for topics by their names, None for all. ``creates``: brokers that create topics may create these."""
+    return MetadataRequest(
+        topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+        allow_auto_topic_creation=creates and topics is not None,
+    )
+
+
+def by_ids(topic_ids: Iterable[bytes]) -> MetadataRequest:
+    """Ask for topics by their ids, in `BY_TOPIC_ID` or later."""
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(topic_id=each, name=None) for each in sorted(topic_ids)],
+        allow_auto_topic_creation=False,
+    )
+
+
+class Metadata:
+    """Knows one immutable `Cluster`, and when it is asked for again. Network thread.
+
+    Attributes:
+        cluster: what is known now. on_rebootstrap: called when all brokers are to be forgotten.
+    """
+
+    def __init__(self, config: ClientConfig, log: Logger) -> None:
+        self.cluster = Cluster()
+        self.on_rebootstrap: Callable[[int], None] = lambda now: None
+        self._request_timeout_ms = config.request_timeout_ms
+        # Never without a pause, however young metadata must be.
+        self._max_age_ms = max(config.metadata_max_age_ms, config.retry_backoff_ms)
+        self._log = log
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._needs_update = False
+        self._refresh_at = FOREVER
+        self._in_flight: Request | None = None
+        self._is_full = True
+        self._recovery = Recovery(config)
+        self._lower_epochs = LowerLeaderEpochs()
+
+    def request_update(self, now: int) -> None:
+        """Something contradicted what we know: ask again, as soon as the backoff allows."""
+        del now
+        self._needs_update = True
+
+    def moved(
+        self, now: int, partition: TopicPartition, leader: int, epoch: int, endpoints: Mapping[int, Node]
+    ) -> bool:
+        """A broker told who leads a partition now (KIP-951). False when it is older news than ours."""
+        known = follow(self.cluster, partition, leader, epoch, endpoints)
+        if known is self.cluster:
+            return False
+        self._replace(known)
+        self._log.info("%s is led by broker %d now (epoch %d)", partition, leader, epoch)
+        # Others may have moved with it.
+        self.request_update(now)
+        return True
+
+    # ------------------------------------------------------------ requests
+
+    @property
+    def _due(self) -> int:
+        """When to ask for all again, if no request for it is on its way."""
+        return self._backoff.until if self._needs_update else max(self._refresh_at, self._backoff.until)
+
+    def _refresh(
+        self, now: int, topics: Iterable[str] | None, *, creates: bool, is_full: bool = True
+    ) -> Request:
+        """The request that is due now. ``is_full``: it is for all that the client uses."""
+        self._is_full = is_full
+        self._in_flight = request = self._ask_for(now, topics, creates=creates)
+        return request
+
+    def _ask_for(self, now: int, topics: Iterable[str] | None, *, creates: bool) -> Request:
+        """A request for these topics, None for all, beside the one that `_refresh` makes."""
+        requested = None if topics is None else frozenset(topics)
+        message = by_names(None if requested is None else sorted(requested), creates=creates)
+        return Request(message, ANY_NODE, add_ms(now, self._request_timeout_ms), tag=requested)
+
+    def _identify(self, now: int, topic_ids: frozenset[bytes]) -> Request:
+        """A request for the names of these ids."""
+        deadline = add_ms(now, self._request_timeout_ms)
+        message = by_ids(topic_ids)
+        return Request(message, ANY_NODE, deadline, tag=frozenset(), min_version=BY_TOPIC_ID)
+
+    def _recover(self, now: int) -> int:
+        """Forget the brokers, and begin again at the bootstrap addresses, when that is due; when to look again."""
+        due = self._recovery.due
+        if due > now:
+            return due
+        self._recovery.begin(now, self._log)
+        self._replace(forget_brokers(self.cluster))
+        self._needs_update = True
+        self.on_rebootstrap(now)
+        return FOREVER
+
+    # ------------------------------------------------------------ answers
+
+    def _take(self, now: int, completed: Completed) -> KafkaError | None:
+        """Take the answer to a request. Returns why it says nothing, if it does not."""
+        request, response = completed.request, completed.response
+        error = self._recovery.took(completed, request.deadline - self._request_timeout_ms)
+        if error is not None or response is None:
+            self._ended(now, request, error, self.cluster)
+            if response is not None:
+                self._log.info("metadata request failed, repeating: %s", error)
+            self._recover(now)
+            return error
+        known = self.cluster
+        restored = self._lower_epochs.given_up(now, known, response)
+        if restored:
+            self._log.warning(
+                "the leader epochs of %s are lower than before: the cluster seems to be restored from an older state",
+                ", ".join(str(partition) for partition in sorted(restored)[:5]),
+            )
+            known = forget_epochs(known, restored)
+        self._ended(now, request, None, apply(known, response, request.tag))
+        return None
+
+    def _ended(self, now: int, request: Request, error: KafkaError | None, known: Cluster) -> None:
+        """A request has ended: with ``error``, or with a cluster that is ``known`` now."""
+        if error is None:
+            self._replace(known)
+        if request is self._in_flight:
+            self._in_flight = None
+            if error is None and self._is_full:
+                self._needs_update = False
+                self._refresh_at = add_ms(now, self._max_age_ms)
+
+    def _replace(self, known: Cluster) -> None:
+        """The one place where what is known changes."""
+        self.cluster = known

@@ -1,0 +1,63 @@
+"""What the calls of a client know of its network side, and tell it, where many threads share the client.
+
+The network side writes how it goes, the calls write when it is to end. The consumer has its shared state instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kadence.client.gate import Gate
+from kadence.clock import FOREVER
+
+__all__ = ["NetworkState"]
+
+
+class NetworkState:
+    """Of one client (a `kadence.client.network_thread.Callers`).
+
+    Args:
+        gate: the client's lock; notified at the end.
+        wakeup: tells the network side that there is something new to look at. Any thread may call it.
+
+    Attributes:
+        trouble: why no broker can be reached, for the message of a call that waits in vain (network).
+        fatal: the bug that ended the network side, if one did: every call raises it (network). has_ended: whether it
+            has ended (network).
+        close_at: until when what is left is sent (application).
+    """
+
+    def __init__(self, gate: Gate, wakeup: Callable[[], None]) -> None:
+        self.wakeup = wakeup
+        self.trouble: str | None = None
+        self.fatal: BaseException | None = None
+        self.has_ended = False
+        self.close_at = FOREVER
+        self._gate = gate
+
+    # -- application side
+
+    def begin_close(self, deadline: int) -> None:
+        """Send what is left until ``deadline``, drop the rest, end. Any thread, be it one that holds the gate.
+
+        Of several calls the earliest deadline holds.
+        """
+        self.close_at = min(self.close_at, deadline)
+        self.wakeup()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether `begin_close` was called."""
+        return self.close_at != FOREVER
+
+    # -- network side
+
+    def refuse(self, cause: BaseException | None) -> None:
+        """The network side ends, by ``cause`` if that was a bug: every call raises from now on."""
+        self.fatal = cause
+
+    def dismiss(self) -> None:
+        """It has ended: whoever still waits is to look again."""
+        with self._gate:
+            self.has_ended = True
+            self._gate.notify_all()

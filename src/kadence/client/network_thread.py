@@ -1,0 +1,152 @@
+"""The network thread of a client (C1): what each turn of its loop does, and its one end.
+
+A turn asks the managers what they want sent and when they must be asked again, does one round of I/O that is no longer
+than the nearest of these times, and brings the answers to the managers that asked. A client's own turn says what else
+happens in it.
+
+A bug anywhere in it ends the thread, and every call raises its cause from then on (B6); none hangs. `NetworkSide` runs
+turns on whatever thread: a simulation runs them without one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from kadence.client.network_client_delegate import NetworkClientDelegate
+from kadence.client.request_manager import RequestManager
+from kadence.clock import FOREVER, Clock
+from kadence.logs import logger
+
+__all__ = ["Callers", "NetworkSide", "NetworkThread", "Turn"]
+
+_log = logger("kadence.client")
+
+
+class Turn:
+    """One turn of the loop over everything that lives on the network thread.
+
+    Args:
+        managers: asked in this order.
+    """
+
+    def __init__(
+        self, clock: Clock, delegate: NetworkClientDelegate, managers: tuple[RequestManager, ...]
+    ) -> None:
+        self._clock = clock
+        self._delegate = delegate
+        self._managers = managers
+        self._is_private = False
+        """Whether the last round of I/O had news for the independent manager only."""
+
+    def run_once(self) -> bool:
+        """One turn. False when the client is closed and nothing is left to do."""
+        now = self._clock.now_ms()
+        self._exchange(now, self._ask(now, self._managers))
+        return True
+
+    def finish(self, cause: BaseException | None) -> None:
+        """There will be no other turn: tell whoever waits for an answer. ``cause``: the bug, if one ended it."""
+
+    def _ask(self, now: int, managers: Iterable[RequestManager]) -> int:
+        """Ask managers what they want sent, and send it. Returns when the first of them must be asked again."""
+        wake_at = FOREVER
+        for manager in managers:
+            poll = manager.poll(now)
+            if poll.requests:
+                self._delegate.send(manager, poll.requests)
+            wake_at = min(wake_at, poll.wake_at)
+        return wake_at
+
+    def _exchange(self, now: int, wake_at: int) -> int:
+        """One round of I/O, until ``wake_at`` at most. Returns the time after it."""
+        completed = self._delegate.poll(None if wake_at >= FOREVER else max(wake_at - now, 0))
+        now = self._clock.now_ms()
+        self._is_private = self._delegate.deliver(now, completed)
+        return now
+
+
+class Callers(Protocol):
+    """The threads or tasks whose calls wait for a network side, as its end sees them."""
+
+    def refuse(self, cause: BaseException | None) -> None:
+        """The network side ends, by ``cause`` if that was a bug: every call raises from now on."""
+        ...
+
+    def dismiss(self) -> None:
+        """It has ended: whoever still waits is to look again."""
+        ...
+
+
+class NetworkSide:
+    """One network side from its first turn to its end, on whatever thread runs its turns.
+
+    Args:
+        kind: of the client, for the log: consumer, producer, admin client.
+        build: makes the `Turn`, where it will run: nothing of the network side is ever shared.
+        dispose: closes the sockets, whether a turn was ever built or not.
+    """
+
+    def __init__(
+        self, kind: str, callers: Callers, build: Callable[[], Turn], dispose: Callable[[], None]
+    ) -> None:
+        self._kind = kind
+        self._callers = callers
+        self._build = build
+        self._dispose = dispose
+        self._turn: Turn | None = None
+
+    def run_once(self) -> bool:
+        """One turn. False when it was the last: the client is closed, or a bug ended it."""
+        try:
+            if self._turn is None:
+                self._turn = self._build()
+            if self._turn.run_once():
+                return True
+        except BaseException as error:  # noqa: BLE001 - whatever it is, every caller must hear of it (B6)
+            _log.exception("the %s's network thread ended with a bug", self._kind)
+            self._end(error)
+        else:
+            self._end(None)
+        return False
+
+    def _end(self, cause: BaseException | None) -> None:
+        # From here on every call raises; only then is whoever waits already told, so nobody waits for nothing.
+        self._callers.refuse(cause)
+        try:
+            if self._turn is not None:
+                self._turn.finish(cause)
+        finally:
+            self._dispose()
+            self._callers.dismiss()
+
+    def __repr__(self) -> str:
+        return f"<network side of a {self._kind}: {self._turn!r}>"
+
+
+class NetworkThread:
+    """Runs the turns of a network side on a daemon thread of its own, until the client is closed."""
+
+    def __init__(self, name: str, side: NetworkSide) -> None:
+        self._side = side
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, seconds: float | None = None) -> None:
+        self._thread.join(seconds)
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def runs_here(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def _run(self) -> None:
+        while self._side.run_once():
+            pass
+
+    def __repr__(self) -> str:
+        return f"<{self._thread.name} {'alive' if self.is_alive() else 'ended'} {self._side!r}>"

@@ -1,0 +1,42 @@
+"""How a producer's network side goes, and when it is to end: what its calls and its network thread both look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kadence.client import network_state
+from kadence.logs import logger
+from kadence.producer.accumulator import Accumulator
+
+__all__ = ["FAREWELL_MS", "NetworkState"]
+
+_log = logger("kadence.producer")
+
+FAREWELL_MS: Final = 5_000
+"""How long what was sent may take to be acknowledged when nobody closes the producer."""
+
+
+class NetworkState(network_state.NetworkState):
+    """Of one producer. The arguments are those of the base, and the name of the thread, for the log."""
+
+    def __init__(self, accumulator: Accumulator, wakeup: Callable[[], None], name: str) -> None:
+        super().__init__(accumulator.gate, wakeup)
+        self._accumulator = accumulator
+        self._name = name
+
+    def refuse(self, cause: BaseException | None) -> None:
+        super().refuse(cause)
+        if cause is not None:
+            self._accumulator.is_usable = False
+
+    def left_behind(self) -> None:
+        """Whoever waited for the end waits no longer. Any thread."""
+        with self._accumulator.gate:
+            count = self._accumulator.undecided
+        _log.warning(
+            "%s: close() does not wait any longer for the network thread, which is busy, as with a callback of a "
+            "future that takes long; %d records are neither acknowledged nor failed yet",
+            self._name,
+            count,
+        )

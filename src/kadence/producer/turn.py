@@ -1,0 +1,101 @@
+"""One turn of a producer's network thread: records, what they need, and the end, which `close()` begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kadence.client import network_thread
+from kadence.client.engine import ended
+from kadence.client.network_client_delegate import NetworkClientDelegate
+from kadence.clock import Clock, add_ms
+from kadence.config import ProducerConfig
+from kadence.errors import ClosedError
+from kadence.net import NetworkClient
+from kadence.producer.accumulator import Accumulator
+from kadence.producer.network_state import NetworkState
+from kadence.producer.sender import Sender
+from kadence.producer.topics import Topics
+from kadence.producer.transactions import Transactions
+from kadence.types import Node
+
+__all__ = ["Turn"]
+
+
+class Turn(network_thread.Turn):
+    """One turn of the loop over everything that lives on a producer's network thread."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        client: NetworkClient,
+        state: NetworkState,
+        accumulator: Accumulator,
+        topics: Topics,
+        transactions: Transactions | None = None,
+    ) -> None:
+        self._sender = Sender(config, accumulator, topics, client.can_send, transactions)
+        super().__init__(clock, NetworkClientDelegate(client), self._sender.managers)
+        self._accumulator = accumulator
+        self._topics = topics
+        self._client = client
+        topics.on_rebootstrap = lambda now: client.rebootstrap()
+        self._transactions = transactions
+        self._state = state
+        self._delivery_timeout_ms = config.delivery_timeout_ms
+        self._lingers = True
+
+    def run_once(self) -> bool:
+        """One turn. False when the producer is closed and nothing is left to do."""
+        now = self._clock.now_ms()
+        if self._state.is_closing and not self._goes_on(now):
+            return False
+        wake_at = min(self._ask(now, self._managers), self._state.close_at)
+        self._state.trouble = self._client.trouble()
+        cluster, coordinators = self._topics.cluster, self._coordinators
+        self._exchange(now, wake_at)
+        if self._topics.cluster is not cluster or self._coordinators != coordinators:
+            self._client.set_nodes([*self._coordinators.values(), *self._topics.cluster.nodes.values()])
+        return True
+
+    def finish(self, cause: BaseException | None) -> None:
+        if cause is not None:
+            self._sender.fail_all(ended("producer", cause))
+
+    def _goes_on(self, now: int) -> bool:
+        """Whether there is something to do before the end. What there is when the time is over fails."""
+        if self._lingers:
+            self._lingers = False
+            with self._accumulator.gate:
+                self._accumulator.flushing += 1
+                # A close() in a signal handler could not.
+                self._accumulator.gate.notify_all()
+                if self._transactions is not None:
+                    # Records end by their delivery.timeout.ms; an abort that nobody answers must end, too.
+                    self._state.close_at = min(self._state.close_at, add_ms(now, self._delivery_timeout_ms))
+        if not self._must_end_transaction() and not self._accumulator.incomplete:
+            return False
+        if now < self._state.close_at:
+            return True
+        self._sender.fail_all(
+            ClosedError(
+                "the producer was closed, or the process ended, before this record was acknowledged; close() later, or "
+                "with more time"
+            )
+        )
+        return False
+
+    def _must_end_transaction(self) -> bool:
+        if self._transactions is None:
+            return False
+        with self._accumulator.gate:
+            must_wait = self._transactions.end_for_close()
+        self._transactions.lines.write()
+        return must_wait
+
+    @property
+    def _coordinators(self) -> Mapping[int, Node]:
+        return {} if self._transactions is None else dict(self._transactions.coordinators)
+
+    def __repr__(self) -> str:
+        return repr(self._sender)
