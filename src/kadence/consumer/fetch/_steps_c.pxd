@@ -1,6 +1,7 @@
 # What _steps_c.py takes from C; Cython merges this with the .py file.
 
 cimport cython
+from cpython.object cimport PyObject
 from kadence.consumer._decoded_records_c cimport Attention, DecodedRecords, DeliveryState
 from kadence.records._records_c cimport Cursor, Record
 
@@ -9,6 +10,11 @@ cdef extern from "tick.h" nogil:
 
 cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident() nogil
+    int PyIter_Send(object iterator, object value, PyObject **result) except -1
+
+cdef extern from "awaits.h":
+    ctypedef int (*kd_send)(object, object, PyObject **) except -1
+    void kd_answer_sends(object type, kd_send send)
 
 cdef class ReaderState:
     cdef readonly DeliveryState shared_partition

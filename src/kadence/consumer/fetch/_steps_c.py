@@ -7,7 +7,14 @@ and no signal handler comes between the two. A deserialiser, which is Python cod
 
 import cython
 from cython.cimports.kadence.consumer._decoded_records_c import Attention, DecodedRecords, DeliveryState
-from cython.cimports.kadence.consumer.fetch._steps_c import PyThread_get_thread_ident, kd_tick
+from cython.cimports.cpython.object import PyObject
+from cython.cimports.cpython.ref import Py_INCREF
+from cython.cimports.kadence.consumer.fetch._steps_c import (
+    PyIter_Send,
+    PyThread_get_thread_ident,
+    kd_answer_sends,
+    kd_tick,
+)
 from cython.cimports.kadence.records._records_c import Cursor, Record
 
 from kadence.records._shared import RecordFormatError
@@ -256,14 +263,12 @@ class Steps:
                 return None
         if decoded.count - decoded.index < least + decoded.is_last:
             return None
+        if not self.mark_touched_processed():
+            return None
         if len(self.touched) == 1:
             # As after each step. Put in the same place: a list that becomes empty gives up its memory.
-            if not self.mark_touched_processed():
-                return None
             self.touched[0] = place
         else:
-            if not self.mark_touched_processed():
-                return None
             self.touched.clear()
             self.touched.append(place)
         self.calls += 1
@@ -344,9 +349,19 @@ class Steps:
     @cython.exceptval(-1, check=False)
     def mark_touched_processed(self) -> cython.bint:
         """What the poll before returned is processed. False: nothing is done, a fetch epoch has changed."""
+        decoded: DecodedRecords
+        shared_partition: DeliveryState
+        if len(self.touched) == 1:
+            # As after each step.
+            shared_partition = cython.cast(ReaderState, self.touched[0]).shared_partition
+            decoded = shared_partition.decoded
+            if decoded is None or decoded.fetch_epoch != shared_partition.fetch_epoch:
+                return False
+            decoded.began = decoded.index
+            return True
         for entry in self.touched:
-            shared_partition: DeliveryState = cython.cast(ReaderState, entry).shared_partition
-            decoded: DecodedRecords = shared_partition.decoded
+            shared_partition = cython.cast(ReaderState, entry).shared_partition
+            decoded = shared_partition.decoded
             if decoded is None or decoded.fetch_epoch != shared_partition.fetch_epoch:
                 return False
         for entry in self.touched:
@@ -441,21 +456,25 @@ class Next:
         return self
 
     def __next__(self):
-        return self.go_on(None)
+        return self.send(None)
 
     def send(self, value: object) -> object:
-        return self.go_on(value)
+        record: object = self.take()
+        if record is not None:
+            raise StopIteration(record)
+        return self.inner.send(value)
 
     @cython.cfunc
-    def go_on(self, value: object) -> object:
+    def take(self) -> object:
+        """The record, if a step gives it; None: the slow coroutine does, and is there now."""
         if self.inner is None:
             if self.steps is None:
                 raise TypeError("this is made by `async for` over a consumer")
             record: object = self.steps.take_one()
             if record is not None:
-                raise StopIteration(record)
+                return record
             self.inner = self.slowly()
-        return self.inner.send(value)
+        return None
 
     def throw(self, error: object, *rest: object) -> object:
         if self.inner is None:
@@ -465,3 +484,18 @@ class Next:
     def close(self) -> None:
         if self.inner is not None:
             self.inner.close()
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def send_to(following: object, value: object, result: cython.pointer(cython.pointer(PyObject))) -> cython.int:
+    """As `Next.send`, for the interpreter; see awaits.h."""
+    record: object = cython.cast(Next, following).take()
+    if record is None:
+        return PyIter_Send(cython.cast(Next, following).inner, value, result)
+    Py_INCREF(record)
+    result[0] = cython.cast(cython.pointer(PyObject), record)
+    return 0
+
+
+kd_answer_sends(Next, send_to)
