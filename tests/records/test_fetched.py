@@ -98,6 +98,14 @@ def test_an_empty_batch_that_compaction_left_is_stepped_over() -> None:
     assert offsets(reader) == [8]
 
 
+def test_an_empty_batch_among_others_is_stepped_over(half: Half) -> None:
+    data = from_rows(rows(0, 3)) + batch(b"", 0, base_offset=3, last_delta=4) + from_rows(rows(8, 1))
+    assert offsets(fetched(data)) == [0, 1, 2, 8]
+    assert sum(len(part) for part in fetched(data).take_columns()) == 4
+    reader = fetched(data[: -len(from_rows(rows(8, 1)))])
+    assert (offsets(reader), offsets(reader), reader.next_offset) == ([0, 1, 2], [], 8)
+
+
 def test_a_batch_wholly_below_the_wanted_offset_yields_nothing() -> None:
     reader = fetched(from_rows(rows(0, 3)), 3)
     assert reader.exhausted

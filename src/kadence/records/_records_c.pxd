@@ -84,7 +84,7 @@ cdef class Cursor:
     cdef bint check_crcs
     cdef bint is_busy
     cdef void begin(self) except *
-    cdef Py_ssize_t _take(self, list out, Py_ssize_t limit, Py_ssize_t room) except -1
+    cdef Py_ssize_t _take(self, list out, Py_ssize_t limit, Py_ssize_t room, Py_ssize_t most, Py_ssize_t kept) except -1
     cdef bint take_more(self, list out, Py_ssize_t limit, Py_ssize_t room) except -1
     cdef bint next_batch(self, Py_ssize_t largest) noexcept nogil
     cdef int step(self, Row* row) noexcept nogil

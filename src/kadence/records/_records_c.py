@@ -363,7 +363,7 @@ class Cursor:
         """Go on to the following batch if it is ordinary and not above ``largest`` bytes; nothing moves if not.
 
         Ordinary: whole, true as far as can be seen, uncompressed, no control batch, of the same leader epoch, with
-        records that are wanted.
+        records that are wanted. One without any is left by compaction, which keeps the header for its producer.
         """
         header: Header
         if not self.goes_on or not self.is_open or self.at != self.end:
@@ -375,7 +375,9 @@ class Cursor:
         if size <= 0 or size > largest or header.attributes & 0x27 or header.leader_epoch != self.epoch:
             return False
         wanted: cython.longlong = max(self.next_offset, self.after_offset)
-        if header.count > (size - 61) // 7 or header.base_offset + header.last_delta < wanted:
+        if header.count == 0 or header.count > (size - 61) // 7:
+            return False
+        if header.base_offset + header.last_delta < wanted:
             return False
         if self.check_crcs and kd_crc32c(0, data + 21, size - 21, False) != header.crc:
             return False
@@ -482,13 +484,21 @@ class Cursor:
         """
         self.begin()
         try:
-            return self._take(out, limit, room)
+            return self._take(out, limit, room, PY_SSIZE_T_MAX, 0)
         finally:
             self.is_busy = False
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _take(self, out: list, limit: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    def _take(
+        self,
+        out: list,
+        limit: cython.Py_ssize_t,
+        room: cython.Py_ssize_t,
+        most: cython.Py_ssize_t,
+        kept: cython.Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """As `take`. Not more than ``most`` bytes, and with ``kept`` so many records of the open batch are left."""
         row: Row
         reason: cython.int
         record: Record
@@ -497,12 +507,18 @@ class Cursor:
         headers: object
         empty: tuple = ()
         size: cython.Py_ssize_t = 0
-        while limit > 0 and size < room and (self.remaining > 0 or self.next_batch(UNLOCKED_FROM)):
+        while (
+            limit > 0
+            and size < room
+            and (self.remaining > kept or (kept == 0 and self.next_batch(UNLOCKED_FROM)))
+        ):
             reason = self.step(cython.address(row))
             if reason < 0:
                 continue
             if reason > 0:
                 raise RecordFormatError(reason)
+            if row.end - self.at > most - size:
+                break
             headers = _headers(row.headers, row.end, row.header_count) if row.header_count else empty
             record = Record.__new__(Record)
             record.topic = topic
@@ -552,9 +568,15 @@ class Cursor:
         self.begin()
         try:
             while limit > 0 and self.remaining > 0:
+                count = len(out)
+                room -= self._take(out, limit, PY_SSIZE_T_MAX, room, 1)
+                limit -= len(out) - count
+                if limit <= 0 or self.remaining != 1:
+                    break
+                # The last one of the batch.
                 at, previous, wanted = self.at, self.previous, self.next_offset
                 remaining, after, count = self.remaining, self.after, len(out)
-                room -= self._take(out, 1, PY_SSIZE_T_MAX)
+                room -= self._take(out, 1, PY_SSIZE_T_MAX, PY_SSIZE_T_MAX, 0)
                 if len(out) == count or self.after != after:
                     # It stepped over records that are not wanted, which happens where it was opened just now.
                     return False

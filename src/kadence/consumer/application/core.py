@@ -79,7 +79,7 @@ class Core:
             clock,
             GroupMetadata(config.group_id or "", group_instance_id=config.group_instance_id),
         )
-        self.interceptors = Interceptors(config.interceptors) if config.interceptors else None
+        self.interceptors = Interceptors(config.interceptors, shared_state) if config.interceptors else None
         self._commits = Commits(config, shared_state, self._exchange, clock, self.interceptors)
         self._rebalancing = Rebalancing(shared_state, self._exchange, self._commits, clock)
         self._collector = FetchCollector(
@@ -92,6 +92,8 @@ class Core:
             counts=config.prefetch_heuristic != "bytes",
             clock=clock,
         )
+        if self.interceptors is not None and self.interceptors.consuming:
+            self.steps.intercept_with(self.interceptors, self.interceptors.consuming, self.put_back)
         self._exchange.has_records = self._collector.holds
         self._dead_letters: DeadLetters | None = None
         self.decoding: Decoding | None = None
