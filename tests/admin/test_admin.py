@@ -647,13 +647,12 @@ def test_an_answer_comes_to_its_call_after_the_call_that_asked_first_has_given_u
 ) -> None:
     broker, admin = flaky
     admin.list_topics()
-    with broker.faults.delay(ListGroupsRequest, 0.5) as delayed:
+    with broker.faults.freeze():
         second = calling(lambda: admin.list_groups(timeout=3600))
-        delayed.wait()
-        # It waits behind the other one.
         first = calling(lambda: admin.list_topics(timeout=0.1))
         assert isinstance(first.exception(PATIENCE), KafkaTimeoutError)
-        assert second.result(PATIENCE) == []
+        assert not second.done()
+    assert second.result(PATIENCE) == []
 
 
 def test_a_signal_handler_may_make_a_call_during_another_one_and_close_the_client() -> None:
@@ -685,6 +684,29 @@ def test_a_signal_handler_may_make_a_call_during_another_one_and_close_the_clien
         finally:
             signal.signal(signal.SIGUSR1, before)
         assert made == [{1}, {1}]
+
+
+def test_an_exception_of_a_signal_handler_ends_the_call_that_it_interrupts_and_no_other() -> None:
+    def handler(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with (
+        Broker(nodes=3) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        broker.faults.drop(DescribeLogDirsRequest, node_id=2) as dropped,
+    ):
+        before = signal.signal(signal.SIGUSR1, handler)
+        try:
+            other = calling(lambda: admin.describe_log_dirs(2, timeout=3600))
+            dropped.wait()
+            ringing = once_inside(lambda: os.kill(os.getpid(), signal.SIGUSR1))
+            with pytest.raises(ZeroDivisionError):
+                admin.describe_log_dirs(2, timeout=3600)
+            ringing.join()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert admin.describe_log_dirs(1).keys() == {1}
+        assert not other.done()
 
 
 def test_the_end(flaky: tuple[Broker, Admin]) -> None:

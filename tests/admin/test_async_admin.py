@@ -117,6 +117,7 @@ def test_hundreds_of_calls_wait_on_one_thread_and_keep_their_times() -> None:
                 await admin.close()
                 ends = await asyncio.gather(*slow, return_exceptions=True)
             assert [type(end) for end in ends] == [asyncio.CancelledError] + [ClosedError] * 299
+            assert admin._shell.network.waiting == set(), "nothing is kept of calls that are over"
 
     run(program)
 

@@ -17,7 +17,7 @@ from tests.patience import PATIENCE, until
 from kadence import Admin
 from kadence.admin.manager import AdminManager
 from kadence.broker import Broker
-from kadence.errors import ClosedError, FatalNetworkError, ForkedError
+from kadence.errors import ClosedError, FatalNetworkError, ForkedError, KafkaTimeoutError
 from kadence.protocol.metadata import MetadataRequest
 
 
@@ -35,7 +35,9 @@ def test_the_thread_begins_with_the_first_call_and_ends_with_the_client(broker: 
     with Admin(bootstrap_servers=broker.bootstrap_servers, client_id="one") as admin:
         assert threads_of("one") == []
         admin.list_topics()
-        admin.list_topics()
+        with pytest.raises(KafkaTimeoutError):
+            admin.list_topics(timeout=0)
+        assert admin._shell.network.waiting == set(), "nothing is kept of a call that is over"
         (thread,) = threads_of("one")
         assert thread.daemon
     thread.join(PATIENCE)

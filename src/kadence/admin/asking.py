@@ -119,7 +119,7 @@ class Asking:
             f"{request.name} was not answered in time by {','.join(self._config.bootstrap_servers)}"
             + (f": {why}" if why else "")
         )
-        if why and self._network.is_cut_off:
+        if self._network.is_cut_off:
             late.__cause__ = ConnectError(why)
         return late
 

@@ -198,5 +198,6 @@ class _Turn(network_thread.Turn):
         network = self._network
         if network.is_closing:
             return False
-        network.trouble, network.is_cut_off = self._client.trouble(), self._client.is_cut_off()
+        network.trouble = self._client.trouble()
+        network.is_cut_off = network.trouble is not None and self._client.is_cut_off()
         return super().run_once()

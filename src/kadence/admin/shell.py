@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from kadence.admin.calls import Calls
 from kadence.admin.leaders import Leaders
@@ -60,12 +60,11 @@ class _Changes:
     `threading.Event`, and leave its lock taken for the network thread to hang on.
     """
 
-    __slots__ = ("_network", "_unchanged")
-
-    waiting: ClassVar[bool] = False
+    __slots__ = ("_network", "_unchanged", "waiting")
 
     def __init__(self, network: Network) -> None:
         self._network = network
+        self.waiting = False
         self._unchanged = threading.Lock()
         self._unchanged.acquire()
 
@@ -78,6 +77,7 @@ class _Changes:
             pass
 
     def enter(self) -> None:
+        self.waiting = True
         self._network.waiting.add(self.set)
 
     def wait(self, seconds: float | None) -> None:
@@ -86,4 +86,5 @@ class _Changes:
 
     def leave(self, *, interrupts: bool) -> None:
         del interrupts
+        self.waiting = False
         self._network.waiting.discard(self.set)

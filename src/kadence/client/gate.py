@@ -63,7 +63,7 @@ class Gate(RLock):  # type: ignore[misc]  # typeshed calls it final, which it is
         return self._changed.wait(timeout)
 
     def leave(self, *, interrupts: bool) -> None:
-        """Whoever waits was told of each change."""
+        """Nothing is to be done: whoever waits was told of each change."""
 
     def wait_for(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
         """Wait until something is so. False when the time is over before."""

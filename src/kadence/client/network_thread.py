@@ -121,9 +121,6 @@ class NetworkSide:
             self._dispose()
             self._callers.dismiss()
 
-    def __repr__(self) -> str:
-        return f"<network side of a {self._kind}: {self._turn!r}>"
-
 
 class NetworkThread:
     """Runs the turns of a network side on a daemon thread of its own, until the client is closed."""
@@ -149,4 +146,4 @@ class NetworkThread:
             pass
 
     def __repr__(self) -> str:
-        return f"<{self._thread.name} {'alive' if self.is_alive() else 'ended'} {self._side!r}>"
+        return f"<{self._thread.name} {'alive' if self.is_alive() else 'ended'}>"

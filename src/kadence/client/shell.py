@@ -16,8 +16,8 @@ class Changes(Protocol):
     """What the calls of a client wait for: a consumer's signal, or the lock of a client that threads share.
 
     Attributes:
-        waiting: whether a call of this thread waits already, which this one interrupts, in a signal handler or in user
-            code.
+        waiting: whether a call has entered and not left. Where another one begins it interrupts that one, in a signal
+            handler or in user code. Always False of a lock.
     """
 
     @property
@@ -55,7 +55,7 @@ class Shell:
         try:
             changes.enter()
             while True:
-                step = call.send(None)
+                step = next(call)
                 while isinstance(step, Run):
                     step = self._resume(call, step)
                 if step != BREATH:
@@ -63,7 +63,8 @@ class Shell:
         except StopIteration as stop:
             return cast("T", stop.value)
         finally:
-            changes.leave(interrupts=interrupts)
+            if changes.waiting:
+                changes.leave(interrupts=interrupts)
             # Not left to the collector: after Ctrl-C the traceback keeps the call alive, and its `finally` must run.
             call.close()
 

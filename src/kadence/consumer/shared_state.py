@@ -284,7 +284,9 @@ class Signal:
         """Called instead of raising the flag by shells that do not block a thread (asyncio)."""
 
     def enter(self) -> None:
-        self._down.acquire(blocking=False)
+        # Mostly it is down, which costs less to see than to try.
+        if not self._down.locked():
+            self._down.acquire(blocking=False)
         self.waiting = True
 
     def wait(self, seconds: float | None) -> None:
@@ -293,7 +295,8 @@ class Signal:
     def leave(self, *, interrupts: bool = False) -> None:
         """Nobody waits any more, but a call that this one interrupted: end its wait."""
         self.waiting = interrupts
-        self.set()
+        if interrupts:
+            self.set()
 
     def set(self) -> None:
         if self.waiting:

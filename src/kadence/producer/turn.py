@@ -96,6 +96,3 @@ class Turn(network_thread.Turn):
     @property
     def _coordinators(self) -> Mapping[int, Node]:
         return {} if self._transactions is None else dict(self._transactions.coordinators)
-
-    def __repr__(self) -> str:
-        return repr(self._sender)
