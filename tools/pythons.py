@@ -33,7 +33,8 @@ VERSIONS: Final = ("3.12", "3.13", "3.14", "3.14t")
 """What is tried where PYTHONS says nothing."""
 
 ROOMS: Final = (
-    "wire", "protocol", "records", "connection", "net", "consumer", "producer", "admin", "coordinator", "broker",
+    "wire", "protocol", "records", "connection", "net", "client", "consumer", "producer", "admin", "coordinator",
+    "broker",
 )  # fmt: skip
 """The folders of tests/ that are run."""
 
