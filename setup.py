@@ -1,7 +1,9 @@
 """Builds the optional C extensions; everything else about the package stands in pyproject.toml.
 
-Every ``src/kadence/**/_*_c.py`` is Cython in pure-Python syntax. Each has a twin in Python, or another way without it,
-so the package works with all of them, with some, or with none. The environment variable KADENCE_EXTENSION decides:
+Every ``src/kadence/**/_*_c.py`` is Cython in pure-Python syntax. Each has a twin in Python, or another way without it.
+A ``_*_c.pxd`` without such a file has the C types for the module that is called the same without ``_c``, and which also
+runs as it is. So the package works with all of them, with some, or with none. The environment variable
+KADENCE_EXTENSION decides:
 
     auto     (default) compile; what cannot be compiled is named in one line, and runs as plain Python
     require  compile everything that this system can have, what an earlier build compiled too, and fail when that fails:
@@ -62,15 +64,15 @@ def name_of(source: Path) -> str:
 
 
 def path_of(name: str) -> Path:
-    return SOURCE.joinpath(*name.split(".")).with_suffix(".py")
+    """The source of an extension: a file for it alone, or the one that also runs as it is."""
+    alone = SOURCE.joinpath(*name.split(".")).with_suffix(".py")
+    return alone if alone.exists() else alone.with_name(f"{alone.stem.removesuffix('_c')}.py")
 
 
 def needs(name: str) -> set[str]:
     """The extensions whose C types this one uses: it cannot be loaded without them."""
-    source = path_of(name)
-    texts = [
-        path.read_text(encoding="utf-8") for path in (source, source.with_suffix(".pxd")) if path.exists()
-    ]
+    types = SOURCE.joinpath(*name.split(".")).with_suffix(".pxd")
+    texts = [path.read_text(encoding="utf-8") for path in (path_of(name), types) if path.exists()]
     return {found for text in texts for found in _CIMPORT.findall(text)} - {name}
 
 
@@ -87,8 +89,10 @@ def translated(found: list[Extension]) -> list[Extension]:
         # Cython's pickles take a pointer for a text: a copy would read and free memory that is not its own.
         "auto_pickle": False,
     }
-    # cythonize() compares the sources alone with what it made of them before; these directives count as well.
-    newest = Path("setup.py").stat().st_mtime
+    # cythonize() compares the sources with what it made of them before. It does not see these directives, nor the types
+    # of a source that has another name than its extension.
+    seen = [Path("setup.py"), *(SOURCE / "kadence").rglob("_*_c.pxd")]
+    newest = max(path.stat().st_mtime for path in seen)
     options: dict[str, Any] = {
         "build_dir": TRANSLATED,
         "compiler_directives": directives,
@@ -106,21 +110,23 @@ def extensions() -> list[Extension]:
     if mode() == "off":
         say("KADENCE_EXTENSION=off: no extension, Python alone")
         return []
-    sources = sorted((SOURCE / "kadence").rglob("_*_c.py"))
+    names = sorted(
+        {name_of(path) for kind in ("py", "pxd") for path in (SOURCE / "kadence").rglob(f"_*_c.{kind}")}
+    )
     if WINDOWS:
         say(
             f"not built on Windows: {', '.join(POSIX_ONLY)}; these run as plain Python, without native heartbeats"
         )
-        sources = [path for path in sources if name_of(path) not in POSIX_ONLY]
+        names = [name for name in names if name not in POSIX_ONLY]
     found = [
         Extension(
-            name_of(path),
+            name,
             [path.as_posix()],
-            include_dirs=[path.parent.as_posix()],
+            include_dirs=sorted({path_of(each).parent.as_posix() for each in (name, *needs(name))}),
             depends=["setup.py", *sorted(header.as_posix() for header in path.parent.glob("*.h"))],
             extra_compile_args=[] if WINDOWS else ["-O3", "-g0", "-fno-strict-aliasing"],
         )
-        for path in sources
+        for name, path in ((name, path_of(name)) for name in names)
     ]
     try:
         built = translated(found)

@@ -13,7 +13,11 @@ from kadence.records import IMPLEMENTATION
 
 SOURCE = Path(kadence.__file__).parent
 MODULES = sorted(
-    ".".join(("kadence", *path.relative_to(SOURCE).with_suffix("").parts)) for path in SOURCE.rglob("_*_c.py")
+    {
+        ".".join(("kadence", *path.relative_to(SOURCE).with_suffix("").parts))
+        for kind in ("py", "pxd")
+        for path in SOURCE.rglob(f"_*_c.{kind}")
+    }
 )
 
 # Where copying goes wrong it may end the process: so all of this runs in a process of its own.
@@ -35,21 +39,25 @@ assert len(found) > 20, found
 COPY = """
 from kadence.spark.decode.json_rows import Column
 attention = found["consumer._decoded_records_c.Attention"]()
-steps = found["consumer.fetch._steps_c.Steps"](attention, time.monotonic, None)
+steps = found["consumer.fetch._steps_c.Steps"](attention, time.monotonic, object())
+objects = [
+    attention,
+    steps,
+    found["consumer.fetch._steps_c.AsyncIteration"](steps, None),
+    found["consumer.fetch._steps_c.Decoder"](None, None),
+    found["consumer.fetch._steps_c.Iteration"](steps, None),
+    found["consumer._decoded_records_c.DecodedRecords"](1, [], 0, None, 0, None),
+    found["consumer._polled_records_c.Records"](),
+]
 session = found["net._drain_c.Session"](-1, 0) if "net._drain_c.Session" in found else None
 arguments = {
-    "consumer.fetch._steps_c.AsyncIteration": (steps, None),
-    "consumer.fetch._steps_c.Decoder": (None, None),
-    "consumer.fetch._steps_c.Iteration": (steps, None),
-    "consumer.fetch._steps_c.Steps": (attention, time.monotonic, None),
-    "consumer._decoded_records_c.DecodedRecords": (1, [], 0, None, 0, None),
     "net._drain_c.Intake": (session, None),
     "net._drain_c.Poller": (found["net._drain_c.Wake"](),) if session else (),
     "net._native_heartbeat_c.NativeHeartbeat": (session,),
     "records._records_c.Cursor": ("t", 0),
     "spark.decode._json_c.Reader": (Column(b"", 9, children=(Column(b"a", 1, 8),)), bytes(8), b""),
 }
-objects = [kind.__new__(kind, *arguments.get(name, ())) for name, kind in found.items()]
+objects += [kind.__new__(kind, *arguments.get(name, ())) for name, kind in found.items()]
 objects.append(found["records._records_c.Record"]("t", 1, 2, 3, 1, b"k", None, (("h", None),), 4))
 scratch = importlib.import_module("kadence.records._buffers_c").scratch(100_000)
 memoryview(scratch)[:] = b"x" * 100_000
@@ -74,11 +82,15 @@ for name, kind in found.items():
     except TypeError:
         print("right")
         continue
-    for call in ("__next__", "__len__", "__aiter__", "__anext__", "__await__", "begins", "advance", "take_columns"):
-        try:
-            getattr(one, call)()
-        except Exception:
-            pass
+    calls = ["__next__", "__len__", "__iter__", "__aiter__", "__anext__", "__await__", "__repr__", "begins", "advance"]
+    if name.startswith("consumer."):
+        calls += [call for call in dir(one) if not call.startswith("_")]
+    for call in (*calls, "take_columns"):
+        for arguments in ((), (1,), (None,), (1, [])):
+            try:
+                getattr(one, call)(*arguments)
+            except Exception:
+                pass
     print("right")
 rows = found["producer._rows_c.Rows"].__new__(found["producer._rows_c.Rows"])
 for call in (rows.estimate, rows.partition, rows.topic):

@@ -149,7 +149,7 @@ def find(
 def _is_made(executable: str, folder: Path) -> bool:
     """Whether the environment is this interpreter's, and has what the sources of today are built to."""
     stamp = folder / "made"
-    sources = [*_ROOT.glob("src/**/_*_c.py"), *_ROOT.glob("src/**/*.pxd"), *_ROOT.glob("src/**/*.h")]
+    sources = [*_ROOT.glob("src/**/_*.py"), *_ROOT.glob("src/**/*.pxd"), *_ROOT.glob("src/**/*.h")]
     sources += [_ROOT / "pyproject.toml", _ROOT / "setup.py"]
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != executable:
         return False

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
         RebalanceListener,
     )
     from kadence.consumer.application.interceptors import Interceptor
-    from kadence.consumer.application.records import Records
     from kadence.consumer.application.stall import Stall
     from kadence.consumer.assignors import Assignor, LastAssignment, MemberSubscription, RebalanceProtocol
     from kadence.consumer.async_consumer import AsyncConsumer
     from kadence.consumer.consumer import Consumer
     from kadence.consumer.events import Rebalance
+    from kadence.consumer.polled_records import Records
     from kadence.consumer.settings import ConsumerSettings
     from kadence.consumer.shared_partition import NotFetched, NotFetchedReason
     from kadence.consumer.shared_state import NetworkLateness
@@ -353,7 +353,7 @@ _HOMES = {
     "RecordFuture": "kadence.producer",
     "RecordMetadata": "kadence.producer",
     "RecordTooLargeError": "kadence.errors",
-    "Records": "kadence.consumer.application.records",
+    "Records": "kadence.consumer.polled_records",
     "ReplicaInfo": "kadence.admin",
     "RequestTimedOutError": "kadence.errors",
     "RowsNotWrittenError": "kadence.errors",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["NotAwaited", "advised", "running_loop", "unmade"]
+__all__ = ["NotAwaited", "advice", "advised", "running_loop", "unmade"]
 
 T = TypeVar("T")
 
@@ -92,6 +92,16 @@ _OF_CLASS: Final[Mapping[str, Mapping[str, str]]] = {
     "Admin": _ADMIN,
     "AsyncAdmin": _ADMIN,
 }
+
+
+def advice(owner: object, kind: str, name: str) -> AttributeError:
+    """The error for a name that an object of this class of ours lacks, with the sentence for it if there is one.
+
+    It is for `Records`, which may be compiled: `advised` cannot give such a class anything.
+    """
+    text = f"{kind!r} object has no attribute {name!r}"
+    hint = _OF_CLASS[kind].get(name)
+    return AttributeError(text if hint is None else f"{text}: {hint}", name=name, obj=owner)
 
 
 class _Elsewhere:

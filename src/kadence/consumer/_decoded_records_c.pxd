@@ -1,4 +1,4 @@
-# What the compiled half of the reading takes from _decoded_records_c.py; Cython merges this with the .py file.
+# The types of _decoded_records.py where it is compiled.
 
 cimport cython
 
@@ -21,7 +21,7 @@ cdef class DecodedRecords:
     cdef readonly object end
     cdef readonly object start_epoch
     cdef readonly object end_epoch
-    cdef tuple place(self, Py_ssize_t index)
+    cdef object place(self, Py_ssize_t index)
 
 cdef class DeliveryState:
     cdef public long long fetch_epoch

@@ -27,9 +27,9 @@ from kadence.consumer.application.callbacks import AsyncRebalanceListener, Commi
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
 from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import leave_if_abandoned
-from kadence.consumer.application.records import Records
 from kadence.consumer.application.state import ConsumerState
 from kadence.consumer.fetch.steps import AsyncIteration
+from kadence.consumer.polled_records import Records
 from kadence.idioms import advised
 from kadence.records import Record
 from kadence.stopping import opened
@@ -221,9 +221,9 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         core, steps = self._core, self._steps
         proofs: int | None = steps.calls
         try:
-            chunks = None if max_records is None or max_records < 1 else steps.several(max_records)
-            if chunks is not None:
-                return Records(chunks) if core.interceptors is None else self._calls.intercepted(chunks)
+            stepped: Records[K_co, V_co] | None = None if max_records is None else steps.poll(max_records)
+            if stepped is not None:
+                return stepped
             proofs = None
             async with self._shell.polling():
                 proofs = core.proofs
@@ -289,8 +289,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         With auto-commit a record counts as processed when the loop asks for the next one, so delivery is at least
         once for each single record.
         """
-        # Interceptors see each record before it is returned, which a step alone does not ask them.
-        return self if self._core.interceptors is not None else AsyncIteration(self._steps, self.__anext__)
+        return AsyncIteration(self._steps, self.__anext__)
 
     async def __anext__(self) -> Record[K_co, V_co]:
         # That deadline never comes. Nothing stands between the record and the caller: see `poll`.
@@ -333,7 +332,8 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         while True:
             proofs = steps.calls
             try:
-                if core.interceptors is None and (stepped := steps.step()) is not None:
+                stepped: Record[K_co, V_co] | None = steps.step()
+                if stepped is not None:
                     return stepped
                 if deadline != FOREVER:
                     left = max(deadline - core.clock.now_ms(), 0)

@@ -27,10 +27,10 @@ from kadence.consumer.application.callbacks import CommitCallback, RebalanceList
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
 from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import leave_if_abandoned
-from kadence.consumer.application.records import Records
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.application.state import ConsumerState
 from kadence.consumer.fetch.steps import Iteration
+from kadence.consumer.polled_records import Records
 from kadence.idioms import advised
 from kadence.records import Record
 from kadence.stopping import opened
@@ -225,9 +225,9 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         core, steps = self._core, self._steps
         proofs: int | None = steps.calls
         try:
-            chunks = None if max_records is None or max_records < 1 else steps.several(max_records)
-            if chunks is not None:
-                return Records(chunks) if core.interceptors is None else self._calls.intercepted(chunks)
+            stepped: Records[K_co, V_co] | None = None if max_records is None else steps.poll(max_records)
+            if stepped is not None:
+                return stepped
             proofs = None
             with self._shell.polling():
                 proofs = core.proofs
@@ -293,8 +293,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         With auto-commit a record counts as processed when the loop asks for the next one, so delivery is at least
         once for each single record.
         """
-        # Interceptors see each record before it is returned, which a step alone does not ask them.
-        return self if self._core.interceptors is not None else Iteration(self._steps, self.__next__)
+        return Iteration(self._steps, self.__next__)
 
     def __next__(self) -> Record[K_co, V_co]:
         # That deadline never comes. Nothing stands between the record and the caller: see `poll`.
@@ -337,7 +336,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         while True:
             proofs = steps.calls
             try:
-                if core.interceptors is None and (stepped := steps.step()) is not None:
+                stepped: Record[K_co, V_co] | None = steps.step()
+                if stepped is not None:
                     return stepped
                 if deadline != FOREVER:
                     left = max(deadline - core.clock.now_ms(), 0)

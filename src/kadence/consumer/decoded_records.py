@@ -9,10 +9,13 @@ from kadence.records import IMPLEMENTATION
 
 __all__ = ["COMPILED", "Attention", "DecodedRecords", "DeliveryState"]
 
-COMPILED: bool = IMPLEMENTATION == "compiled" and compiled("kadence.consumer._decoded_records_c") is not None
-"""Whether the compiled half is loaded."""
+_compiled = compiled("kadence.consumer._decoded_records_c") if IMPLEMENTATION == "compiled" else None
 
-if TYPE_CHECKING or not COMPILED:
-    from kadence.consumer._decoded_records_py import Attention, DecodedRecords, DeliveryState
+COMPILED: bool = _compiled is not None
+"""Whether the compiled form is loaded."""
+
+if TYPE_CHECKING or _compiled is None:
+    from kadence.consumer._decoded_records import Attention, DecodedRecords, DeliveryState
 else:
-    from kadence.consumer._decoded_records_c import Attention, DecodedRecords, DeliveryState
+    Attention, DecodedRecords = _compiled.Attention, _compiled.DecodedRecords
+    DeliveryState = _compiled.DeliveryState

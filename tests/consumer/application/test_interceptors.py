@@ -135,7 +135,7 @@ def test_they_see_commits_of_every_kind_and_none_that_fails(served: Broker) -> N
 
 
 def test_iteration_and_asyncio_are_intercepted_too(served: Broker) -> None:
-    with consumer(served, interceptors=[Marks("a"), Only()]) as subject:
+    with consumer(served, interceptors=[Marks("a"), Broken(), Odd(), Only()]) as subject:
         subject.assign([PARTITION])
         assert [next(subject).value for _ in range(3)] == [b"0a", b"2a", b"4a"]
 

@@ -15,8 +15,8 @@ from typing import Any, Self, TypeVar
 import pytest
 from tests.consumer.support import read
 
-from kadence import AsyncConsumer, Broker, Consumer, Producer, Record, TopicPartition
-from kadence.consumer.fetch import _steps_py
+from kadence import AsyncConsumer, Broker, Consumer, Interceptor, Producer, Record, TopicPartition
+from kadence.consumer.fetch import _steps
 from kadence.consumer.fetch.steps import Iteration
 
 PARTITION = TopicPartition("t", 0)
@@ -33,10 +33,10 @@ BY_OPCODE = (
     "consumer/fetch/fetch_collector.py",
     "consumer/fetch/decoding.py",
     "consumer/fetch/partition_reader.py",
-    "consumer/fetch/_steps_py.py",
-    "consumer/_decoded_records_py.py",
+    "consumer/fetch/_steps.py",
+    "consumer/_decoded_records.py",
     "kadence/records/fetched.py",
-    "consumer/application/records.py",
+    "consumer/_polled_records.py",
 )
 """Where the signal is tried at each instruction. In the shells it is at each line: their last instruction hands over
 the result, and the interpreter looks for signals at calls only."""
@@ -44,7 +44,7 @@ BY_LINE = (
     "consumer/consumer.py",
     "consumer/async_consumer.py",
     "consumer/application/shell.py",
-    "consumer/fetch/_steps_py.py",
+    "consumer/fetch/_steps.py",
 )
 
 NOWHERE = frozenset(("NOP", "PUSH_EXC_INFO", "POP_EXCEPT", "RERAISE", "CALL_INTRINSIC_1"))
@@ -181,7 +181,11 @@ def places(records: Iterable[Record]) -> list[tuple[int, int]]:
 
 
 @EITHER_WAY
-@pytest.mark.parametrize("settings", [{}, {"value_deserializer": bytes.decode}], ids=["bytes", "decoded"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"value_deserializer": bytes.decode}, {"interceptors": [Interceptor]}],
+    ids=["bytes", "decoded", "intercepted"],
+)
 def test_c7_ctrl_c_anywhere_in_a_poll_loses_no_record(
     served: Broker, settings: dict[str, Any], by_steps: bool
 ) -> None:
@@ -222,8 +226,11 @@ def test_c7_a_handler_that_raises_any_error_loses_no_record(
 
 @EITHER_WAY
 @pytest.mark.parametrize("how", ["next", "for"])
-def test_c7_ctrl_c_anywhere_in_an_iteration_loses_no_record(served: Broker, how: str, by_steps: bool) -> None:
-    with consumer(served) as subject:
+@pytest.mark.parametrize("settings", [{}, {"interceptors": [Interceptor]}], ids=["bytes", "intercepted"])
+def test_c7_ctrl_c_anywhere_in_an_iteration_loses_no_record(
+    served: Broker, settings: dict[str, Any], how: str, by_steps: bool
+) -> None:
+    with consumer(served, **settings) as subject:
         subject.assign([PARTITION, OTHER])
         records: Iterator[Record] = subject if how == "next" else iter(subject)
         interrupt_everywhere(
@@ -231,7 +238,7 @@ def test_c7_ctrl_c_anywhere_in_an_iteration_loses_no_record(served: Broker, how:
             places,
             lambda: list(subject.poll(5)),
             None if by_steps else looks_at_everything(subject),
-            in_python=how == "next" or not by_steps or Iteration is _steps_py.Iteration,
+            in_python=how == "next" or not by_steps or Iteration is _steps.Iteration,
         )
 
 

@@ -89,8 +89,8 @@ class World:
         return self.poll(1) if record is None else [record]
 
     def several(self, limit: int) -> list[Record]:
-        chunks = self.steps.several(limit)
-        return self.poll(limit) if chunks is None else [record for _, records in chunks for record in records]
+        records = self.steps.poll(limit)
+        return self.poll(limit) if records is None else list(records)
 
     def take(self, records: list[Record]) -> None:
         """Each partition's records come in order, and its position stands right behind them."""
@@ -205,7 +205,7 @@ def test_records_that_cannot_be_read_are_found_by_a_poll_behind_those_before_the
     subject = FetchCollector(shared, check_crcs=False, max_batch_bytes=1 << 20, clock=FakeClock())
 
     def next_offset() -> int:
-        record = subject.steps.step()
+        record: Record | None = subject.steps.step()
         if record is None:
             subject.mark_processed()
             ((_, (record,)),) = subject.take_records(1)

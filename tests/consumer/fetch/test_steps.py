@@ -18,13 +18,13 @@ from tests.consumer.fetch.test_fetch_collector import put, shared_partition
 from tests.luck import examples
 from tests.patience import PATIENCE
 
-from kadence import Broker, Consumer, Interceptor, Producer, TopicPartition
+from kadence import Broker, Consumer, Interceptor, OffsetAndMetadata, Producer, Records, TopicPartition
 from kadence.consumer import events as m
 from kadence.consumer.fetch.dead_letters import Delivery
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
 from kadence.metrics.sensors import Tally
-from kadence.records import Record
+from kadence.records import IMPLEMENTATION, Record
 from kadence.testing import FakeClock
 
 PARTITIONS = 3
@@ -40,12 +40,14 @@ class Half:
 
     def __init__(self, suffix: str, *, decodes: bool = False) -> None:
         try:
-            decoded = importlib.import_module(f"kadence.consumer._decoded_records_{suffix}")
-            steps = importlib.import_module(f"kadence.consumer.fetch._steps_{suffix}")
+            decoded = importlib.import_module(f"kadence.consumer._decoded_records{suffix}")
+            steps = importlib.import_module(f"kadence.consumer.fetch._steps{suffix}")
         except ImportError as error:
             if os.environ.get("KADENCE_EXTENSION") == "require":
                 raise
             pytest.skip(f"the extension is not built ({error})")
+        if decodes and suffix and IMPLEMENTATION != "compiled":
+            pytest.skip("a compiled decoder takes compiled records")
         self.clock = FakeClock()
         self.attention = decoded.Attention()
         self.polls = Tally(0)
@@ -86,7 +88,7 @@ class Half:
         meddling, self.meddling = self.meddling, ""
         if meddling == "poll":
             assert self.steps.step() is None
-            assert self.steps.several(1) is None
+            assert self.steps.poll(1) is None
         elif meddling == "interrupt":
             raise KeyboardInterrupt
         elif meddling:
@@ -123,8 +125,9 @@ class Half:
             if what == "step":
                 record = self.steps.step()
                 return None if record is None else (record.partition, record.offset, record.value)
-            chunks = self.steps.several(argument + 1)
-            return chunks and [(number, [record.offset for record in records]) for number, records in chunks]
+            found = self.steps.poll(argument + 1)
+            chunks = {} if found is None else found.by_partition()
+            return [(number, [each.offset for each in records]) for number, records in chunks.items()] or None
         except KeyboardInterrupt:
             return "interrupted"
 
@@ -180,7 +183,7 @@ actions = st.tuples(
 @example(script=[("step", 0), ("seek", 0), ("step", 0)], decodes=False)
 @given(script=st.lists(actions, max_size=40), decodes=st.booleans())
 def test_both_halves_do_the_same(script: list[tuple[str, int]], decodes: bool) -> None:
-    compiled, plain = Half("c", decodes=decodes), Half("py", decodes=decodes)
+    compiled, plain = Half("_c", decodes=decodes), Half("", decodes=decodes)
     for half in (compiled, plain):
         half.act("arm", 0)
     for what, argument in script:
@@ -188,7 +191,7 @@ def test_both_halves_do_the_same(script: list[tuple[str, int]], decodes: bool) -
         assert compiled.seen() == plain.seen(), what
 
 
-@pytest.fixture(params=["c", "py"])
+@pytest.fixture(params=["_c", ""], ids=["compiled", "plain"])
 def half(request: pytest.FixtureRequest) -> Half:
     return Half(request.param)
 
@@ -355,7 +358,7 @@ def test_c7_a_second_thread_that_polls_ends_the_steps_of_the_first_within_the_sa
 # ---------------------------------------------------------------- with deserialisers
 
 
-@pytest.fixture(params=["c", "py"])
+@pytest.fixture(params=["_c", ""], ids=["compiled", "plain"])
 def decoding(request: pytest.FixtureRequest) -> Half:
     half = Half(request.param, decodes=True)
     half.act("arm", 0)
@@ -444,6 +447,83 @@ def test_c14_no_setting_leaves_the_steps(settings: dict[str, Any]) -> None:
     assert all(subject.core.steps.step() is not None for _ in range(40))
 
 
+class Sees(Interceptor):
+    """Notes the offsets that it sees at a time, and leaves out each fifth record."""
+
+    def __init__(self) -> None:
+        self.seen: list[list[int]] = []
+
+    def on_consume(self, records: Records) -> Records:
+        self.seen.append([record.offset for record in records])
+        return Records.of(record for record in records if record.offset % 5)
+
+
+def test_an_interceptor_sees_what_each_step_returns_and_a_record_left_out_is_a_step_of_its_own() -> None:
+    sees = Sees()
+    subject = armed(shared_partition(0), interceptors=[sees])
+    steps = subject.core.steps
+    del sees.seen[:]
+    before = steps.calls
+    found = [steps.step().offset for _ in range(6)]
+    assert found == [2, 3, 4, 6, 7, 8]
+    assert sees.seen == [[offset] for offset in range(2, 9)]
+    assert steps.calls - before == 7
+    records = steps.poll(3)
+    assert [record.offset for record in records] == [9, 11]
+    assert sees.seen[-1] == [9, 10, 11]
+    assert list(records.next_offsets().values()) == [OffsetAndMetadata(12, None)]
+
+
+def test_c7_another_thread_is_refused_while_a_step_is_in_an_interceptor() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    class Slow(Interceptor):
+        def on_consume(self, records: Records) -> Records:
+            if threading.current_thread() is not threading.main_thread():
+                inside.set()
+                assert leave.wait(PATIENCE)
+            return records
+
+    subject = armed(shared_partition(0), interceptors=[Slow()])
+
+    def work() -> None:
+        subject.core.steps.arm(subject.core.clock.now_ms(), list(subject.core._collector._ring.values()))
+        found.append(subject.core.steps.step())
+
+    found: list[Record | None] = []
+    other = threading.Thread(target=work)
+    subject.shared_state.attention.up = False
+    other.start()
+    assert inside.wait(PATIENCE)
+    with pytest.raises(ConcurrentAccessError, match="another thread is using"), subject.shell:
+        pass
+    leave.set()
+    other.join()
+    assert found[0] is not None
+
+
+def test_c7_what_an_interceptor_was_interrupted_at_comes_again() -> None:
+    class Interrupts(Interceptor):
+        left = 1
+
+        def on_consume(self, records: Records) -> Records:
+            [record] = records
+            if record.offset == 7 and self.left:
+                self.left -= 1
+                raise KeyboardInterrupt
+            return records
+
+    one = shared_partition(0)
+    subject = armed(one, interceptors=[Interrupts()])
+    steps = subject.core.steps
+    found = [steps.step().offset for _ in range(5)]
+    with pytest.raises(KeyboardInterrupt):
+        steps.step()
+    assert one.position == Origin(1, 7, None)
+    found += [steps.step().offset for _ in range(3)]
+    assert found == list(range(2, 10))
+
+
 def test_c14_a_partition_that_waits_for_its_dead_letters_takes_no_step() -> None:
     class Letters:
         topic = "bad"
@@ -497,7 +577,7 @@ def test_c7_another_thread_is_refused_while_a_step_is_in_a_deserialiser() -> Non
 def test_b4_a_stall_tells_how_many_records_a_step_gave_and_which() -> None:
     one = shared_partition(0)
     subject = armed(one)
-    assert subject.core.steps.several(7)
+    assert subject.core.steps.poll(7)
     subject.core.steps.settle()  # somebody reads the metrics
     assert subject.core.stalls._look() == (7, {one.partition: range(2, 9)})
     with subject.shell:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, SupportsIndex, cast
 
 from kadence.config.table import is_coroutine_function
 from kadence.consumer.application.callbacks import AsyncRebalanceListener
-from kadence.consumer.application.records import Records
+from kadence.consumer.polled_records import Records
 from kadence.errors import InvalidTopicError
 from kadence.records import ALL_COLUMNS, OWN_COLUMNS, Record
 from kadence.types import OffsetAndMetadata, TopicPartition

@@ -39,8 +39,8 @@ from kadence.consumer.application.callbacks import AsyncRebalanceListener, Commi
 from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import FAREWELL_MS
 from kadence.consumer.application.metrics import Metrics
-from kadence.consumer.application.records import Records
 from kadence.consumer.application.stall import Stall
+from kadence.consumer.polled_records import Records, intercept
 from kadence.consumer.shared_partition import NotFetched, NotFetchedReason, Origin
 from kadence.consumer.shared_state import NetworkLateness, SharedState
 from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
@@ -211,28 +211,15 @@ class Calls:
         self._look_at_unit(timeout)
         return self._records((yield from self._core.poll(self._until(timeout), limit)))
 
-    def intercepted(self, chunks: Sequence[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
-        """What a step took, as interceptors want it."""
-        assert self._interceptors is not None
-        return self._interceptors.on_consume(Records(chunks))
-
     def _records(self, chunks: list[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
         records: Records[Any, Any] = Records(chunks, self._core.moved())
         return (
-            self._interceptors.on_consume(records) if chunks and self._interceptors is not None else records
+            intercept(self._interceptors, records) if chunks and self._interceptors is not None else records
         )
 
     def first(self, records: Records[Any, Any]) -> Record[Any, Any] | None:
-        """The first of what a poll of one returned; what interceptors added to it comes with the next polls."""
-        found = list(records)
-        if len(found) > 1 and self._interceptors is not None:
-            shared_partition = self._shared_state.assignment.get(
-                TopicPartition(found[0].topic, found[0].partition)
-            )
-            self._interceptors.surplus.keep(found[1:], shared_partition)
-            # The next poll is no step: it returns them first.
-            self._shared_state.attention.up = True
-        return found[0] if found else None
+        """The first of what a poll of one returned."""
+        return next(iter(records), None) if self._interceptors is None else self._interceptors.first(records)
 
     def poll_arrow(
         self, timeout: Seconds, max_records: int | None, headers: bool, columns: Sequence[str] | None

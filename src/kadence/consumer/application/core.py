@@ -83,7 +83,7 @@ class Core:
             clock,
             GroupMetadata(config.group_id or "", group_instance_id=config.group_instance_id),
         )
-        self.interceptors = Interceptors(config.interceptors) if config.interceptors else None
+        self.interceptors = Interceptors(config.interceptors, shared_state) if config.interceptors else None
         self._commits = Commits(config, shared_state, self._exchange, clock, self.interceptors)
         self._rebalancing = Rebalancing(shared_state, self._exchange, self._commits, clock)
         self._collector = FetchCollector(
@@ -96,6 +96,10 @@ class Core:
             counts=config.prefetch_heuristic != "bytes",
             clock=clock,
         )
+        if self.interceptors is not None and self.interceptors.consuming:
+            self.steps.interceptors = self.interceptors
+            put_back = weakref.WeakMethod(self.put_back)
+            self.steps.put_back_poll = lambda proofs: None if (back := put_back()) is None else back(proofs)
         self._exchange.has_records = self._collector.holds
         self._dead_letters: DeadLetters | None = None
         self.decoding: Decoding | None = None

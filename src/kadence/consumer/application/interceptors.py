@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from kadence.consumer.application.records import Records
+from kadence.consumer.polled_records import Records
 from kadence.consumer.shared_partition import SharedPartition
+from kadence.consumer.shared_state import SharedState
 from kadence.logs import logger
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
@@ -113,32 +114,29 @@ class Surplus:
 
 
 class Interceptors:
-    """The chain, in the order given.
+    """The chain, in the order given. `intercept` calls those that see records.
 
     Attributes:
-        surplus: what an iteration has not returned yet.
+        consuming: those that do. surplus: what an iteration has not returned yet.
     """
 
-    def __init__(self, chain: Sequence[Any]) -> None:
+    def __init__(self, chain: Sequence[Any], shared_state: SharedState) -> None:
         self._chain = tuple(chain)
+        self._shared_state = shared_state
+        self.consuming = tuple(each for each in chain if hasattr(each, "on_consume"))
         self.surplus = Surplus()
 
-    def on_consume(self, consumed: Records[Any, Any]) -> Records[Any, Any]:
-        records = consumed
-        for each in self._chain:
-            result = self._call(each, "on_consume", records)
-            if isinstance(result, Records):
-                records = result
-            elif result is not None:
-                log.warning(
-                    "interceptor %s: on_consume returned %s instead of Records; the records are used unchanged",
-                    type(each).__name__,
-                    type(result).__name__,
-                )
-        if records is consumed:
-            return records
-        # What they left out is consumed, too: committing what is returned commits it.
-        return Records(tuple(records.by_partition().items()), consumed.next_offsets())
+    def first(self, records: Records[Any, Any]) -> Record[Any, Any] | None:
+        """The first of what a poll of one returned; what interceptors added to it comes with the next polls."""
+        found = list(records)
+        if len(found) > 1:
+            shared_partition = self._shared_state.assignment.get(
+                TopicPartition(found[0].topic, found[0].partition)
+            )
+            self.surplus.keep(found[1:], shared_partition)
+            # The next poll is no step: it returns them first.
+            self._shared_state.attention.up = True
+        return found[0] if found else None
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
         if error is None:
@@ -149,17 +147,24 @@ class Interceptors:
         for each in self._chain:
             self._call(each, "close")
 
-    def _call(self, each: Any, name: str, *arguments: Any) -> Any:
+    def failed(self, each: Any, name: str, error: Exception) -> None:
+        """A method of an interceptor has raised this."""
+        log.warning(
+            "interceptor %s: %s raised an error, which is ignored", type(each).__name__, name, exc_info=error
+        )
+
+    def refused(self, each: Any, result: object) -> None:
+        """``on_consume`` has returned something else than records."""
+        log.warning(
+            "interceptor %s: on_consume returned %s instead of Records; the records are used unchanged",
+            type(each).__name__,
+            type(result).__name__,
+        )
+
+    def _call(self, each: Any, name: str, *arguments: Any) -> None:
         method = getattr(each, name, None)
-        if method is None:
-            return None
-        try:
-            return method(*arguments)
-        except Exception:
-            log.warning(
-                "interceptor %s: %s raised an error, which is ignored",
-                type(each).__name__,
-                name,
-                exc_info=True,
-            )
-            return None
+        if method is not None:
+            try:
+                method(*arguments)
+            except Exception as error:  # noqa: BLE001 - logged, as in Kafka's client
+                self.failed(each, name, error)

@@ -9,13 +9,10 @@ from kadence.consumer.decoded_records import COMPILED
 
 __all__ = ["AsyncIteration", "Decoder", "Iteration", "ReaderState", "Steps"]
 
-if TYPE_CHECKING or not COMPILED or compiled("kadence.consumer.fetch._steps_c") is None:
-    from kadence.consumer.fetch._steps_py import (
-        AsyncIteration,
-        Decoder,
-        Iteration,
-        ReaderState,
-        Steps,
-    )
+_compiled = compiled("kadence.consumer.fetch._steps_c") if COMPILED else None
+
+if TYPE_CHECKING or _compiled is None:
+    from kadence.consumer.fetch._steps import AsyncIteration, Decoder, Iteration, ReaderState, Steps
 else:
-    from kadence.consumer.fetch._steps_c import AsyncIteration, Decoder, Iteration, ReaderState, Steps
+    Decoder, ReaderState, Steps = _compiled.Decoder, _compiled.ReaderState, _compiled.Steps
+    Iteration, AsyncIteration = _compiled.Iteration, _compiled.AsyncIteration

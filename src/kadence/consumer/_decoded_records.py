@@ -1,15 +1,27 @@
-"""Decoded records of one partition, and whether they may be given out: the plain half of `_decoded_records_c`.
+"""Decoded records of one partition, and whether they may be given out. One source, compiled and plain.
 
-Both threads look at these objects, so each field has one writer, as in `shared_partition`.
+Both threads look at these objects, so each field has one writer, as in `shared_partition`. Compiled, a method here runs
+no Python code, so no other thread and no signal handler comes between. See `uncompiled` for the two forms; the types of
+the fields are in the .pxd file.
 """
 
 from __future__ import annotations
 
-from kadence.records import Record
+from typing import Any
+
+import kadence.uncompiled as cython
+
+if cython.compiled:
+    import cython
+
+if not cython.compiled:
+    from kadence.records import Record
 
 __all__ = ["Attention", "DecodedRecords", "DeliveryState"]
 
 
+@cython.final
+@cython.cclass
 class Attention:
     """Whether there is more to do for the application's next poll than to take the next record.
 
@@ -17,12 +29,12 @@ class Attention:
     what may have changed. So a change is seen by the poll under way or by the next one, and is never missed.
     """
 
-    __slots__ = ("__weakref__", "up")
-
     def __init__(self) -> None:
         self.up = True
 
 
+@cython.final
+@cython.cclass
 class DecodedRecords:
     """Records of one partition that were decoded ahead, and how many of them were returned.
 
@@ -44,24 +56,9 @@ class DecodedRecords:
         start, start_epoch: the position at index 0. end, end_epoch: the position behind the last of them.
     """
 
-    __slots__ = (
-        "began",
-        "count",
-        "counted",
-        "end",
-        "end_epoch",
-        "fetch_epoch",
-        "index",
-        "is_last",
-        "is_processed",
-        "records",
-        "start",
-        "start_epoch",
-    )
-
     def __init__(
         self,
-        fetch_epoch: int,
+        fetch_epoch: cython.longlong,
         records: list[Record],
         start: int,
         start_epoch: int | None,
@@ -81,18 +78,23 @@ class DecodedRecords:
     @property
     def left(self) -> int:
         """How many records can still be returned."""
-        return max(self.count - self.index, 0)
+        return self.count - self.index if self.index < self.count else 0
 
     def position(self) -> tuple[int, int | None]:
         """The offset after what was returned, and the epoch of the last record before it."""
-        return self._place(self.index)
+        offset, epoch = self.place(self.index)
+        return offset, epoch
 
     def processed(self) -> tuple[int, int | None] | None:
         """The same of what is known to be processed; None: nothing is known yet."""
-        began = self.began
-        return self._place(began) if began or self.is_processed else None
+        if not self.began and not self.is_processed:
+            return None
+        offset, epoch = self.place(self.began)
+        return offset, epoch
 
-    def _place(self, index: int) -> tuple[int, int | None]:
+    @cython.cfunc
+    def place(self, index: cython.Py_ssize_t) -> Any:
+        """The position behind the first ``index`` of them."""
         if index == 0:
             return self.start, self.start_epoch
         if index >= self.count:
@@ -101,15 +103,14 @@ class DecodedRecords:
         return record.offset + 1, record.leader_epoch
 
 
+@cython.cclass
 class DeliveryState:
     """What decides whether records of a partition may be given out. `SharedPartition` says who writes which field.
 
-    It is the part of a shared partition that the compiled half looks at for each record.
+    It is the part of a shared partition that a step looks at for each record.
     """
 
-    __slots__ = ("decoded", "end", "fetch_epoch", "held", "paused", "revoking")
-
-    def __init__(self, fetch_epoch: int) -> None:
+    def __init__(self, fetch_epoch: cython.longlong) -> None:
         self.fetch_epoch = fetch_epoch
         self.paused = False
         self.revoking = False

@@ -1,0 +1,63 @@
+"""Cython's words for types and functions, for sources that run compiled and plain, such as `consumer.fetch._steps`.
+
+Such a source takes these words under the name ``cython``, so the plain form runs the same whether Cython is installed
+or not. Its line ``import cython`` is for the compiler alone. The compiler leaves out what is under
+``if not cython.compiled``; a ``_*_c.pxd`` says which C types the fields and functions have, and names the extension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar
+
+__all__ = [
+    "Py_ssize_t",
+    "bint",
+    "cast",
+    "ccall",
+    "cclass",
+    "cfunc",
+    "compiled",
+    "exceptval",
+    "final",
+    "freelist",
+    "inline",
+    "longlong",
+    "ulong",
+    "void",
+]
+
+T = TypeVar("T")
+
+compiled: Final = False
+"""The compiler takes it for true, and leaves out what is for the other form."""
+
+bint: TypeAlias = bool
+Py_ssize_t: TypeAlias = int
+longlong: TypeAlias = int
+ulong: TypeAlias = int
+void: TypeAlias = None
+
+
+def cclass(kind: T) -> T:
+    """A class, or a function, as it is."""
+    return kind
+
+
+ccall = cfunc = final = inline = cclass
+
+
+def exceptval(*_: Any, **__: Any) -> Callable[[T], T]:
+    """What a C function returns for an exception; a Python function raises it."""
+    return cclass
+
+
+def freelist(_: int) -> Callable[[T], T]:
+    """How many dead objects of a class are kept for new ones."""
+    return cclass
+
+
+def cast(_: type[T], value: Any) -> T:
+    """The value, which is known to be of this type."""
+    result: T = value
+    return result
