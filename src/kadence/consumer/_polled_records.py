@@ -121,10 +121,10 @@ def one_chunk(partition: Any, records: list[Any]) -> Records:
 
 
 @cython.ccall
-def intercept(interceptors: Any, given: Records) -> Records:
-    """What `Interceptors` make of the records, one after the other; an error of one changes nothing."""
+def intercept(interceptors: Any, consuming: tuple[Any, ...], given: Records) -> Records:
+    """What ``consuming`` make of the records, one after the other; ``interceptors`` is told of what goes wrong."""
     records: Records = given
-    for each in interceptors.consuming:
+    for each in consuming:
         try:
             result = each.on_consume(records)
         except Exception as error:  # noqa: BLE001 - logged, as in Kafka's client

@@ -10,4 +10,4 @@ cdef class Records:
     cdef object _pairs(self)
 
 cdef Records one_chunk(object partition, list records)
-cpdef Records intercept(object interceptors, Records given)
+cpdef Records intercept(object interceptors, tuple consuming, Records given)

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
         def partitions(self) -> frozenset[TopicPartition]: ...
         def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]: ...
 
-    def intercept(interceptors: Any, given: Records[Any, Any]) -> Records[Any, Any]:
+    def intercept(
+        interceptors: Any, consuming: tuple[Any, ...], given: Records[Any, Any]
+    ) -> Records[Any, Any]:
         """See `_polled_records.intercept`."""
 
 elif (_compiled := compiled("kadence.consumer._polled_records_c") if COMPILED else None) is None:

@@ -40,7 +40,7 @@ from kadence.consumer.application.core import Core, Waits
 from kadence.consumer.application.farewell import FAREWELL_MS
 from kadence.consumer.application.metrics import Metrics
 from kadence.consumer.application.stall import Stall
-from kadence.consumer.polled_records import Records, intercept
+from kadence.consumer.polled_records import Records
 from kadence.consumer.shared_partition import NotFetched, NotFetchedReason, Origin
 from kadence.consumer.shared_state import NetworkLateness, SharedState
 from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
@@ -214,7 +214,7 @@ class Calls:
     def _records(self, chunks: list[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
         records: Records[Any, Any] = Records(chunks, self._core.moved())
         return (
-            intercept(self._interceptors, records) if chunks and self._interceptors is not None else records
+            self._interceptors.on_consume(records) if chunks and self._interceptors is not None else records
         )
 
     def first(self, records: Records[Any, Any]) -> Record[Any, Any] | None:

@@ -97,9 +97,7 @@ class Core:
             clock=clock,
         )
         if self.interceptors is not None and self.interceptors.consuming:
-            self.steps.interceptors = self.interceptors
-            put_back = weakref.WeakMethod(self.put_back)
-            self.steps.put_back_poll = lambda proofs: None if (back := put_back()) is None else back(proofs)
+            self.steps.intercept_with(self.interceptors, self.interceptors.consuming, self.put_back)
         self._exchange.has_records = self._collector.holds
         self._dead_letters: DeadLetters | None = None
         self.decoding: Decoding | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from kadence.consumer.polled_records import Records
+from kadence.consumer.polled_records import Records, intercept
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.logs import logger
@@ -125,6 +125,9 @@ class Interceptors:
         self._shared_state = shared_state
         self.consuming = tuple(each for each in chain if hasattr(each, "on_consume"))
         self.surplus = Surplus()
+
+    def on_consume(self, records: Records[Any, Any]) -> Records[Any, Any]:
+        return intercept(self, self.consuming, records)
 
     def first(self, records: Records[Any, Any]) -> Record[Any, Any] | None:
         """The first of what a poll of one returned; what interceptors added to it comes with the next polls."""

@@ -181,8 +181,6 @@ class Steps:
 
     Attributes:
         decoder: what runs the deserialisers; None where there are none.
-        interceptors: `Interceptors`, which see what a step returns; None where there are none. put_back_poll:
-            `Core.put_back`, for what they do not let pass.
         is_taking: records are being taken, be it by a step or by a whole poll: nobody may poll meanwhile.
         touched: readers of which the present poll, or the one that ended last, has taken something.
         calls: how often `mark_processed` was called or a step was made.
@@ -210,11 +208,25 @@ class Steps:
         self.thread = 0
         self.decoder: Decoder | None = None
         self.interceptors: Any = None
+        self.consuming: tuple[Any, ...] = ()
         self.put_back_poll: Any = None
         self.is_taking = False
         self.is_intercepting = False
         self.calls = 0
         self.taken = 0
+
+    def intercept_with(
+        self, interceptors: Any, consuming: tuple[Any, ...], put_back_poll: Callable[[int], None]
+    ) -> None:
+        """Show what steps return to interceptors.
+
+        Args:
+            interceptors: `Interceptors`. consuming: those that see records.
+            put_back_poll: puts back what was taken since there were so many ``calls``: Ctrl-C ended an interceptor.
+        """
+        self.interceptors = interceptors
+        self.consuming = consuming
+        self.put_back_poll = put_back_poll
 
     @cython.cfunc
     @cython.exceptval(-2, check=False)
@@ -319,19 +331,20 @@ class Steps:
     @cython.cfunc
     def intercepted(self, records: Records) -> Records:
         """What interceptors make of what a step has taken. It is put back where Ctrl-C ends them."""
-        proofs = self.calls - 1
+        calls: cython.Py_ssize_t = self.calls - 1
         self.is_intercepting = True
         try:
-            return intercept(self.interceptors, records)
+            records = intercept(self.interceptors, self.consuming, records)
         except BaseException:
+            self.is_intercepting = False
             try:
-                self.put_back_poll(proofs)
+                self.put_back_poll(calls)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                self.put_back_poll(proofs)
+                self.put_back_poll(calls)
             raise
-        finally:
-            self.is_intercepting = False
+        self.is_intercepting = False
+        return records
 
     @cython.cfunc
     def decoded(
@@ -390,9 +403,9 @@ class Steps:
     def pass_on(self) -> cython.void:
         """The turn is the next partition's."""
         self.taken += 1
-        self.at += 1
-        if self.at == len(self.order):
-            self.at = 0
+        # In one go: plain, Ctrl-C may come between any two.
+        following: cython.Py_ssize_t = self.at + 1
+        self.at = 0 if following == len(self.order) else following
 
     def is_inside_elsewhere(self) -> bool:
         """Whether another thread is in a deserialiser or interceptor, which it called without entering the consumer."""
@@ -571,23 +584,6 @@ class Steps:
         return again
 
 
-@cython.cfunc
-@cython.inline
-def take_from(steps: Steps) -> object:
-    """A step in which Ctrl-C loses no record."""
-    if cython.compiled:
-        # It cannot be interrupted.
-        return steps.take_one()
-    else:
-        calls = steps.calls
-        try:
-            return steps.step()
-        except BaseException:
-            if steps.calls != calls:
-                steps.put_back()
-            raise
-
-
 @cython.final
 @cython.cclass
 class Iteration:
@@ -607,8 +603,23 @@ class Iteration:
     def __next__(self) -> Any:
         if self.steps is None:
             raise TypeError("this is made by `for` over a consumer")
-        record: Any = take_from(self.steps)
-        return self.slowly() if record is None else record
+        record: Any
+        if cython.compiled:
+            record = self.steps.take_one()
+            return self.slowly() if record is None else record
+        else:
+            calls = self.steps.calls
+            try:
+                record = self.steps.step()
+                return self.slowly() if record is None else record
+            except StopIteration:
+                # The end: what the last poll passed over without a record stays passed over.
+                raise
+            except BaseException:
+                # Ctrl-C: compiled, a step cannot be interrupted.
+                if self.steps.calls != calls:
+                    self.steps.put_back()
+                raise
 
 
 @cython.final
@@ -658,9 +669,24 @@ class Next:
         return self.send(None)
 
     def send(self, value: Any) -> Any:
-        record: object = self.take()
-        if record is not None:
-            raise StopIteration(record)
+        if cython.compiled:
+            record: object = self.take()
+            if record is not None:
+                raise StopIteration(record)
+        elif self.inner is None:
+            calls = self.steps.calls
+            try:
+                stepped = self.steps.step()
+                if stepped is not None:
+                    raise StopIteration(stepped)
+            except StopIteration:
+                raise
+            except BaseException:
+                # As in `Iteration`.
+                if self.steps.calls != calls:
+                    self.steps.put_back()
+                raise
+            self.inner = self.slowly()
         return self.inner.send(value)
 
     @cython.cfunc
@@ -669,7 +695,7 @@ class Next:
         if self.inner is None:
             if self.steps is None:
                 raise TypeError("this is made by `async for` over a consumer")
-            record: object = take_from(self.steps)
+            record: object = self.steps.take_one()
             if record is not None:
                 return record
             self.inner = self.slowly()

@@ -51,8 +51,9 @@ cdef class Steps:
     cdef bint is_system
     cdef list order
     cdef public Decoder decoder
-    cdef public object interceptors
-    cdef public object put_back_poll
+    cdef object interceptors
+    cdef tuple consuming
+    cdef object put_back_poll
     cdef public bint is_taking
     cdef bint is_intercepting
     cdef readonly list touched
@@ -92,4 +93,3 @@ cdef class Next:
 cdef list _EMPTY
 cdef Py_ssize_t _REFILL
 cdef unsigned long this_thread() noexcept
-cdef object take_from(Steps steps)
