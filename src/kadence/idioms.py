@@ -8,12 +8,12 @@ these names do not exist.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["NotAwaited", "advice", "advised", "running_loop", "unmade"]
+__all__ = ["NotAwaited", "advised", "elsewhere", "own_names", "running_loop", "unmade"]
 
 T = TypeVar("T")
 
@@ -94,16 +94,6 @@ _OF_CLASS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-def advice(owner: object, kind: str, name: str) -> AttributeError:
-    """The error for a name that an object of this class of ours lacks, with the sentence for it if there is one.
-
-    It is for `Records`, which may be compiled: `advised` cannot give such a class anything.
-    """
-    text = f"{kind!r} object has no attribute {name!r}"
-    hint = _OF_CLASS[kind].get(name)
-    return AttributeError(text if hint is None else f"{text}: {hint}", name=name, obj=owner)
-
-
 class _Elsewhere:
     """A name that other clients have."""
 
@@ -118,17 +108,22 @@ class _Elsewhere:
         raise AttributeError(text, name=self._name, obj=kind if owner is None else owner)
 
 
+def elsewhere(kind: str, name: str) -> Any:
+    """What a compiled class gives itself under a name that others have: `advised` cannot."""
+    return _Elsewhere(name, _OF_CLASS[kind][name])
+
+
+def own_names(made: object, kind: str) -> list[str]:
+    """Names of an object without those that only raise: a shell offers what dir() lists."""
+    return [name for name in object.__dir__(made) if name not in _OF_CLASS[kind]]
+
+
 def advised(cls: type[T]) -> type[T]:
     """The class, with advice for the names that other clients have and this one does not."""
-    hints = _OF_CLASS[cls.__name__]
-    for name, hint in hints.items():
-        setattr(cls, name, _Elsewhere(name, hint))
-
-    def names(self: object) -> list[str]:
-        """Without those that only raise: a shell offers what dir() lists."""
-        return [name for name in object.__dir__(self) if name not in hints]
-
-    cls.__dir__ = names  # type: ignore[method-assign]
+    kind = cls.__name__
+    for name in _OF_CLASS[kind]:
+        setattr(cls, name, elsewhere(kind, name))
+    cls.__dir__ = lambda self: own_names(self, kind)  # type: ignore[method-assign]
     return cls
 
 
