@@ -8,12 +8,12 @@ these names do not exist.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["NotAwaited", "advice", "advised", "running_loop", "unmade"]
+__all__ = ["NotAwaited", "advised", "elsewhere", "own_names", "running_loop", "unmade"]
 
 T = TypeVar("T")
 
@@ -118,17 +118,22 @@ class _Elsewhere:
         raise AttributeError(text, name=self._name, obj=kind if owner is None else owner)
 
 
+def elsewhere(kind: str, name: str) -> Any:
+    """What a compiled class gives itself under a name that others have: `advised` cannot."""
+    return _Elsewhere(name, _OF_CLASS[kind][name])
+
+
+def own_names(made: object, kind: str) -> list[str]:
+    """Names of an object without those that only raise: a shell offers what dir() lists."""
+    return [name for name in object.__dir__(made) if name not in _OF_CLASS[kind]]
+
+
 def advised(cls: type[T]) -> type[T]:
     """The class, with advice for the names that other clients have and this one does not."""
-    hints = _OF_CLASS[cls.__name__]
-    for name, hint in hints.items():
-        setattr(cls, name, _Elsewhere(name, hint))
-
-    def names(self: object) -> list[str]:
-        """Without those that only raise: a shell offers what dir() lists."""
-        return [name for name in object.__dir__(self) if name not in hints]
-
-    cls.__dir__ = names  # type: ignore[method-assign]
+    kind = cls.__name__
+    for name in _OF_CLASS[kind]:
+        setattr(cls, name, elsewhere(kind, name))
+    cls.__dir__ = lambda self: own_names(self, kind)  # type: ignore[method-assign]
     return cls
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import GenericAlias, MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 import kadence.uncompiled as cython
-from kadence.idioms import advice
+from kadence.idioms import elsewhere, own_names
 from kadence.types import OffsetAndMetadata, TopicPartition
 
 if cython.compiled:
@@ -47,6 +47,17 @@ class Records:
             self._partition, self._records = chunks[0]
 
     __class_getitem__ = classmethod(GenericAlias)  # type: ignore[var-annotated]
+
+    items = elsewhere("Records", "items")
+    keys = elsewhere("Records", "keys")
+    values = elsewhere("Records", "values")
+    get = elsewhere("Records", "get")
+    error = elsewhere("Records", "error")
+    value = elsewhere("Records", "value")
+    key = elsewhere("Records", "key")
+    topic = elsewhere("Records", "topic")
+    partition = elsewhere("Records", "partition")
+    offset = elsewhere("Records", "offset")
 
     @classmethod
     def of(cls, records: Iterable[Any]) -> Records:
@@ -99,8 +110,8 @@ class Records:
         """The partitions and their records."""
         return self._chunks if self._records is None else ((self._partition, self._records),)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise advice(self, "Records", name)
+    def __dir__(self) -> list[str]:
+        return own_names(self, "Records")
 
     def __repr__(self) -> str:
         parts = ", ".join(
