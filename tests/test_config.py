@@ -272,7 +272,7 @@ def test_faults_of_a_value_are_told_beside_those_of_types_and_names() -> None:
 
 
 ROOMS = {ConsumerConfig: "consumer", ProducerConfig: "producer", AdminConfig: "admin"}
-SHARED = ("connection", "net", "security")
+SHARED = ("client", "connection", "net", "security")
 
 
 def names_read(room: str) -> Iterator[str]:
