@@ -31,12 +31,13 @@ from kadence.spark.home import home_without_zip
 from kadence.spark.interpreter import NAMED_BY, choose, is_submitted, what_it_lacks
 from kadence.spark.parallelism import known_parallelism, parallelism_of, told
 from kadence.spark.spawner import PROGRAM, is_launcher, launcher
+from kadence.spark.starting import as_text, start_java
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["SETTINGS", "as_text", "session", "started"]
+__all__ = ["SETTINGS", "session", "started"]
 
 _log = logger("kadence.spark")
 
@@ -83,12 +84,12 @@ def started(
     app_name: str,
     master: str | None,
     conf: Mapping[str, Any] | None,
-    before: Callable[[Mapping[str, Any]], None] = lambda settings: None,
+    start: Callable[[Mapping[str, Any]], None] = start_java,
 ) -> SparkSession:
     """See `session`.
 
     Args:
-        before: called with all settings before a new session starts; it may start the Java process.
+        start: called with all settings before a new session; it starts the Java process.
     """
     try:
         from pyspark.sql import SparkSession, is_remote
@@ -110,7 +111,7 @@ def started(
     settings = {**SETTINGS, **(conf or {})}
     named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
     with _environment(_surroundings(place) | told(place, conf or {})):
-        before({**named, **settings})
+        start({**named, **settings})
         spark = _with_zone(_able(_with(builder, settings).getOrCreate()))
     _on_ctrl_c(spark.sparkContext)
     return spark
@@ -213,11 +214,6 @@ def _tell_of_late_settings(spark: SparkSession, settings: Mapping[str, Any]) -> 
             "first to start one with them",
             ", ".join(late),
         )
-
-
-def as_text(value: Any) -> str:
-    """As Spark's builder writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _on_ctrl_c(context: SparkContext) -> None:
