@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import threading
 import uuid
@@ -41,14 +40,10 @@ def session_apart(
     """
     spark = None
     _voice.keep()
-    on_ctrl_c = signal.getsignal(signal.SIGINT)
     try:
         spark = started(app_name, master, conf, lambda settings: _launch(settings, quiet=quiet))
     finally:
         _voice.go_on(spark)
-    if on_ctrl_c is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
-        # A handler of the program's own, which Spark's has replaced.
-        signal.signal(signal.SIGINT, on_ctrl_c)
     return spark
 
 

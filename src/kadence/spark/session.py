@@ -21,7 +21,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import IllegalStateError, MissingDependencyError
@@ -112,7 +112,8 @@ def started(
     named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
     with _environment(_surroundings(place) | told(place, conf or {})):
         start({**named, **settings})
-        spark = _with_zone(_able(_with(builder, settings).getOrCreate()))
+        with _handlers_kept():
+            spark = _with_zone(_able(_with(builder, settings).getOrCreate()))
     _on_ctrl_c(spark.sparkContext)
     return spark
 
@@ -216,23 +217,44 @@ def _tell_of_late_settings(spark: SparkSession, settings: Mapping[str, Any]) -> 
         )
 
 
+@contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """PySpark replaces the program's handler of SIGINT, long before the session is there to be stopped by it."""
+    from pyspark.core import context
+
+    found = vars(context)
+    found["signal"] = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda number, handler: None)
+    try:
+        yield
+    finally:
+        found["signal"] = signal
+
+
 def _on_ctrl_c(context: SparkContext) -> None:
+    """Where the program has no handler of SIGINT of its own, Spark's jobs end with it."""
+    if threading.current_thread() is not threading.main_thread():
+        return  # Python allows it nowhere else
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler or isinstance(handler, _Interrupt):
+        signal.signal(signal.SIGINT, _Interrupt(context))
+
+
+class _Interrupt:
     """Ctrl-C ends Spark's jobs and raises KeyboardInterrupt, as with PySpark's own handler.
 
     That one calls Java on the connection whose call it interrupts: the jobs go on, and three errors of Py4J come up.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return  # PySpark, too, sets a handler where Python allows it
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        _close_connection(context)
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        _close_connection(self._context)
         # Another thread has another connection.
         threading.Thread(
-            target=_cancel_jobs, args=(context,), name="cancel Spark's jobs", daemon=True
+            target=_cancel_jobs, args=(self._context,), name="cancel Spark's jobs", daemon=True
         ).start()
         raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, interrupt)
 
 
 def _close_connection(context: SparkContext) -> None:
