@@ -22,6 +22,7 @@ _OWN_SPARK: Final = (
     "tests/spark/pipeline/test_spark_pipelines.py",
     "tests/spark/test_connect.py",
     "tests/spark/pipeline/test_delta.py",
+    "tests/spark/pipeline/test_signals.py",
 )
 """They start applications of Spark one after the other; longest before shorter."""
 

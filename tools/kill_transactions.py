@@ -287,6 +287,9 @@ def account(servers: str, sent: Counter[int]) -> dict[str, int]:
     expected = {
         f"{partition}/{number}".encode() for partition, count in sent.items() for number in range(count)
     }
+    doubled = sorted(value.decode() for value, count in seen.items() if value is not None and count > 1)
+    if doubled:
+        print(f"twice: from {doubled[0]} to {doubled[-1]}, as texts are sorted", flush=True)
     return {
         "rows": sum(seen.values()),
         "lost": len(expected - seen.keys()),

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.core import context
 from pyspark.sql import SparkSession
 from tests.patience import PATIENCE
 from tests.spark.conftest import Cluster
@@ -21,7 +22,7 @@ from kadence.errors import IllegalStateError, MissingDependencyError
 from kadence.spark import session as make_session
 from kadence.spark.home import home_without_zip
 from kadence.spark.interpreter import choose
-from kadence.spark.session import _check, _environment, _surroundings
+from kadence.spark.session import _check, _environment, _handlers_kept, _Interrupt, _on_ctrl_c, _surroundings
 from kadence.spark.spawner import is_launcher
 
 
@@ -155,6 +156,27 @@ def test_settings_that_come_too_late_are_named(spark: SparkSession, caplog: pyte
     assert (
         ": spark.master, spark.executor.cores, spark.sql.warehouse.dir, spark.hadoop.fs.x; stop() it" in said
     )
+
+
+def test_a_programs_own_handler_of_ctrl_c_stays() -> None:
+    def own(number: int, frame: object) -> None: ...
+
+    before = signal.signal(signal.SIGINT, own)
+    try:
+        with _handlers_kept():
+            # As PySpark does while it makes a context.
+            vars(context)["signal"].signal(signal.SIGINT, lambda number, frame: None)
+        _on_ctrl_c(cast("Any", None))
+        assert signal.getsignal(signal.SIGINT) is own
+        assert vars(context)["signal"] is signal
+        for handler in (signal.default_int_handler, _Interrupt(cast("Any", None))):
+            signal.signal(signal.SIGINT, handler)
+            _on_ctrl_c(cast("Any", None))
+            found = signal.getsignal(signal.SIGINT)
+            assert isinstance(found, _Interrupt)
+            assert found is not handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_beside_a_running_session_that_cannot_read(tmp_path: Path) -> None:

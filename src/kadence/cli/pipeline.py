@@ -248,26 +248,27 @@ def _show_plan(pipeline: Pipeline, place: str, found: Preview, ranges: list[dict
 
 def _run(arguments: argparse.Namespace) -> int:
     from kadence.cli.pipeline_screen import Screen
-    from kadence.spark.pipeline.__main__ import run_until_signal
     from kadence.spark.pipeline.run import Run, close_session, open_session
+    from kadence.spark.pipeline.signals import Signals
 
     pipeline, environment = _open(arguments.file)
-    _check_reachable(pipeline, environment)
-    say(f"{pipeline.name}: starting Spark")
-    spark = open_session(pipeline, environment)
-    try:
-        with Screen(sys.stderr) as screen:
-            running = Run(
-                pipeline,
-                environment,
-                spark,
-                tell=screen,
-                grace=arguments.grace,
-                adopt_topic_ids=arguments.adopt_topic_ids,
-            )
-            return run_until_signal(running)
-    finally:
-        close_session(spark)
+    with Signals(pipeline.name) as signals:
+        _check_reachable(pipeline, environment)
+        say(f"{pipeline.name}: starting Spark")
+        spark = open_session(pipeline, environment)
+        try:
+            with Screen(sys.stderr) as screen:
+                running = Run(
+                    pipeline,
+                    environment,
+                    spark,
+                    tell=screen,
+                    grace=arguments.grace,
+                    adopt_topic_ids=arguments.adopt_topic_ids,
+                )
+                return signals.run(running)
+        finally:
+            close_session(spark)
 
 
 # ---------------------------------------------------------------- status

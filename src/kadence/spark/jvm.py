@@ -19,8 +19,8 @@ import uuid
 from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from kadence.spark.interpreter import is_submitted
-from kadence.spark.session import as_text, started
+from kadence.spark.session import started
+from kadence.spark.starting import is_java_needed, start_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,17 +58,11 @@ def close_session(spark: SparkSession) -> None:
 
 
 def _launch(settings: Mapping[str, Any], *, quiet: bool) -> None:
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-
-    if SparkContext._gateway is not None or is_submitted() or os.name != "posix":
+    if not is_java_needed():
         return
-    conf = SparkConf().setAll([(key, as_text(value)) for key, value in settings.items()])
-    how: dict[str, Any] = {"start_new_session": True}
     with contextlib.ExitStack() as stack:
-        if quiet:
-            how["stderr"] = stack.enter_context(_voice.pipe())
-        SparkContext._ensure_initialized(gateway=launch_gateway(conf, how))  # type: ignore[no-untyped-call]
+        said: dict[str, Any] = {"stderr": stack.enter_context(_voice.pipe())} if quiet else {}
+        start_java(settings, start_new_session=True, **said)
 
 
 class _Voice:

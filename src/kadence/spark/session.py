@@ -21,7 +21,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import IllegalStateError, MissingDependencyError
@@ -31,12 +31,13 @@ from kadence.spark.home import home_without_zip
 from kadence.spark.interpreter import NAMED_BY, choose, is_submitted, what_it_lacks
 from kadence.spark.parallelism import known_parallelism, parallelism_of, told
 from kadence.spark.spawner import PROGRAM, is_launcher, launcher
+from kadence.spark.starting import as_text, start_java
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["SETTINGS", "as_text", "session", "started"]
+__all__ = ["SETTINGS", "session", "started"]
 
 _log = logger("kadence.spark")
 
@@ -83,12 +84,12 @@ def started(
     app_name: str,
     master: str | None,
     conf: Mapping[str, Any] | None,
-    before: Callable[[Mapping[str, Any]], None] = lambda settings: None,
+    start: Callable[[Mapping[str, Any]], None] = start_java,
 ) -> SparkSession:
     """See `session`.
 
     Args:
-        before: called with all settings before a new session starts; it may start the Java process.
+        start: called with all settings before a new session; it starts the Java process.
     """
     try:
         from pyspark.sql import SparkSession, is_remote
@@ -110,8 +111,9 @@ def started(
     settings = {**SETTINGS, **(conf or {})}
     named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
     with _environment(_surroundings(place) | told(place, conf or {})):
-        before({**named, **settings})
-        spark = _with_zone(_able(_with(builder, settings).getOrCreate()))
+        start({**named, **settings})
+        with _handlers_kept():
+            spark = _with_zone(_able(_with(builder, settings).getOrCreate()))
     _on_ctrl_c(spark.sparkContext)
     return spark
 
@@ -215,28 +217,44 @@ def _tell_of_late_settings(spark: SparkSession, settings: Mapping[str, Any]) -> 
         )
 
 
-def as_text(value: Any) -> str:
-    """As Spark's builder writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+@contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """PySpark replaces the program's handler of SIGINT, long before the session is there to be stopped by it."""
+    from pyspark.core import context
+
+    found = vars(context)
+    found["signal"] = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda number, handler: None)
+    try:
+        yield
+    finally:
+        found["signal"] = signal
 
 
 def _on_ctrl_c(context: SparkContext) -> None:
+    """Where the program has no handler of SIGINT of its own, Spark's jobs end with it."""
+    if threading.current_thread() is not threading.main_thread():
+        return  # Python allows it nowhere else
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler or isinstance(handler, _Interrupt):
+        signal.signal(signal.SIGINT, _Interrupt(context))
+
+
+class _Interrupt:
     """Ctrl-C ends Spark's jobs and raises KeyboardInterrupt, as with PySpark's own handler.
 
     That one calls Java on the connection whose call it interrupts: the jobs go on, and three errors of Py4J come up.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return  # PySpark, too, sets a handler where Python allows it
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        _close_connection(context)
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        _close_connection(self._context)
         # Another thread has another connection.
         threading.Thread(
-            target=_cancel_jobs, args=(context,), name="cancel Spark's jobs", daemon=True
+            target=_cancel_jobs, args=(self._context,), name="cancel Spark's jobs", daemon=True
         ).start()
         raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, interrupt)
 
 
 def _close_connection(context: SparkContext) -> None:

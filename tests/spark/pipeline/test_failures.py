@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkRuntimeError
 
 from kadence.errors import IllegalStateError
@@ -86,6 +87,13 @@ def test_what_java_has_thrown(links: list[Thrown], told: str) -> None:
         (
             PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={}),
             "its Java process ended at once, with the words above",
+        ),
+        *(
+            (gone, "Spark's Java process has ended: something has killed it, or it had no memory left")
+            for gone in (
+                Py4JNetworkError("Answer from Java side is empty"),
+                ConnectionRefusedError(111, "refused"),
+            )
         ),
     ],
 )

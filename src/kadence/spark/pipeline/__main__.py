@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-from typing import Any
 
 from kadence.errors import ConfigError, KafkaError
 from kadence.spark.pipeline.checks import checked
@@ -19,6 +17,7 @@ from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.progress import Progress, shown_lag
 from kadence.spark.pipeline.reading import read
 from kadence.spark.pipeline.run import Run, close_session, open_session
+from kadence.spark.pipeline.signals import Signals
 
 __all__ = ["main"]
 
@@ -44,40 +43,22 @@ def main(argv: list[str] | None = None) -> int:
     environment = Environment(os.environ)
     try:
         pipeline = checked(read(arguments.file), environment)
-        spark = open_session(pipeline, environment)
-        try:
-            adopt = arguments.adopt_topic_ids
-            running = Run(
-                pipeline, environment, spark, tell=_tell, grace=arguments.grace, adopt_topic_ids=adopt
-            )
-            return run_until_signal(running)
-        finally:
-            close_session(spark)
+        with Signals(pipeline.name) as signals:
+            spark = open_session(pipeline, environment)
+            try:
+                adopt = arguments.adopt_topic_ids
+                running = Run(
+                    pipeline, environment, spark, tell=_tell, grace=arguments.grace, adopt_topic_ids=adopt
+                )
+                return signals.run(running)
+            finally:
+                close_session(spark)
     except ConfigError as problem:
         _say(environment.hide(str(problem)))
         return 2
     except KafkaError as problem:
         _say(environment.hide(str(problem)))
         return 1
-
-
-def run_until_signal(run: Run) -> int:
-    """Run; SIGINT and SIGTERM stop it cleanly, a second one at once. 0, or 128 and the number of the signal."""
-    came: list[int] = []
-
-    def stop(number: int, frame: Any) -> None:
-        if came:
-            raise KeyboardInterrupt
-        came.append(number)
-        run.stop()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        run.run()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return 128 + came[0] if came else 0
 
 
 def _tell(progress: Progress) -> None:

@@ -57,15 +57,17 @@ def told_simply(environment: Environment, what: str = "") -> Iterator[None]:
 
     try:
         yield
-    except (PySparkException, Py4JError) as problem:
+    except (PySparkException, Py4JError, ConnectionError) as problem:
         raise PipelineError(environment.hide(what + reason(problem))) from None
 
 
 def reason(problem: BaseException) -> str:
     """What an exception says that was raised in this process, by Kadence or by PySpark, which wraps those of Java."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
+    if isinstance(problem, (Py4JNetworkError, ConnectionError)):
+        return "Spark's Java process has ended: something has killed it, or it had no memory left"
     java = getattr(problem, "java_exception", None) or getattr(problem, "_origin", None)
     if java is not None:
         return reason_of(thrown(java))

@@ -96,6 +96,7 @@ class Run:
 
     Attributes:
         run_id: in dead letters and in the progress.
+        has_begun: whether its query was started, so that a batch may be at work.
     """
 
     def __init__(
@@ -113,7 +114,8 @@ class Run:
         self._environment = environment
         self._spark = spark
         self._tell = tell
-        self._grace = grace
+        self.grace = grace
+        self.has_begun = False
         self._checkpoint = environment.fill(pipeline.checkpoint).rstrip("/")
         self._options = environment.fill_all(pipeline.source_options())
         self._adopt_topic_ids = adopt_topic_ids
@@ -159,7 +161,11 @@ class Run:
         """
         with Lock(self._checkpoint, self._pipeline.name), told_simply(self._environment):
             columns = self._check_plan()
+            if self._asked.is_set():
+                self._end("stopped")
+                return self.progress
             self._publish()
+            self.has_begun = True
             if self._aggregation is not None:
                 self._aggregation.start(self._spark, columns)
             try:
@@ -229,7 +235,7 @@ class Run:
 
     def _let_the_batch_end(self, query: StreamingQuery) -> None:
         """Until the batch at work is in Spark's commit log, too, or the grace is over."""
-        deadline = time.monotonic() + self._grace
+        deadline = time.monotonic() + self.grace
         while query.isActive and time.monotonic() < deadline:
             done = query.lastProgress
             if not self._at_work.is_set() and (
