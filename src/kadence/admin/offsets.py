@@ -239,7 +239,8 @@ def list_consumer_group_offsets(
     Partitions without one are left out.
 
     Args:
-        require_stable: wait until open transactions that commit offsets of the group have ended (KIP-447).
+        require_stable: wait until open transactions that commit offsets of the group have ended (KIP-447). Without
+            ``partitions`` brokers leave out those that have no offset before such a transaction ends; name them.
     """
     as_name("a group", group)
     topics = None

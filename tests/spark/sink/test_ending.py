@@ -34,7 +34,8 @@ GONE = KafkaTimeoutError("the driver dies here")
 class FakeCluster:
     """Transactions: open, committed or aborted; offsets of groups, among them those that a commit brings in.
 
-    ``dies_after``: how many transactions are ended before the connection is lost.
+    ``dies_after``: how many transactions are ended before the connection is lost. ``lingers``: groups learn that one
+    was committed only when its id is fenced, as after a restart of their brokers.
     """
 
     def __init__(self) -> None:
@@ -43,6 +44,8 @@ class FakeCluster:
         self.groups: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
         self.dies_after: int | None = None
         self.is_listed = True
+        self.lingers = False
+        self.pending: list[OpenTransaction] = []
 
     def written(
         self, transaction: OpenTransaction, group: str, at: TopicPartition, mark: OffsetAndMetadata
@@ -84,23 +87,32 @@ class FakeCluster:
             if self.state.get(each) == "open":
                 self.state[each] = wanted
                 if committed:
-                    group, at, mark = self.markers[each]
-                    self.groups.setdefault(group, {})[at] = mark
+                    self.pending.append(each)
+                    if not self.lingers:
+                        self._complete(each.transactional_id)
             elif self.state.get(each) != wanted:
                 refused[each] = for_code(error_codes.PRODUCER_FENCED)
         return refused
 
+    def _complete(self, name: str) -> None:
+        for each in [each for each in self.pending if each.transactional_id == name]:
+            self.pending.remove(each)
+            group, at, mark = self.markers[each]
+            self.groups.setdefault(group, {})[at] = mark
+
     def fence(self, names: Iterable[str]) -> None:
         for name in names:
+            self._complete(name)
             for each in self._open(name):
                 if each.transactional_id == name:
                     self.state[each] = "aborted"
 
-    def offsets(self, group: str, *, stable: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        if stable:
-            assert not [each for each in self._open("") if self.markers[each][0] == group], (
-                "it would wait for ever"
-            )
+    def offsets(
+        self, group: str, *, stable_at: TopicPartition | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        assert stable_at is None or not [each for each in self._open("") if self.markers[each][0] == group], (
+            "it would wait for ever"
+        )
         return self.groups.get(group, {})
 
     def begin(self, name: str) -> None:
@@ -273,6 +285,16 @@ def test_slices_that_were_aborted_meanwhile_are_written_again_and_only_they(clus
     assert "open" not in cluster.state.values()
 
 
+def test_a_slice_whose_end_is_still_on_its_way_to_its_group_is_not_written_again(
+    cluster: FakeCluster,
+) -> None:
+    """The broker of the group is started again, and the group has never had an offset of the partition."""
+    Run(cluster, "first").dies_in(1, "a", "b", after=1)
+    cluster.lingers, cluster.dies_after = True, None
+    Run(cluster, "second").batch(1, "a", "b")
+    assert rows_of(cluster) == ["a", "b"]
+
+
 def test_all_slices_that_were_aborted_are_written_again_whatever_their_rows(cluster: FakeCluster) -> None:
     Run(cluster, "first").dies_in(1, "a", "b", after=0)
     cluster.time_out()
@@ -441,20 +463,21 @@ def test_a_decision_of_many_tasks_is_spread_over_many_offsets(cluster: FakeClust
     assert (newest.batch, len(newest.slices)) == (4, 1)
 
 
-def test_parts_of_a_decision_that_are_seen_late_are_waited_for(cluster: FakeCluster) -> None:
-    """The offsets of one transaction become visible group by group."""
+@pytest.mark.parametrize("is_first", [True, False])
+def test_parts_of_a_decision_that_are_seen_late_are_waited_for(cluster: FakeCluster, is_first: bool) -> None:
+    """The offsets of one transaction become visible group by group; one that is a group's first is not there before."""
     run = Run(cluster, "first")
     digests = [f"{number:016x}" for number in range(200)]
     run.batch(3, *digests)
     late = NAMES.more_decisions(0, 1)
 
-    def offsets(group: str, *, stable: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    def offsets(
+        group: str, *, stable_at: TopicPartition | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         found = cluster.offsets(group)
-        return (
-            {tp: OffsetAndMetadata(2, metadata="[]") for tp in found}
-            if group == late and not stable
-            else found
-        )
+        if group != late or stable_at is not None:
+            return found
+        return {} if is_first else {tp: OffsetAndMetadata(2, metadata="[]") for tp in found}
 
     seen = Decision.read(offsets, NAMES)
     assert seen is not None
@@ -478,7 +501,9 @@ AT = TopicPartition("t", 0)
     ],
 )
 def test_offsets_that_the_sink_has_not_written_are_refused(kept: dict[str, OffsetAndMetadata]) -> None:
-    def offsets(group: str, *, stable: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
+    def offsets(
+        group: str, *, stable_at: TopicPartition | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         return {AT: kept[group]} if group in kept else {}
 
     with pytest.raises(

@@ -36,13 +36,18 @@ class Written:
 
 
 class Coordinators:
-    """Who commits, fences or waits for too long, and what readers see. Any call may be the last one of its caller."""
+    """Who commits, fences or waits for too long, and what readers see. Any call may be the last one of its caller.
+
+    ``arriving``: offsets of transactions that are committed, by their ids, which their groups do not show yet: brokers
+    write the end of a transaction to each partition in its own time.
+    """
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.current: dict[str, OpenTransaction] = {}
         self.written: dict[OpenTransaction, Written] = {}
         self.groups: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
+        self.arriving: list[tuple[str, str, TopicPartition, OffsetAndMetadata]] = []
         self.deciding = 0
         self.harm = 0.0
         self.between: Callable[[], None] | None = None
@@ -54,7 +59,7 @@ class Coordinators:
 
     def write(self, name: str, written: Written) -> OpenTransaction:
         self._step()
-        self._abort(name)
+        self.fence([name])
         before = self.current.get(name)
         begun = OpenTransaction(name, len(self.current) if before is None else before.producer_id, 0, True)
         if before is not None:
@@ -68,7 +73,18 @@ class Coordinators:
             if self.chance.random() < 0.7:
                 self._abort(name)
 
+    def _arrive(self, does: Callable[[str, str], bool]) -> None:
+        """Have groups show offsets, those of which ``does`` says so of transactional id and group."""
+        for each in [each for each in self.arriving if does(each[0], each[1])]:
+            self.arriving.remove(each)
+            _, group, at, offset = each
+            kept = self.groups.setdefault(group, {})
+            # The newer record of the group's log counts, whichever transaction ends first.
+            if at not in kept or kept[at].offset <= offset.offset:
+                kept[at] = offset
+
     def _step(self) -> None:
+        self._arrive(lambda name, group: self.chance.random() < 0.2)
         if self.chance.random() < self.harm:
             if self.chance.random() < 0.4:
                 self.time_out()
@@ -113,22 +129,26 @@ class Coordinators:
                 refused[each] = for_code(error_codes.PRODUCER_FENCED)
             elif its.state == "open":
                 its.state = "committed"
-                self.groups.setdefault(its.group, {})[its.at] = its.mark
+                self.arriving.append((each.transactional_id, its.group, its.at, its.mark))
         return refused
 
     def fence(self, names: Iterable[str]) -> None:
         for name in names:
             self._step()
             self._abort(name)
+            self._arrive(lambda owner, group, name=name: owner == name)  # type: ignore[misc]
 
-    def offsets(self, group: str, *, stable: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    def offsets(
+        self, group: str, *, stable_at: TopicPartition | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         self._step()
-        if stable and any(each.group == group and each.state == "open" for each in self.written.values()):
-            raise KafkaTimeoutError("offsets are pending")
+        if stable_at is not None:
+            self._arrive(lambda owner, its: its == group)
         return dict(self.groups.get(group, {}))
 
     def begin(self, name: str) -> int:
         self._step()
+        self._arrive(lambda owner, group: owner == name)
         self.deciding += 1
         return self.deciding
 
@@ -139,7 +159,7 @@ class Coordinators:
         if epoch != self.deciding:
             raise for_code(error_codes.PRODUCER_FENCED)
         for group, kept in offsets.items():
-            self.groups.setdefault(group, {}).update(kept)
+            self.arriving += [(NAMES.decisions, group, at, offset) for at, offset in kept.items()]
         self._step()
 
 

@@ -167,8 +167,12 @@ class Coordinators:
     def fence(self, names: Iterable[str]) -> None:
         self._admin.fence_producers(names)
 
-    def offsets(self, group: str, *, stable: bool = False) -> dict[TopicPartition, OffsetAndMetadata]:
-        return dict(self._admin.list_consumer_group_offsets(group, require_stable=stable))
+    def offsets(
+        self, group: str, *, stable_at: TopicPartition | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        if stable_at is None:
+            return dict(self._admin.list_consumer_group_offsets(group))
+        return dict(self._admin.list_consumer_group_offsets(group, [stable_at], require_stable=True))
 
     def begin(self, name: str) -> None:
         if self._producer is None:

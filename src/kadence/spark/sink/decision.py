@@ -31,9 +31,11 @@ _CHUNK: Final = 3_500
 
 
 class Offsets(Protocol):
-    """How offsets of a group are read; with ``stable`` once no transaction has any pending."""
+    """How all offsets of a group are read; or that of one partition, once no transaction has one pending."""
 
-    def __call__(self, group: str, *, stable: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
+    def __call__(
+        self, group: str, *, stable_at: TopicPartition | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ class Decision:
                 more = offsets(group).get(tp)
                 if more is None or more.offset < batch:
                     # Groups take in the end of one transaction at different moments.
-                    more = offsets(group, stable=True)[tp]
+                    more = offsets(group, stable_at=tp)[tp]
                 if more.offset > batch:
                     # The next batch's, which is about to be seen whole: this one is past.
                     entries = []

@@ -44,10 +44,15 @@ class Cluster(Protocol):
         """Commit or abort. Returns those that were not open any more and had not ended in this way, with the reason."""
 
     def fence(self, names: Iterable[str]) -> None:
-        """Abort what is open under these ids, and keep their producers from going on."""
+        """Abort what is open under these ids, and keep their producers from going on.
 
-    def offsets(self, group: str, *, stable: bool = False) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """All offsets of a group; with ``stable`` once no transaction has any pending."""
+        Transactions that are being ended have ended when this returns: all that they have written can be seen.
+        """
+
+    def offsets(
+        self, group: str, *, stable_at: TopicPartition | None = None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """All offsets of a group; or that of one partition, once no transaction has one pending."""
 
     def begin(self, name: str) -> None:
         """Begin a transaction of the caller's own. Whoever has begun one under this id before cannot commit it."""
@@ -138,8 +143,11 @@ def commit_batch(
             "committed here; start the query again"
         )
     if decided is not None and before.repeats == batch:
+        # The end of some may still be on its way to the groups. A group does not tell of an offset that is pending and
+        # its first one, so waiting until its offsets are stable is not enough.
+        cluster.fence(each.transactional_id for each in decided.undecided)
         markers = {
-            each.partition: cluster.offsets(names.marker(decided.side, each.partition), stable=True)
+            each.partition: cluster.offsets(names.marker(decided.side, each.partition))
             for each in decided.slices
             if each.transaction is not None
         }
