@@ -110,6 +110,10 @@ class Records:
         """The partitions and their records."""
         return self._chunks if self._records is None else ((self._partition, self._records),)
 
+    def __reduce__(self) -> tuple[type[Records], tuple[Any, ...]]:
+        """For copies, and for other processes."""
+        return Records, (tuple(self._pairs()), dict(self._moved or ()))
+
     def __dir__(self) -> list[str]:
         return own_names(self, "Records")
 
