@@ -189,7 +189,8 @@ class AsyncOperations:
         Partitions without one are left out.
 
         Args:
-            require_stable: wait until open transactions that commit offsets of the group have ended (KIP-447).
+            require_stable: wait until open transactions that commit offsets of the group have ended (KIP-447). Without
+                ``partitions`` brokers leave out those that have no offset before such a transaction ends; name them.
         """
         return checked(
             await self._shell.run(

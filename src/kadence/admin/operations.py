@@ -187,7 +187,8 @@ class Operations:
         Partitions without one are left out.
 
         Args:
-            require_stable: wait until open transactions that commit offsets of the group have ended (KIP-447).
+            require_stable: wait until open transactions that commit offsets of the group have ended (KIP-447). Without
+                ``partitions`` brokers leave out those that have no offset before such a transaction ends; name them.
         """
         return checked(
             self._shell.run(
