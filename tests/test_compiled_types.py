@@ -70,7 +70,9 @@ for one in objects:
             made = way(one)
         except TypeError:
             continue
-        assert type(made) is type(one) and made == one, made
+        assert type(made) is type(one), made
+        # Records have no equality of their own.
+        assert made == one or made.by_partition() == one.by_partition(), made
     print("right")
 """
 

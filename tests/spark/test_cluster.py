@@ -38,6 +38,7 @@ def worker(directory: Path, host: str, master: str) -> list[str]:
     ]
 
 
+@pytest.mark.heavy
 def test_each_row_once_whatever_becomes_of_tasks_and_workers(cluster: Cluster, tmp_path: Path) -> None:
     """First a task that is slow and gets a second attempt beside it, and one that fails once; then a worker dies."""
     cluster.create(2)

@@ -100,13 +100,16 @@ def java_below(process: int) -> int | None:
     """The process id of the Java that a process has started, by its first words in the command line."""
     found = subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True, check=False)
     for child in map(int, found.stdout.split()):
-        line = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ")
+        try:
+            line = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ")
+        except FileNotFoundError:
+            continue  # it has ended meanwhile
         if b"spark-submit" in line or b"SparkSubmit" in line:
             return child
     return None
 
 
-@pytest.mark.parametrize("command", ["run", "check --sql"])
+@pytest.mark.parametrize("command", ["run", pytest.param("check --sql", marks=pytest.mark.heavy)])
 def test_a_signal_while_spark_starts_leaves_no_java(command: str, tmp_path: Path) -> None:
     with Broker() as broker:
         broker.create_topic("t")

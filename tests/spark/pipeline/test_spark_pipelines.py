@@ -29,6 +29,7 @@ configuration:
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(importlib.util.find_spec("yaml") is None, reason="spark-pipelines needs PyYAML")
 def test_a_project_of_spark_pipelines(cluster: Cluster, file: File, tmp_path: Path) -> None:
     cluster.create(1)
