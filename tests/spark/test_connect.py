@@ -6,12 +6,14 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
 from tests.spark.conftest import Cluster
 from tests.spark.processes import SPARK, run_job, service
 
 from kadence.spark.session import SETTINGS
 
 
+@pytest.mark.heavy
 def test_batch_stream_and_lag_on_a_server(cluster: Cluster, tmp_path: Path) -> None:
     cluster.create(2)
     cluster.produce(range(100))
