@@ -163,6 +163,11 @@ class Kafka:
         return (self._directory / "server.log").read_text(errors="replace") if self._directory else ""
 
     @property
+    def directory(self) -> Path | None:
+        """Where its configuration, its log and its data are; None if it was never started, or is stopped."""
+        return self._directory
+
+    @property
     def pid(self) -> int:
         """The process id of the server; 0 when it is not running."""
         return self._server.pid if self._server else 0
