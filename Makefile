@@ -4,7 +4,7 @@
 BROKER ?= embedded
 # The tests wait for clocks and brokers more than for processors.
 WORKERS ?= 3
-# How often make kill-spark and make kill-lakehouse kill.
+# How often make kill-spark, make kill-lakehouse and make kill-work kill.
 ROUNDS ?= 100
 # What make test-spark runs on.
 PYSPARK ?= 4.2
@@ -12,6 +12,8 @@ PYSPARK ?= 4.2
 ONLY ?= tests/spark
 # How long make soak begins new rounds.
 MINUTES ?= 10
+# How many simulations make soak-work runs.
+SEEDS ?= 1000
 PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$each" && break; done)
 VENV := .venv
@@ -20,24 +22,28 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-heavy test-pythons test-spark soak hold coverage check-browser screens lint pyright format generate bench bench-decode bench-gil bench-members bench-spark bench-stages parity-groups parity-json parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse docs site first-record wheel clean
+.PHONY: help demo test test-heavy test-pythons test-spark soak hold coverage check-browser screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
 	@echo "make test            the tests (ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
-	@echo "make test-heavy      those of a minute of Spark's time each, which make test leaves out"
+	@echo "make test-heavy      those of a minute each, and more parameters, which make test leaves out"
 	@echo "make test-pythons    the tests of the core on other Pythons (PYTHONS='3.14 3.14t /path/to/python'; without it on all that are found)"
 	@echo "make test-spark      the tests of the Spark room with another PySpark (PYSPARK=4.2)"
 	@echo "make soak            property tests, simulations and fuzzing with other seeds (MINUTES=10; SEED=n repeats a round)"
 	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
 	@echo "make kill-spark      kill -9 of a Spark application ROUNDS times, every row accounted for (BROKER=kafka, SINK=topic, ARGS='--seed N')"
 	@echo "make kill-lakehouse  the same with a Delta and an Iceberg table, also right before and after their commits; DuckDB counts"
+	@echo "make kill-work       kill -9 of members that run Consumer.process; every record, key order and repeats accounted for (BROKER=kafka, SINK=topic)"
+	@echo "make soak-work       simulations of Consumer.process: kills, trouble, every record accounted for (SEEDS=1000)"
 	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
 	@echo "make pyright         whether pyright takes and refuses the same user programs as mypy does (downloads 75 MB)"
 	@echo "make bench           Kadence beside the other clients on one real Kafka (ARGS='--rows iteration', ARGS='--help')"
 	@echo "make bench-stages    where the time of one record goes; bench-decode: decoding alone; bench-gil: the interpreter"
 	@echo "make bench-spark     Kadence's Spark source beside Spark's JVM connector"
+	@echo "make bench-read      a topic as a pandas frame: kadence.read beside confluent-kafka and pandas, 2 minutes"
 	@echo "make bench-members   10,000 members held by the embedded broker; joins to a stable group beside Apache Kafka"
+	@echo "make bench-work      process beside the parallel consumer for Java, pyrallel-consumer and a thread pool, 15 minutes"
 	@echo "make parity-groups   random requests to the embedded broker and to Apache Kafka, every answer compared (ARGS='mixed --first 500')"
 	@echo "make test-franz-go   franz-go's own integration tests against the embedded broker (needs go; ARGS='TestTxn')"
 	@echo "make test-librdkafka librdkafka's own integration tests against it (Debian; needs gcc, OpenSSL's and zstd's headers)"
@@ -87,6 +93,12 @@ kill-spark: $(VENV)/.has-test
 kill-lakehouse: $(VENV)/.has-test
 	@$(RUN) tools/kill_lakehouse.py --rounds $(ROUNDS) --broker $(BROKER) $(ARGS)
 
+kill-work: $(VENV)/.has-test
+	@$(RUN) tools/kill_work.py --rounds $(ROUNDS) --broker $(BROKER) $(if $(SINK),--sink $(SINK)) $(ARGS)
+
+soak-work: $(VENV)/.has-test
+	@PYTHONHASHSEED=0 $(RUN) tools/soak_work.py --seeds $(SEEDS) $(ARGS)
+
 coverage: $(VENV)/.has-test
 	@$(RUN) -m pytest --cov --cov-report=term-missing:skip-covered $(ARGS)
 
@@ -131,8 +143,14 @@ bench-gil: $(VENV)/.has-test
 bench-members: $(VENV)/.has-test
 	@$(RUN) bench/members.py $(ARGS)
 
+bench-read: $(VENV)/.has-test
+	@$(RUN) bench/read.py $(ARGS)
+
 bench-spark: $(VENV)/.has-test
 	@$(RUN) bench/spark.py $(ARGS)
+
+bench-work: $(VENV)/.has-test
+	@$(RUN) bench/work.py $(ARGS)
 
 parity-groups: $(VENV)/.has-test
 	@$(RUN) -m tests.interop.sequences $(ARGS)

@@ -70,10 +70,11 @@ def path_of(name: str) -> Path:
 
 
 def needs(name: str) -> set[str]:
-    """The extensions whose C types this one uses: it cannot be loaded without them."""
+    """The extensions whose C types this one uses, itself or by others: it cannot be loaded without them."""
     types = SOURCE.joinpath(*name.split(".")).with_suffix(".pxd")
     texts = [path.read_text(encoding="utf-8") for path in (path_of(name), types) if path.exists()]
-    return {found for text in texts for found in _CIMPORT.findall(text)} - {name}
+    found = {found for text in texts for found in _CIMPORT.findall(text)} - {name}
+    return found.union(*map(needs, found))
 
 
 def translated(found: list[Extension]) -> list[Extension]:
@@ -82,6 +83,7 @@ def translated(found: list[Extension]) -> list[Extension]:
 
     directives = {
         "language_level": 3,
+        "freethreading_compatible": True,
         "boundscheck": False,
         "wraparound": False,
         "cdivision": True,

@@ -19,10 +19,11 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, message_factory
 
 from harness.flights import departures
-from kadence.spark.decode.avro import AvroFormat, parsed
+from kadence.registry.columns.avro import AvroFormat, parsed
+from kadence.registry.columns.protobuf import ProtobufFormat
+from kadence.registry.descriptors import Messages
 from kadence.spark.decode.json_shapes import Rules
 from kadence.spark.decode.json_values import JsonFormat
-from kadence.spark.decode.protobuf import Messages, ProtobufFormat
 
 ROWS = 8_000
 FIELDS: dict[str, tuple[str, int, pa.DataType]] = {

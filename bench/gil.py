@@ -88,7 +88,7 @@ def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[f
     """
     from kadence.clock import SystemClock
     from kadence.connection.request import ConnectionPurpose, Request
-    from kadence.net import ConnectionConfig, NetworkClient, drain, stream
+    from kadence.net import ConnectionConfig, NetworkClient, drain, sockets
     from kadence.protocol.fetch import FetchRequest
     from kadence.types import Node
 
@@ -99,7 +99,7 @@ def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[f
     poller: Any = client._poller
     if not drain.COMPILED:
         poller._selector.select = count.of(poller._selector.select)
-    for cls in (stream.PlainStream, stream._TlsStream):
+    for cls in (sockets.PlainStream, sockets._TlsStream):
         made: Any = cls
         made.read_now, made.write_now = count.of(made.read_now), count.of(made.write_now)
 

@@ -20,7 +20,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+from collections import Counter
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +42,8 @@ FLIGHTS = "flights-json"
 ENGINES = {"Kadence": "kadence", "Spark's JVM connector": "kafka"}
 # What a source in Python can reach at best: the same batches from memory (spark_memory.py).
 FLOOR = "from memory"
+# Runs of work that fails, for each one that counts.
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -126,34 +129,45 @@ class Worker:
     """A Spark session with one source, in a process of its own, that does one thing at a time when told."""
 
     def __init__(self, python: Path, plan: dict[str, object]) -> None:
-        command = [str(python), str(ROOT / "bench" / "spark_worker.py"), json.dumps(plan)]
-        self.form = plan["format"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._answer()
+        self._command = [str(python), str(ROOT / "bench" / "spark_worker.py"), json.dumps(plan)]
+        self._form = plan["format"]
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        if not process.stdout.readline():
+            raise SystemExit(f"the worker of format {self._form} ended with {process.wait()}")
+        return process
 
     def seconds(self, topic: str, case: str) -> list[float]:
-        """Of each run; none where the work failed."""
+        """Of each run; none where the work failed. A process that has ended is started anew."""
         assert self._process.stdin is not None
-        print(topic, case, file=self._process.stdin, flush=True)
-        return self._answer()
-
-    def _answer(self) -> list[float]:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"the worker of format {self.form} ended with {self._process.wait()}")
-        answer: list[float] = json.loads(line)
-        return answer
+        with suppress(BrokenPipeError):
+            print(topic, case, file=self._process.stdin, flush=True)
+        if line := self._process.stdout.readline():
+            answer: list[float] = json.loads(line)
+            return answer
+        print(f"the worker of format {self._form} ended with {self._process.wait()} at {case} of {topic}")
+        self.close()
+        self._process = self._started()
+        return []
 
     def close(self) -> None:
         self._process.communicate()
 
 
-def compare(workers: dict[str, Worker], topics: dict[str, int], rounds: int) -> list[str]:
+def compare(
+    workers: dict[str, Worker], topics: dict[str, int], rounds: int, failures: Counter[str]
+) -> list[str]:
     """The lines of the table: the two sources take turns at each kind of work, and each one's best counts.
 
     The first round is the warm-up: a JVM is at its full speed after two or three. Work that fails, as a write of the
-    connector does now and then after two minutes without an answer to its producer, does not count.
+    connector does now and then after two minutes without an answer to its producer, does not count and is done again.
+
+    Args:
+        failures: gets the runs that have failed, by work and engine.
     """
     lines = [
         f"| work | {' | '.join(ENGINES)} | ratio | goal | {FLOOR} | share of that |",
@@ -171,7 +185,7 @@ def compare(workers: dict[str, Worker], topics: dict[str, int], rounds: int) -> 
         best = dict.fromkeys(turns, math.inf)
         for turn in range(rounds + 1):
             for name, worker in turns.items():
-                for seconds in worker.seconds(work.topic, work.case):
+                for seconds in _done(worker, work.topic, work.case, f"{work.label}, {name}", failures):
                     if turn:
                         best[name] = min(best[name], seconds)
                     print(f"  {work.label}, {name}: {count / seconds:,.0f} rows/s", flush=True)
@@ -190,16 +204,30 @@ def compare(workers: dict[str, Worker], topics: dict[str, int], rounds: int) -> 
     return lines
 
 
-def compare_batches(workers: dict[str, Worker], topic: str) -> list[str]:
+def _done(worker: Worker, topic: str, case: str, label: str, failures: Counter[str]) -> list[float]:
+    """The seconds of one run; none where it has failed again and again."""
+    for _ in range(ATTEMPTS):
+        if seconds := worker.seconds(topic, case):
+            return seconds
+        failures[label] += 1
+    return []
+
+
+def compare_batches(workers: dict[str, Worker], topic: str, failures: Counter[str]) -> list[str]:
     """The table's lines of micro-batches."""
     lines = []
-    batches = {name: workers[name].seconds(topic, "micro-batches") for name in ENGINES}
+    batches = {
+        name: _done(workers[name], topic, "micro-batches", f"micro-batches, {name}", failures)
+        for name in ENGINES
+    }
     for label, share, goal in (("p50", 50, "≤ 0.8 ×"), ("p95", 95, "")):
         ours, theirs = (
-            statistics.quantiles(seconds, n=100)[share - 1] * 1000 for seconds in batches.values()
+            statistics.quantiles(seconds, n=100)[share - 1] * 1000 if seconds else math.nan
+            for seconds in batches.values()
         )
-        figures = f"{ours:.0f} | {theirs:.0f} | {ours / theirs:.2f} ×"
-        lines.append(f"| micro-batch of 8,000 rows, {label}, ms | {figures} | {goal} | | |")
+        figures = " | ".join(["failed" if math.isnan(each) else f"{each:.0f}" for each in (ours, theirs)])
+        ratio = "" if math.isnan(ours + theirs) else f"{ours / theirs:.2f} ×"
+        lines.append(f"| micro-batch of 8,000 rows, {label}, ms | {figures} | {ratio} | {goal} | | |")
     return lines
 
 
@@ -269,12 +297,13 @@ def main() -> None:
             }
             workers[name] = Worker(python, plan)
             stack.callback(workers[name].close)
-        lines = compare(workers, topics, options.rounds)
+        failures: Counter[str] = Counter()
+        lines = compare(workers, topics, options.rounds, failures)
         if not options.only:
-            lines += compare_batches(workers, next(iter(topics)))
+            lines += compare_batches(workers, next(iter(topics)), failures)
             stack.close()  # nothing runs beside a fresh application
             lines += compare_starts(
-                fresh_starts(python, kafka.bootstrap_servers, jars, Path(scratch), options.starts)
+                fresh_starts(python, kafka.bootstrap_servers, jars, Path(scratch), options.starts, failures)
             )
     rows = "\n".join(lines)
     about = (
@@ -287,6 +316,9 @@ def main() -> None:
         "transactions. From memory: a source in Python that gives Spark the same Arrow batch again and again, faster "
         "than which none can be."
     )
+    if failures:
+        told = "; ".join(f"{label}: {count}" for label, count in failures.items())
+        about += f" Runs that failed, and were done again up to {ATTEMPTS} times: {told}."
     print(f"\n{rows}\n\n{about}")
     if options.write:
         write_section(options.write, "spark", "make bench-spark", [about, rows])

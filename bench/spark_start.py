@@ -16,20 +16,24 @@ import json
 import statistics
 import subprocess
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 from harness.topics import PARTITIONS, benchmark_kafka, fill
 from kadence.testing.kafka import KAFKA_VERSION
-from spark import ENGINES, ROOT, SPARK_VERSION, connector_jars, environment
+from spark import ATTEMPTS, ENGINES, ROOT, SPARK_VERSION, connector_jars, environment
 
 RECORDS = 8_000
 FIGURES = ("session", "load", "first batch", "in all", "processor")
 
 
 def application(python: Path, plan: dict[str, object]) -> dict[str, float]:
-    """The seconds of one application."""
+    """The seconds of one application; nothing where it has failed."""
     command = [str(python), str(ROOT / "bench" / "spark_first_batch.py"), json.dumps(plan)]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if run.returncode:
+        print(f"the application of format {plan['format']} ended with {run.returncode}", flush=True)
+        return {}
     figures: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
     if figures["rows"] != RECORDS:
         raise SystemExit(f"the first batch has {figures['rows']} rows, and there are {RECORDS}")
@@ -38,25 +42,42 @@ def application(python: Path, plan: dict[str, object]) -> dict[str, float]:
 
 
 def fresh_starts(
-    python: Path, bootstrap: str, jars: list[str], scratch: Path, rounds: int, *, is_warm: bool = False
+    python: Path,
+    bootstrap: str,
+    jars: list[str],
+    scratch: Path,
+    rounds: int,
+    failures: Counter[str],
+    *,
+    is_warm: bool = False,
 ) -> dict[str, list[dict[str, float]]]:
-    """The figures of each engine's applications, which take turns."""
+    """The figures of each engine's applications, which take turns.
+
+    Args:
+        failures: gets how many have failed; each is started up to `ATTEMPTS` times.
+    """
     topic = "first"
     fill(bootstrap, topic, 100, RECORDS)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in ENGINES}
     for turn in range(rounds):
         for name, form in ENGINES.items():
-            plan = {
-                "format": form,
-                "bootstrap": bootstrap,
-                "topic": topic,
-                "jars": jars if form == "kafka" else [],
-                "scratch": f"{scratch}/{form}-{turn}",
-                "warm": is_warm,
-            }
-            figures = application(python, plan)
-            found[name].append(figures)
-            print(f"  {name}: " + ", ".join(f"{key} {figures[key]:.2f} s" for key in FIGURES), flush=True)
+            for attempt in range(ATTEMPTS):
+                plan = {
+                    "format": form,
+                    "bootstrap": bootstrap,
+                    "topic": topic,
+                    "jars": jars if form == "kafka" else [],
+                    "scratch": f"{scratch}/{form}-{turn}-{attempt}",
+                    "warm": is_warm,
+                }
+                if figures := application(python, plan):
+                    found[name].append(figures)
+                    told = ", ".join(f"{key} {figures[key]:.2f} s" for key in FIGURES)
+                    print(f"  {name}: {told}", flush=True)
+                    break
+                failures[f"fresh start, {name}"] += 1
+        if not all(found.values()):
+            raise SystemExit(f"no application has come to its first batch in {ATTEMPTS} attempts")
     return found
 
 
@@ -73,7 +94,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, benchmark_kafka(Path(scratch)) as kafka:
         jars = connector_jars(Path(scratch))
         found = fresh_starts(
-            python, kafka.bootstrap_servers, jars, Path(scratch), options.rounds, is_warm=options.warm
+            python,
+            kafka.bootstrap_servers,
+            jars,
+            Path(scratch),
+            options.rounds,
+            Counter(),
+            is_warm=options.warm,
         )
     print(f"\n| seconds, median of {options.rounds} | {' | '.join(FIGURES)} |")
     print(f"|---|{'---:|' * len(FIGURES)}")

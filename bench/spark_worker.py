@@ -63,6 +63,8 @@ def batch_cases(spark: Any, plan: dict[str, Any], topic: str) -> dict[str, Calla
 def written(spark: Any, plan: dict[str, Any], topic: str, *, transactions: bool = False) -> float:
     """Seconds to write rows of the topic's size and number to a topic made for it, with the engine's own defaults.
 
+    The connector alone gets more patience, which makes nothing faster.
+
     Args:
         transactions: in transactions, where the engine has them.
     """
@@ -75,6 +77,9 @@ def written(spark: Any, plan: dict[str, Any], topic: str, *, transactions: bool 
     )
     target = f"{topic}-by-{plan['format']}-{uuid.uuid4().hex[:6]}"
     sink = rows.write.format(plan["format"]).option("kafka.bootstrap.servers", plan["bootstrap"])
+    if plan["format"] == "kafka":
+        # A batch that has no answer for two minutes, Kafka's default, fails the whole run.
+        sink = sink.option("kafka.delivery.timeout.ms", "600000")
     if transactions and plan["format"] == "kadence":
         sink = sink.option("transactions", "true")
     with Admin(bootstrap_servers=plan["bootstrap"]) as admin:
@@ -137,9 +142,11 @@ def main() -> None:
     from kadence.spark.session import session
 
     settings = {"spark.ui.enabled": "false", "spark.driver.memory": "3g", "spark.log.level": "ERROR"}
-    settings["spark.ui.showConsoleProgress"] = "false"
     if plan["jars"]:
+        # Why a write of the connector waited until its records expired, its producer's warnings say alone.
+        settings["spark.log.level"] = "WARN"
         settings["spark.jars"] = ",".join(plan["jars"])
+    settings["spark.ui.showConsoleProgress"] = "false"
     spark = session("bench", master="local[2]", conf=settings)
     if plan["format"] == "memory":
         from spark_memory import register

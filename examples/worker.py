@@ -1,57 +1,62 @@
-"""A worker that commits by itself, and ends in order on SIGTERM or Ctrl-C.
+"""A worker: it posts orders to a web service, 16 at once, in order by key; it ends in order on SIGTERM or Ctrl-C.
 
+    pip install "kadence[avro,prometheus,otel]"
     python examples/worker.py
 
-It reads the topic ``orders``, prints each order, and commits after the records of a poll are done. Started again, it
-continues where it committed. Start it several times at once, and the members share the partitions.
+Started again, it continues with what was not done. Start it several times at once, and they share the partitions.
+Traces go wherever your OpenTelemetry SDK sends them, such as that of ``opentelemetry-instrument python worker.py``.
 """
 
-from __future__ import annotations
-
-import logging
+import json
 import os
+from http.server import ThreadingHTTPServer
+from threading import Thread
+from urllib.request import Request, urlopen
 
-from kadence import CommitFailedError, Consumer, Record, stop_on_signals
+from opentelemetry.propagate import inject
+from prometheus_client import REGISTRY, MetricsHandler
+
+from kadence import Consumer, Record, Retry, stop_on_signals
+from kadence.metrics.prometheus import ClientCollector
+from kadence.otel import trace
+from kadence.registry import AvroDeserializer, SchemaRegistryClient
 
 SERVERS = os.environ.get("KADENCE_BOOTSTRAP_SERVERS", "localhost:9092")
-
-log = logging.getLogger("worker")
-
-
-def work(order: Record) -> None:
-    """What the worker is for. It may take minutes: the consumer stays in its group meanwhile."""
-    print(f"{order.partition} {order.offset} {order.value.decode()}", flush=True)
+REGISTRY_URL = os.environ.get("KADENCE_SCHEMA_REGISTRY", "http://localhost:8081")
+SHOP = os.environ.get("SHOP", "http://localhost:8001/orders")
 
 
-def main() -> None:
-    """Work until a signal comes."""
-    logging.basicConfig(level=logging.INFO)
-    with (
-        # Some seconds less than the supervisor waits before it kills: 30 in Kubernetes.
-        stop_on_signals(grace=25) as stop,
-        Consumer(
-            bootstrap_servers=SERVERS,
-            group_id="worker",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            # After a signal the records of the poll in hand are finished: let them take less than the grace period.
-            max_poll_records=100,
-        ) as consumer,
-    ):
-        consumer.subscribe("orders")
-        while not consumer.stopping:
-            records = consumer.poll(1)
-            for order in records:
-                work(order)
-            try:
-                # Also without records: a poll may have passed over bad, aborted or control records. With nothing to
-                # commit it sends no request.
-                consumer.commit(records)
-            except CommitFailedError as error:
-                # Another member has these partitions now, and does these records again.
-                log.warning("not committed: %s", error)
-    log.info("ended by %s", stop.received.name if stop.received else "itself")
+def work(order: Record[bytes, dict[str, str]]) -> None:
+    """What the worker is for. It may take minutes, and come again after a crash: the key tells the service."""
+    key = f"{order.topic}-{order.partition}-{order.offset}"
+    headers = {"content-type": "application/json", "idempotency-key": key}
+    inject(headers)  # The service's spans belong to the order's trace.
+    with urlopen(Request(SHOP, json.dumps(order.value).encode(), headers), timeout=30):
+        print(order.partition, order.offset, order.value["item"], flush=True)
 
 
-if __name__ == "__main__":
-    main()
+class Web(MetricsHandler):
+    """The probes of Kubernetes ask for ``/live`` and ``/ready``; Prometheus is given the metrics."""
+
+    def do_GET(self) -> None:
+        health = consumer.health()
+        if {"/live": health.alive, "/ready": health.ready}.get(self.path, True):
+            super().do_GET()
+        else:
+            self.send_error(503, explain="\n".join(health.why))
+
+
+values = AvroDeserializer(SchemaRegistryClient(REGISTRY_URL))
+settings = {"bootstrap.servers": SERVERS, "group.id": "worker", "auto.offset.reset": "earliest"}
+# Some seconds less than the supervisor waits before it kills: 30 in Kubernetes.
+with stop_on_signals(grace=25) as stop, Consumer(settings, value_deserializer=values) as consumer:
+    trace(consumer)
+    REGISTRY.register(ClientCollector(consumer))
+    web = ThreadingHTTPServer(("", int(os.environ.get("PORT", "8080"))), Web)
+    Thread(target=web.serve_forever, daemon=True).start()
+    print(f"probes and metrics: http://localhost:{web.server_port}", flush=True)
+    consumer.subscribe("orders")
+    # Only what the network or the service refuses is worth another attempt; a bug in `work` is not.
+    retry = Retry(attempts=3, on=(OSError,))
+    consumer.process(work, workers=16, retry=retry, dead_letter="orders.dead", timeout=120, drain=20)
+print("ended by", stop.received.name if stop.received else "itself")

@@ -17,8 +17,8 @@ PARTS = {
     "kadence.producer._append_c": "Producer",
     "kadence.producer._rows_c": "Producer",
     "kadence.consumer._decoded_records_c": "Consumer",
-    "kadence.consumer._polled_records_c": "Consumer",
     "kadence.consumer.fetch._steps_c": "Consumer",
+    "kadence.consumer.fetch._iteration_c": "Consumer",
     "kadence.net._drain_c": "Consumer",
     "kadence.net._native_heartbeat_c": "Consumer",
 }

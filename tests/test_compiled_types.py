@@ -43,11 +43,11 @@ steps = found["consumer.fetch._steps_c.Steps"](attention, time.monotonic, object
 objects = [
     attention,
     steps,
-    found["consumer.fetch._steps_c.AsyncIteration"](steps, None),
-    found["consumer.fetch._steps_c.Decoder"](None, None),
-    found["consumer.fetch._steps_c.Iteration"](steps, None),
+    found["consumer.fetch._iteration_c.AsyncIteration"](steps, None),
+    found["consumer._decoded_records_c.Decoder"](None, None),
+    found["consumer.fetch._iteration_c.Iteration"](steps, None),
     found["consumer._decoded_records_c.DecodedRecords"](1, [], 0, None, 0, None),
-    found["consumer._polled_records_c.Records"](),
+    found["consumer._decoded_records_c.Records"](),
 ]
 session = found["net._drain_c.Session"](-1, 0) if "net._drain_c.Session" in found else None
 arguments = {
@@ -103,7 +103,7 @@ for call in (rows.estimate, rows.partition, rows.topic):
             continue
         raise AssertionError((call, row))
 try:
-    found["consumer.fetch._steps_c.Next"]().__next__()
+    found["consumer.fetch._iteration_c.Next"]().__next__()
 except TypeError as error:
     print(error)
 """

@@ -20,13 +20,13 @@ FETCHED = """
 from kadence.records import FetchedRecords, encode_batch
 root.fetched = FetchedRecords(encode_batch([(0, None, b"v", ())] * 9), "t", 0, 0)
 assert len(root.fetched.take(3)) == 3
-first = root.fetched.cursor
+first = root.fetched._bytes
 """
 
 CONNECTION = """
 import socket
 from kadence.net.arena import ArenaPool
-from kadence.net.stream import stream_of
+from kadence.net.sockets import stream_of
 ours, theirs = socket.socketpair()
 ours.setblocking(False)
 theirs.sendall((100_000).to_bytes(4) + bytes(1000))

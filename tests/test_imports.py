@@ -67,6 +67,68 @@ def test_a_consumer_by_name_loads_its_network_side_and_no_other_room() -> None:
     assert not (modules - theirs) & (HEAVY - {"ctypes", "socket", "ssl"})
 
 
+MOST_MODULES = 146
+"""Of ours for a consumer, compiled or plain. Each is a file to be read, and to be found by who reads the code. A lower
+number is better: take it down with what is merged, or loaded only where it is used.
+"""
+
+SELDOM = {
+    "kadence.config.foreign",
+    "kadence.config.producer",
+    "kadence.config.values",
+    "kadence.connection.authentication",
+    "kadence.consumer.application.async_shell",
+    "kadence.consumer.application.metrics",
+    "kadence.consumer.assignors",
+    "kadence.consumer.fetch.dead_letters",
+    "kadence.consumer.fetch.decoding",
+    "kadence.consumer.group.classic_member",
+    "kadence.net.tls",
+    "kadence.net.tokens",
+    "kadence.protocol.join_group",
+    "kadence.records.builder",
+    "kadence.security.login",
+    "kadence.security.stores",
+    "kadence.serializers",
+    "kadence.stopping",
+}
+"""What most consumers never use."""
+
+
+@pytest.mark.parametrize("group_protocol", ["auto", "consumer"])
+def test_a_consumer_loads_few_modules_and_none_that_is_seldom_used(group_protocol: str) -> None:
+    config = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "group.protocol": group_protocol}
+    modules = loaded(f"import kadence; kadence.Consumer({config}).close(timeout=0)")
+    ours = {name for name in modules if name.split(".")[0] == "kadence"}
+    assert len(ours) <= MOST_MODULES
+    assert not ours & SELDOM
+    assert not {name for name in ours if "sasl" in name}
+    assert "asyncio" not in modules
+
+
+@pytest.mark.parametrize(
+    ("settings", "module"),
+    [
+        ("'group.protocol': 'classic'", "kadence.consumer.group.classic_member"),
+        ("'partition.assignment.strategy': 'range'", "kadence.config.values"),
+        ("'value.deserializer': 'string'", "kadence.consumer.fetch.decoding"),
+        (
+            (
+                "'security.protocol': 'SASL_PLAINTEXT', 'sasl.mechanism': 'PLAIN', 'sasl.username': 'u', "
+                "'sasl.password': 'p'"
+            ),
+            "kadence.security.login",
+        ),
+    ],
+)
+def test_what_a_setting_needs_is_there_once_the_consumer_is_made(settings: str, module: str) -> None:
+    """Its network thread, which must not wait for files, finds it loaded."""
+    config = f"{{'bootstrap.servers': '127.0.0.1:1', 'group.id': 'g', {settings}}}"
+    assert module in loaded(
+        f"from kadence import Consumer; consumer = Consumer({config}); consumer.close(timeout=0)"
+    )
+
+
 def test_making_a_consumer_loads_nothing() -> None:
     """Beside a thread that computes each module takes about 7 ms: the interpreter is given away to read it."""
     config = "{'bootstrap.servers': '127.0.0.1:1', 'group.id': 'g'}"

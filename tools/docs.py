@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import peers
-from kadence import Consumer, admin, config
+from kadence import Consumer, Producer, admin, config
 from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
 from kadence.cli.main import make_parser as command_line_parser
-from kadence.consumer.group.classic import states
-from kadence.consumer.group.kip848 import states as kip848_states
+from kadence.consumer.group import classic_joining, kip848_heartbeats
 from kadence.coordinator.classic import group
 from kadence.producer import transaction_states
 from kadence.protocol.registry import api_name
@@ -105,16 +104,16 @@ def state_machines() -> str:
         NOTE,
         "## A member of a classic group, in the consumer",
         (
-            "The network thread's view, `kadence.consumer.group.classic.states`. A member that is out of the "
+            "The network thread's view, `kadence.consumer.group.classic_joining`. A member that is out of the "
             "group and polled joins; one that stops polling for `max.poll.interval.ms` becomes STALE."
         ),
-        table(states.TRANSITIONS),
+        table(classic_joining.TRANSITIONS),
         "## A member of a KIP-848 group, in the consumer",
         (
-            "The network thread's view, `kadence.consumer.group.kip848.states`, with Kafka's states. It is "
+            "The network thread's view, `kadence.consumer.group.kip848_heartbeats`, with Kafka's states. It is "
             "used with `group.protocol=consumer`, and with `auto` where the broker has it."
         ),
-        table(kip848_states.TRANSITIONS),
+        table(kip848_heartbeats.TRANSITIONS),
         "## A classic group, in the coordinator",
         "The broker's view, `kadence.coordinator.classic.group`, with Kafka's five states.",
         table(group.NEXT, told=False),
@@ -301,10 +300,10 @@ def admin_reference() -> str:
 
 
 def metrics() -> str:
-    """docs/metrics.md with every name that `Consumer.metrics` can have."""
+    """docs/metrics.md with every name that `Consumer.metrics` and `Producer.metrics` can have."""
     rows = ["| metric | of each | meaning |", "|---|---|---|"]
     parts: dict[str, list[str]] = {}
-    for name in Consumer.metric_names():
+    for name in (*Consumer.metric_names(), *Producer.metric_names()):
         tags = ", ".join(tag for tag in name.tags if tag != "client-id") or "–"
         row = f"| `{name.name}` | {tags} | {name.description} |"
         parts.setdefault(name.group, list(rows)).append(row)

@@ -1,6 +1,7 @@
 """kill -9 of a Spark application that writes a topic into a Delta and an Iceberg table, and an account of every row.
 
     make kill-lakehouse ROUNDS=100
+    make kill-lakehouse ROUNDS=100 BROKER=kafka ARGS='--keep DIR'
     make kill-lakehouse ROUNDS=100 ARGS=--without-spark
 
 A producer writes numbered records without a pause. An application streams them by format("kadence-delta") and by
@@ -115,6 +116,9 @@ def application(servers: str, directory: Path, *, to_the_end: bool) -> None:
         )
         queries.append((writer.trigger(availableNow=True) if to_the_end else writer).start())
     print("started", flush=True)
+    if not to_the_end:
+        # Whichever fails ends the application: the other one would go on alone.
+        spark.streams.awaitAnyTermination()
     for query in queries:
         query.awaitTermination()
     spark.stop()
@@ -213,17 +217,26 @@ def run(servers: str, directory: Path, rounds: int, seconds: float, seed: int, p
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics({TOPIC: PARTITIONS})
     places: Counter[str] = Counter()
+    halves: Counter[str] = Counter()
     with Records(servers, per_second) as records:
         for number in range(1, rounds + 1):
             if time.monotonic() > ends:
                 break
             places[_round(servers, directory, number, chance)] += 1
+            halves.update(
+                kind for kind in KINDS if _begun(directory, kind) > _begun(directory, kind, "commits")
+            )
     (directory / "hold").unlink(missing_ok=True)
     last = _start(servers, directory, to_the_end=True)
     if last.wait() != 0:
-        raise SystemExit(f"the last run failed, see {last.log}")
+        raise last.failure("the last run failed")
     told = ", ".join(f"{count} {place}" for place, count in sorted(places.items()))
     print(f"{places.total()} kills: {told}")
+    for kind in KINDS:
+        print(
+            f"{kind}: {_begun(directory, kind, 'commits')} batches, {halves[kind]} times one was begun and not known "
+            "to be done"
+        )
     clean = [_account(kind, directory, records.sent) for kind in KINDS]
     return all(clean)
 
@@ -239,7 +252,7 @@ def _round(servers: str, directory: Path, number: int, chance: random.Random) ->
     hold.write_text(place)
     app = _start(servers, directory)
     if not app.started():
-        raise SystemExit(f"round {number}: the application ended by itself, see {app.log}")
+        raise app.failure(f"round {number}: the application ended by itself")
     if place:
         while not held.exists() and app.is_alive:
             time.sleep(0.02)
@@ -250,7 +263,7 @@ def _round(servers: str, directory: Path, number: int, chance: random.Random) ->
             time.sleep(0.02)
         time.sleep(chance.uniform(0, 1.5))
     if not app.is_alive:
-        raise SystemExit(f"round {number}: a query failed, see {app.log}")
+        raise app.failure(f"round {number}: a query failed")
     processes = app.kill()
     where = f"{place.split()[1]} the commit of {place.split()[0]}" if place else "at random"
     so_far = ", ".join(f"{_begun(directory, kind)} batches of {kind}" for kind in KINDS)
@@ -322,9 +335,9 @@ def main() -> int:
     began = time.monotonic()
     print(f"seed {given.seed}", flush=True)
     if given.without_spark:
-        with scratch() as directory:
+        with scratch(given.keep) as directory:
             return 0 if run_without_spark(directory, given.rounds, given.seed) else 1
-    with scratch() as directory, broker(given.broker) as servers:
+    with scratch(given.keep) as directory, broker(given.broker) as servers:
         is_clean = run(servers, directory, given.rounds, 60 * given.minutes, given.seed, given.rate)
     print(f"{given.broker} broker, {time.monotonic() - began:.0f} s")
     return 0 if is_clean else 1

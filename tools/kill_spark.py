@@ -103,7 +103,7 @@ def run(servers: str, directory: Path, rounds: int, seed: int, per_second: int =
                 _round(servers, directory, number, chance)
         last = _start(servers, directory, to_the_end=True)
         if last.wait() != 0:
-            raise SystemExit(f"the last run failed, see {last.log}")
+            raise last.failure("the last run failed")
         return _account(admin, directory, rounds, records.sent)
 
 
@@ -115,7 +115,7 @@ def _round(servers: str, directory: Path, number: int, chance: random.Random) ->
     began = time.monotonic()
     app = _start(servers, directory)
     if not app.started():
-        raise SystemExit(f"round {number}: the application ended by itself, see {app.log}")
+        raise app.failure(f"round {number}: the application ended by itself")
     # Some batches later, and then at once or within the next one; none later is within what a former kill left.
     batches, pause = chance.choice((0, 0, 1, 1, 2, 3)), chance.uniform(0, 0.5)
     enough = begun(directory) + batches
@@ -123,7 +123,7 @@ def _round(servers: str, directory: Path, number: int, chance: random.Random) ->
         time.sleep(0.02)
     time.sleep(pause)
     if not app.is_alive:
-        raise SystemExit(f"round {number}: the query failed, see {app.log}")
+        raise app.failure(f"round {number}: the query failed")
     processes = app.kill()
     print(
         f"round {number}: {processes} processes killed {pause:.2f} s after batch {batches} since the start began, "
@@ -163,7 +163,7 @@ def main() -> int:
         return 0
     began = time.monotonic()
     print(f"seed {given.seed}", flush=True)
-    with scratch() as directory, broker(given.broker) as servers:
+    with scratch(given.keep) as directory, broker(given.broker) as servers:
         account = run(servers, directory, given.rounds, given.seed, given.rate)
     print(f"{account} ({given.broker} broker, {time.monotonic() - began:.0f} s)")
     return 0 if account.is_clean else 1

@@ -162,7 +162,7 @@ class Hunt:
                 app.kill()
             self.failures += in_a_row > 0
             if in_a_row > 5:
-                raise SystemExit(f"the query cannot go on, see {self._directory / 'application.log'}")
+                raise app.failure("the query cannot go on")
 
     def _live(self, app: Application, *, is_cluster: bool) -> bool:
         """One life; False if it ended by itself."""
@@ -316,7 +316,7 @@ def hunt(server: Server, directory: Path, rounds: int, rate: int, seed: int) -> 
                 print("no more kills", flush=True)
         last = start(server.bootstrap_servers, directory, "local[2,4]", 120_000, to_the_end=True)
         if last.wait():
-            raise SystemExit(f"the last run failed, see {last.log}")
+            raise last.failure("the last run failed")
         last.kill()
         hunting.close()
         found = account(server.bootstrap_servers, OUT, records.sent)
@@ -335,26 +335,21 @@ def hunt(server: Server, directory: Path, rounds: int, rate: int, seed: int) -> 
 
 
 def main() -> int:
-    known = parser(__doc__, arguments=4, rate=2_000)
-    known.add_argument(
-        "--keep",
-        type=Path,
-        help="a directory, which stays, for logs, checkpoint and, if rows are wrong, what the broker has stored",
-    )
-    given = known.parse_args()
+    given = parser(__doc__, arguments=4, rate=2_000).parse_args()
     if given.application:
         servers, place, master, timeout_ms = given.application
         application(servers, Path(place), master, timeout_ms, to_the_end=given.to_the_end)
         return 0
     print(f"seed {given.seed}, {given.broker} broker", flush=True)
-    with scratch() as made:
-        directory = given.keep or made
-        directory.mkdir(parents=True, exist_ok=True)
+    # A shell has programs that it starts behind its back ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with scratch(given.keep) as directory:
         server: Server = Kafka() if given.broker == "kafka" else Embedded(directory)
         server.start()
         try:
             is_clean = hunt(server, directory, given.rounds, given.rate, given.seed)
             stored = server.directory
+            # What the broker has stored, too, where it tells of wrong rows.
             if given.keep and not is_clean and stored and not stored.is_relative_to(directory):
                 shutil.copytree(stored, directory / "broker")
             return 0 if is_clean else 1

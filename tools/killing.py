@@ -1,4 +1,4 @@
-"""What the tools share that kill a Spark application: the records, the application in a session of its own, its end.
+"""What the tools share that kill a Spark application: the records, the application, its end.
 
 POSIX with /proc (Linux): that is how the processes of an application are found.
 """
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,22 +39,29 @@ CONF = {
 }
 
 
+_MARK = "KADENCE_KILL_APPLICATION"
+"""The variable by which the processes of one life are known; some of them leave the session that it begins with."""
+
+
 class Application:
-    """One life of ``tool --application ARGUMENTS``, in a session of its own, in which its processes stay."""
+    """One life of ``tool --application ARGUMENTS``."""
 
     def __init__(
         self, tool: str, directory: Path, *arguments: str, to_the_end: bool, **variables: str
     ) -> None:
         command = [sys.executable, tool, "--application", *arguments]
+        mark = str(uuid.uuid4())
+        self._mark = f"{_MARK}={mark}".encode()
         self.log = directory / "application.log"
         with self.log.open("a") as log:
+            self._log_begins = log.tell()
             self._process = subprocess.Popen(
                 [*command, "--to-the-end"] if to_the_end else command,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 start_new_session=True,
-                env={**os.environ, **variables},
+                env={**os.environ, **variables, _MARK: mark},
             )
 
     def started(self) -> bool:
@@ -68,10 +76,18 @@ class Application:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
+    def failure(self, what: str) -> SystemExit:
+        """Of this life, which ends or has ended by itself: what happened, and the last lines that it has logged."""
+        self.wait()
+        with self.log.open("rb") as log:
+            log.seek(self._log_begins)
+            lines = log.read().decode(errors="replace").splitlines()
+        return SystemExit("\n".join((f"{what}, see {self.log}", *lines[-60:])))
+
     def find(self, words: str) -> list[int]:
         """Processes whose command line has these words."""
         found = []
-        for pid in processes_of(self._process.pid):
+        for pid in self.processes():
             try:
                 line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except (FileNotFoundError, ProcessLookupError):
@@ -83,7 +99,7 @@ class Application:
     def kill(self) -> int:
         """SIGKILL to every process of it, until there is none; how many there were."""
         killed = set()
-        while alive := [pid for pid in processes_of(self._process.pid) if not _is_zombie(pid)]:
+        while alive := self.processes():
             for pid in alive:
                 killed.add(pid)
                 try:
@@ -95,23 +111,16 @@ class Application:
         self._process.stdout.close()
         return len(killed)
 
-
-def processes_of(session: int) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and os.getsid(int(entry.name)) == session:
-                found.append(int(entry.name))
-        except ProcessLookupError:
-            continue
-    return found
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+    def processes(self) -> list[int]:
+        """All that live."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdecimal() and self._mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+        return found
 
 
 class Records:
@@ -169,13 +178,23 @@ def parser(doc: str | None, *, arguments: int, rate: int) -> argparse.ArgumentPa
     made.add_argument("--broker", choices=("embedded", "kafka"), default="embedded")
     made.add_argument("--rate", type=int, default=rate, help="records a second")
     made.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 2**31))
+    made.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="where all that the run writes stays: logs, checkpoints, tables; otherwise it goes",
+    )
     made.add_argument("--application", nargs=arguments, help=argparse.SUPPRESS)
     made.add_argument("--to-the-end", action="store_true", help=argparse.SUPPRESS)
     return made
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
-    """A directory that goes with the run."""
+def scratch(keep: Path | None) -> Iterator[Path]:
+    """A directory that goes with the run, or the one that is to stay."""
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield keep.absolute()
+        return
     with tempfile.TemporaryDirectory(prefix="kadence-kill-") as made:
         yield Path(made)

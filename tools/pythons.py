@@ -49,6 +49,9 @@ OPTIONAL: Final = {
     "trustme": "trustme",
     "pyarrow": "pyarrow",
     "google-re2": "re2",
+    "fastavro": "fastavro",
+    "protobuf": "google",
+    "jsonschema": "jsonschema",
 }
 """What some tests of the core import, and what the module is called; a Python that has no wheel goes without."""
 

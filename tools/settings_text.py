@@ -45,12 +45,12 @@ _HOMES = {
     "Callable": "collections.abc",
     "ClientSettings": "kadence.config.settings",
     "DeserializerLike": "kadence.deserializers",
-    "InterceptorLike": "kadence.consumer.application.interceptors",
+    "InterceptorLike": "kadence.consumer.application.callbacks",
     "Iterable": "collections.abc",
     "Literal": "typing",
     "Sequence": "collections.abc",
     "SerializerLike": "kadence.serializers",
-    "Stall": "kadence.consumer.application.stall",
+    "Stall": "kadence.consumer.application.processing",
     "Token": "kadence.security",
 }
 

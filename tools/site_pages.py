@@ -1,5 +1,7 @@
 """A hook of mkdocs: makes pages of the texts at the top of the project, and cuts links that lead out of docs/.
 
+It writes llms.txt, too (https://llmstxt.org): an index of the pages for programs that read text. llms-full.txt has all.
+
 Pages link to each other as files, so that they can be read in the repository, too. The page of the examples gets their
 sources, and links to them lead there. What else a link may name and the site lacks (tests, for one) is shown as its
 text alone.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,8 +29,12 @@ TEXTS: Final = {
 EXAMPLES: Final = "examples.md"
 """The page that has the sources of the examples that it links to."""
 
+_FENCE = re.compile(r"^```.*?^```+$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)#]+)((?:#[^)]*)?)\)")
 
+
+_pages: Final[dict[str, str]] = {}
+"""What each page says, by its source, in the order of the navigation."""
 
 _LANGUAGES: Final = {".py": "python", ".toml": "toml"}
 
@@ -64,7 +71,40 @@ def on_page_markdown(markdown: str, *, page: Any, files: Files, **_: object) -> 
         return f"[{words}]({TEXTS[top]}{anchor})" if top in TEXTS else words
 
     shown = _LINK.sub(kept, markdown)
-    return shown + _sources(markdown) if page.file.src_uri == EXAMPLES else shown
+    if page.file.src_uri == EXAMPLES:
+        shown += _sources(markdown)
+    _pages[page.file.src_uri] = shown
+    return shown
+
+
+def on_nav(nav: Any, **_: object) -> None:
+    # Files come by their names.
+    _pages.clear()
+    _pages.update(dict.fromkeys((page.file.src_uri for page in nav.pages), ""))
+
+
+def on_post_build(config: Any, **_: object) -> None:
+    site = Path(config.site_dir)
+    (site / "llms.txt").write_text(llms_index(config.site_name, config.site_description, _pages))
+    (site / "llms-full.txt").write_text("\n\n".join(text.strip() for text in _pages.values()) + "\n")
+
+
+def llms_index(name: str, description: str, pages: Mapping[str, str]) -> str:
+    """The index: a line for each page with its title and its first sentence."""
+    lines = [f"# {name}", "", f"> {description}", "", "## Pages", ""]
+    for source, text in pages.items():
+        title, _, rest = text.lstrip().removeprefix("# ").partition("\n")
+        lines.append(f"- [{title.strip()}]({source.removesuffix('.md')}.html){_first_sentence(rest)}")
+    return "\n".join(lines) + "\n"
+
+
+def _first_sentence(text: str) -> str:
+    for paragraph in re.split(r"\n\s*\n", _FENCE.sub("", text)):
+        words = " ".join(paragraph.split())
+        # Not a picture, a table, a list, a heading or a comment.
+        if words and words[0] not in "!|-#<`:":
+            return ": " + _LINK.sub(r"\1", re.split(r"(?<=[.!?]) ", words)[0])
+    return ""
 
 
 def _sources(markdown: str) -> str:

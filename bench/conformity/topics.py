@@ -26,7 +26,8 @@ class World:
         self.admin = AdminClient({"bootstrap.servers": bootstrap_servers})
 
     def create(self, topic: str, partitions: int, **configs: str) -> None:
-        named = {key.replace("_", "."): value for key, value in configs.items()}
+        # The records' times are long ago: Kafka would delete them when it next looks, within five minutes.
+        named = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
         (future,) = self.admin.create_topics([NewTopic(topic, partitions, 1, config=named)]).values()
         future.result(SECONDS)
 

@@ -1,7 +1,7 @@
 """Writing: one record at a time with a key, and tables, counted until the flush returns; acks=all.
 
 Then the same with what a program may add: headers, a serialiser, an event loop, compression. With defaults each client
-says when its batches are full: 128 KiB here, 1 MB in librdkafka, 16 KiB in the others.
+says when its batches are full: 1 MB here and in librdkafka, 16 KiB in the others.
 
 Every client hands over records for as long as it is measured, then waits until the brokers have acknowledged all of
 them; what is counted is all of them in all of that time. Values and keys are made before the clock starts. Each client

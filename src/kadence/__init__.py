@@ -41,15 +41,16 @@ if TYPE_CHECKING:
     from kadence.consumer.application.callbacks import (
         AsyncRebalanceListener,
         CommitCallback,
+        Interceptor,
         RebalanceListener,
     )
-    from kadence.consumer.application.interceptors import Interceptor
-    from kadence.consumer.application.stall import Stall
+    from kadence.consumer.application.health import Health
+    from kadence.consumer.application.processing import Stall
     from kadence.consumer.assignors import Assignor, LastAssignment, MemberSubscription, RebalanceProtocol
     from kadence.consumer.async_consumer import AsyncConsumer
     from kadence.consumer.consumer import Consumer
+    from kadence.consumer.decoded_records import Records
     from kadence.consumer.events import Rebalance
-    from kadence.consumer.polled_records import Records
     from kadence.consumer.settings import ConsumerSettings
     from kadence.consumer.shared_partition import NotFetched, NotFetchedReason
     from kadence.consumer.shared_state import NetworkLateness
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         ForkedError,
         GroupAuthorizationError,
         GroupMaxSizeReachedError,
+        HandlerTimeoutError,
         IllegalGenerationError,
         IllegalStateError,
         InconsistentGroupProtocolError,
@@ -94,6 +96,9 @@ if TYPE_CHECKING:
         RecordTooLargeError,
         RequestTimedOutError,
         RowsNotWrittenError,
+        SchemaNotFoundError,
+        SchemaRefusedError,
+        SchemaRegistryError,
         SerializationError,
         TopicAlreadyExistsError,
         TopicAuthorizationError,
@@ -106,6 +111,8 @@ if TYPE_CHECKING:
         UnsupportedRecordFormatError,
         UnsupportedVersionError,
         WakeupError,
+        WorkerDiedError,
+        WorkerStartError,
     )
     from kadence.metrics import MetricName
     from kadence.metrics.state import StatePublisher, publish_state
@@ -119,6 +126,7 @@ if TYPE_CHECKING:
     )
     from kadence.producer.async_producer import AsyncProducer
     from kadence.producer.settings import ProducerSettings
+    from kadence.reading import read, read_batches
     from kadence.records import Record
     from kadence.security import Token
     from kadence.serializers import Serializer
@@ -132,6 +140,7 @@ if TYPE_CHECKING:
         SubscriptionPattern,
         TopicPartition,
     )
+    from kadence.work import Context, ProducerRecord, Retry, Totals, Work
 
 __version__ = VERSION
 
@@ -164,6 +173,7 @@ __all__ = [
     "Consumer",
     "ConsumerGroupDescription",
     "ConsumerSettings",
+    "Context",
     "CorruptRecordError",
     "DeadLetterError",
     "Deserializer",
@@ -178,6 +188,8 @@ __all__ = [
     "GroupListing",
     "GroupMaxSizeReachedError",
     "GroupMetadata",
+    "HandlerTimeoutError",
+    "Health",
     "IllegalGenerationError",
     "IllegalStateError",
     "InconsistentGroupProtocolError",
@@ -213,6 +225,7 @@ __all__ = [
     "PartitionInfo",
     "Producer",
     "ProducerFencedError",
+    "ProducerRecord",
     "ProducerSettings",
     "ProducerState",
     "Rebalance",
@@ -227,7 +240,11 @@ __all__ = [
     "Records",
     "ReplicaInfo",
     "RequestTimedOutError",
+    "Retry",
     "RowsNotWrittenError",
+    "SchemaNotFoundError",
+    "SchemaRefusedError",
+    "SchemaRegistryError",
     "Seconds",
     "SerializationError",
     "Serializer",
@@ -240,6 +257,7 @@ __all__ = [
     "TopicAuthorizationError",
     "TopicDescription",
     "TopicPartition",
+    "Totals",
     "TransactionAbortedError",
     "TransactionDescription",
     "TransactionListing",
@@ -251,8 +269,13 @@ __all__ = [
     "UnsupportedRecordFormatError",
     "UnsupportedVersionError",
     "WakeupError",
+    "Work",
+    "WorkerDiedError",
+    "WorkerStartError",
     "WrittenRows",
     "publish_state",
+    "read",
+    "read_batches",
     "stop_on_signals",
 ]
 
@@ -285,6 +308,7 @@ _HOMES = {
     "Consumer": "kadence.consumer.consumer",
     "ConsumerGroupDescription": "kadence.admin",
     "ConsumerSettings": "kadence.consumer.settings",
+    "Context": "kadence.work",
     "CorruptRecordError": "kadence.errors",
     "DeadLetterError": "kadence.errors",
     "Deserializer": "kadence.deserializers",
@@ -299,10 +323,12 @@ _HOMES = {
     "GroupListing": "kadence.admin",
     "GroupMaxSizeReachedError": "kadence.errors",
     "GroupMetadata": "kadence.types",
+    "HandlerTimeoutError": "kadence.errors",
+    "Health": "kadence.consumer.application.health",
     "IllegalGenerationError": "kadence.errors",
     "IllegalStateError": "kadence.errors",
     "InconsistentGroupProtocolError": "kadence.errors",
-    "Interceptor": "kadence.consumer.application.interceptors",
+    "Interceptor": "kadence.consumer.application.callbacks",
     "InvalidGroupIdError": "kadence.errors",
     "InvalidRegularExpressionError": "kadence.errors",
     "InvalidSessionTimeoutError": "kadence.errors",
@@ -334,6 +360,7 @@ _HOMES = {
     "PartitionInfo": "kadence.types",
     "Producer": "kadence.producer",
     "ProducerFencedError": "kadence.errors",
+    "ProducerRecord": "kadence.work",
     "ProducerSettings": "kadence.producer.settings",
     "ProducerState": "kadence.admin",
     "Rebalance": "kadence.consumer.events",
@@ -345,14 +372,18 @@ _HOMES = {
     "RecordFuture": "kadence.producer",
     "RecordMetadata": "kadence.producer",
     "RecordTooLargeError": "kadence.errors",
-    "Records": "kadence.consumer.polled_records",
+    "Records": "kadence.consumer.decoded_records",
     "ReplicaInfo": "kadence.admin",
     "RequestTimedOutError": "kadence.errors",
+    "Retry": "kadence.work",
     "RowsNotWrittenError": "kadence.errors",
+    "SchemaNotFoundError": "kadence.errors",
+    "SchemaRefusedError": "kadence.errors",
+    "SchemaRegistryError": "kadence.errors",
     "Seconds": "kadence.clock",
     "SerializationError": "kadence.errors",
     "Serializer": "kadence.serializers",
-    "Stall": "kadence.consumer.application.stall",
+    "Stall": "kadence.consumer.application.processing",
     "StatePublisher": "kadence.metrics.state",
     "StopOnSignals": "kadence.stopping",
     "SubscriptionPattern": "kadence.types",
@@ -361,6 +392,7 @@ _HOMES = {
     "TopicAuthorizationError": "kadence.errors",
     "TopicDescription": "kadence.admin",
     "TopicPartition": "kadence.types",
+    "Totals": "kadence.work",
     "TransactionAbortedError": "kadence.errors",
     "TransactionDescription": "kadence.admin",
     "TransactionListing": "kadence.admin",
@@ -372,8 +404,13 @@ _HOMES = {
     "UnsupportedRecordFormatError": "kadence.errors",
     "UnsupportedVersionError": "kadence.errors",
     "WakeupError": "kadence.errors",
+    "Work": "kadence.work",
+    "WorkerDiedError": "kadence.errors",
+    "WorkerStartError": "kadence.errors",
     "WrittenRows": "kadence.producer",
     "publish_state": "kadence.metrics.state",
+    "read": "kadence.reading",
+    "read_batches": "kadence.reading",
     "stop_on_signals": "kadence.stopping",
 }
 """Where each name is defined; what type checkers and editors read stands above."""

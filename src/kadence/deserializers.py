@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import json as _json
 import struct
+import threading
 import uuid as _uuid
-from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from kadence.ready_names import find
-from kadence.typevars import T_co
+from kadence.types import T_co
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = [
     "Deserializer",
@@ -140,10 +144,100 @@ def named(name: str) -> Callable[[bytes], Any] | None:
     Raises:
         ValueError: there is none with this name; the message lists the names.
     """
-    return find(
+    return _find(
         name,
         _READY,
         java="Deserializer",
         called="deserialiser",
         otherwise="a callable that gets the bytes, an object with deserialize(topic, headers, data)",
     )
+
+
+_JAVA: Final = "org.apache.kafka.common.serialization."
+_JAVA_NAMES: Final = {
+    "ByteArray": "bytes",
+    "ByteBuffer": "bytes",
+    "Bytes": "bytes",
+    "String": "string",
+    "Short": "short",
+    "Integer": "integer",
+    "Long": "long",
+    "Float": "float32",
+    "Double": "double",
+    "Boolean": "boolean",
+    "UUID": "uuid",
+}
+
+
+def _find(name: str, ready: Mapping[str, T], *, java: str, called: str, otherwise: str) -> T:
+    """The ready one of a name.
+
+    Args:
+        java: how Java's class names end. called: what the error calls a ready one. otherwise: what the error says may
+            be given instead.
+
+    Raises:
+        ValueError: there is none; the message says what there is.
+    """
+    ours = _JAVA_NAMES.get(name.removeprefix(_JAVA).removesuffix(java), name)
+    if ours in ready:
+        return ready[ours]
+    is_java = name.startswith(_JAVA) or ("." in name and name.endswith(java))
+    reason = "a Java class cannot run here" if is_java else f"there is no such ready {called}"
+    raise ValueError(f"{reason}; give {otherwise}, or one of {', '.join(ready)}")
+
+
+class AnswerPendingError(BaseException):
+    """A deserialiser needs an answer that must be waited for, and it is called on an event loop, which must not wait.
+
+    The consumer calls it again once the answers are there. It is no `Exception`: a deserialiser that wraps another one,
+    and takes what that raises for bad data, must let this pass.
+
+    Args:
+        answers: what is waited for. Somebody is asking already, on another thread.
+    """
+
+    def __init__(self, answers: tuple[Future[Any], ...]) -> None:
+        super().__init__("an answer that is waited for elsewhere")
+        self.answers = answers
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all answers are there."""
+        return all(answer.done() for answer in self.answers)
+
+    def check(self) -> None:
+        """Raise the error that took the place of an answer, if there is one; when all are there."""
+        for answer in self.answers:
+            error = answer.exception()
+            # Whoever asked may have been interrupted: then it is asked again.
+            if isinstance(error, Exception):
+                raise error
+
+    def call_back(self, function: Callable[[], object]) -> None:
+        """Call this whenever one of the answers is there; any thread may be the one that calls."""
+        for answer in self.answers:
+            answer.add_done_callback(lambda _: function())
+
+
+class OnLoop(Protocol):
+    """Who calls deserialisers on an event loop."""
+
+    def is_decoding(self) -> bool:
+        """Whether the caller of this is one of these deserialisers."""
+        ...
+
+
+_ON_LOOPS: Final[list[weakref.ref[OnLoop]]] = []
+_LOCK: Final = threading.Lock()
+
+
+def decodes_on_loop(caller: OnLoop) -> None:
+    """From now on deserialisers that this one calls do not wait: see `AnswerPendingError`."""
+    with _LOCK:
+        _ON_LOOPS[:] = [*(each for each in _ON_LOOPS if each() is not None), weakref.ref(caller)]
+
+
+def must_not_wait() -> bool:
+    """Whether the caller is a deserialiser that an event loop waits for. Asked before a wait, not for each record."""
+    return any((caller := each()) is not None and caller.is_decoding() for each in tuple(_ON_LOOPS))

@@ -1,10 +1,11 @@
-"""Lag, and the end that it counts to, for the consumer, its metrics, the command line and Spark."""
+"""Lag, the end that it counts to, rates and the time to catch up, for clients, metrics, the command line and Spark."""
 
 from __future__ import annotations
 
+import math
 from typing import TypeVar, overload
 
-__all__ = ["end_offset", "lag"]
+__all__ = ["end_offset", "lag", "per_second", "seconds_to_catch_up"]
 
 E = TypeVar("E", int, int | None)
 
@@ -32,3 +33,18 @@ def lag(end: int | None, position: int | None) -> int | None:
     It is never below 0: the end may be older than the position.
     """
     return None if end is None or position is None else max(end - position, 0)
+
+
+def per_second(number: float, elapsed_ms: float) -> float | None:
+    """How many a second came in so many ms; None where no time has passed."""
+    return number * 1000 / elapsed_ms if elapsed_ms > 0 else None
+
+
+def seconds_to_catch_up(lag: int | None, consumed: float | None, produced: float | None) -> float | None:
+    """When the lag will be 0 if both rates stay; infinite when it is not getting smaller, None while unknown."""
+    if lag == 0:
+        return 0.0
+    if lag is None or consumed is None or produced is None:
+        return None
+    gained = consumed - produced
+    return lag / gained if gained > 0 else math.inf

@@ -17,7 +17,7 @@ import uuid as _uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from kadence.ready_names import find
+from kadence.deserializers import _find
 
 __all__ = [
     "Serializer",
@@ -127,7 +127,7 @@ def named(name: str) -> Callable[[Any], bytes] | None:
     Raises:
         ValueError: there is none with this name; the message lists the names.
     """
-    return find(
+    return _find(
         name,
         _READY,
         java="Serializer",

@@ -11,15 +11,15 @@ import contextlib
 import os
 import signal
 import threading
-import weakref
 from collections.abc import Callable, Collection
 from types import FrameType, TracebackType
-from typing import Any, Final, Protocol, Self, runtime_checkable
+from typing import Any, Final, Self
 
+from kadence.client.engine import ENDING, OPEN, Stoppable
 from kadence.clock import Seconds, SystemClock, to_ms
 from kadence.logs import Lines, logger
 
-__all__ = ["RESERVE_MS", "StopOnSignals", "Stoppable", "opened", "stop_on_signals"]
+__all__ = ["RESERVE_MS", "StopOnSignals", "stop_on_signals"]
 
 log = logger("kadence.stopping")
 
@@ -33,43 +33,6 @@ to both.
 
 RESERVE_MS: Final = 2_000
 """So long before the end of the grace period a client ends without the application, to have time for its own end."""
-
-
-@runtime_checkable
-class Stoppable(Protocol):
-    """A consumer or a producer.
-
-    Attributes:
-        _end_means: what `_end_unfinished` does, for the log.
-    """
-
-    _end_means: str
-
-    def stop(self, *, grace: Seconds | None = None) -> None:
-        """The program is to end, and everything to be closed within ``grace``. In a signal handler."""
-        ...
-
-    def _unfinished(self) -> str | None:
-        """What the application still has to do before it closes this; None if nothing, or it is closed. Any thread."""
-        ...
-
-    def _end_unfinished(self) -> None:
-        """End without waiting for the application. Any thread."""
-        ...
-
-
-_clients: weakref.WeakSet[Stoppable] = weakref.WeakSet()
-"""Every consumer and producer of this process."""
-
-_ending: list[StopOnSignals] = []
-"""Those that got their signal and speak for all clients."""
-
-
-def opened(client: Stoppable) -> None:
-    """A consumer or a producer was made. A signal that came just before is for it, too."""
-    _clients.add(client)
-    for each in tuple(_ending):
-        each.stop(client)
 
 
 def stop_on_signals(
@@ -182,8 +145,8 @@ class StopOnSignals:
 
     def _leave(self) -> None:
         self._put_back()
-        if self in _ending:
-            _ending.remove(self)
+        if self.stop in ENDING:
+            ENDING.remove(self.stop)
         for lock in (self._left, self._came):
             with contextlib.suppress(RuntimeError):
                 lock.release()
@@ -209,7 +172,7 @@ class StopOnSignals:
         self._at = now
         self.received = signal.Signals(number)
         if not self._chosen:
-            _ending.append(self)
+            ENDING.append(self.stop)
         for client in self._mine():
             self.stop(client)
         with contextlib.suppress(RuntimeError):
@@ -220,7 +183,7 @@ class StopOnSignals:
             return self._chosen
         while True:
             try:
-                return tuple(_clients)
+                return tuple(OPEN)
             except RuntimeError:
                 # Another thread made one just now.
                 continue

@@ -8,6 +8,7 @@ or not. Its line ``import cython`` is for the compiler alone. The compiler leave
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, TypeAlias, TypeVar
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "cclass",
     "cfunc",
     "compiled",
+    "critical_section",
     "exceptval",
     "final",
     "freelist",
@@ -55,6 +57,17 @@ def exceptval(*_: Any, **__: Any) -> Callable[[T], T]:
 def freelist(_: int) -> Callable[[T], T]:
     """How many dead objects of a class are kept for new ones."""
     return cclass
+
+
+_NOTHING: Final = nullcontext()
+
+
+def critical_section(_: object) -> AbstractContextManager[None]:
+    """What no other thread enters for the same object where there is no interpreter's lock; with it, nothing.
+
+    The plain form does without: other threads may come between any two of its steps anyway.
+    """
+    return _NOTHING
 
 
 def cast(_: type[T], value: Any) -> T:

@@ -150,11 +150,10 @@ def test_any_number_of_tasks_may_close_it_and_calls_that_come_meanwhile_are_refu
                 await admin.list_topics()
             with pytest.raises(ClosedError, match="closed during the call"):
                 await call
-        assert [type(end) for end in await asyncio.gather(*closing, return_exceptions=True)] == [
-            asyncio.CancelledError,
-            type(None),
-            type(None),
-        ]
+        cancelled, *others = await asyncio.gather(*closing, return_exceptions=True)
+        # The network thread may have ended before the first task could wait for it.
+        assert cancelled is None or isinstance(cancelled, asyncio.CancelledError)
+        assert others == [None, None]
 
     run(program)
 

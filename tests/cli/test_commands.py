@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Ran, Run
 
-from kadence import Admin, Consumer, Producer, TopicPartition, records
+from kadence import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition, records
 from kadence.broker import Broker
 from kadence.cli.main import main
 from kadence.consumer import shared_partition
 from kadence.testing.pytest_plugin import Brokers
+from kadence.work.frontier import encode
 
 
 def fill(broker: Broker, topic: str, count: int, **settings: object) -> None:
@@ -235,9 +236,13 @@ def test_an_open_transaction_is_told_by_consume_and_by_groups_lag(
         said = " ".join(ran.err.split())
         assert "open transaction (last stable offset 1, high watermark 5)" in said
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
-            admin.alter_consumer_group_offsets("g", {TopicPartition("a", 0): 1})
+            done = encode(1, [(2, 4)])
+            admin.alter_consumer_group_offsets(
+                "g", {TopicPartition("a", 0): OffsetAndMetadata(1, None, done)}
+            )
         (row,) = kadence("groups", "lag", "g").rows
         assert (row["committed"], row["last_stable"], row["end"], row["lag"]) == (1, 1, 5, 4)
+        assert row["above"] == 2, "what process() has done above the committed offset"
         producer.abort_transaction()
     (row,) = kadence("groups", "lag", "g").rows
     assert row["last_stable"] == row["end"] == 6

@@ -84,7 +84,7 @@ def test_every_package_of_every_extra_is_looked_for() -> None:
             "17.0.0 is older than 18, for poll_arrow() and Spark: pip install -U 'kadence[arrow]'",
         ),
         ("pyarrow", "18", "ok", "18, for poll_arrow() and Spark"),
-        ("google.protobuf", "10.1rc1", "ok", "10.1rc1, for Protobuf in Spark"),
+        ("google.protobuf", "10.1rc1", "ok", "10.1rc1, for Protobuf"),
         ("textual", "8.0.1.dev2", "ok", "8.0.1.dev2, for kadence top"),
     ],
 )

@@ -15,6 +15,7 @@ import pytest
 from tests.patience import PATIENCE
 
 from kadence.broker import Broker
+from kadence.registry import SchemaRegistryClient
 
 PROGRAM = [sys.executable, "-m", "kadence"]
 
@@ -35,6 +36,16 @@ def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
     ) as process:
         assert process.stdout is not None
         yield process, json.loads(process.stdout.readline())["bootstrap_servers"]
+        process.kill()
+
+
+def test_a_broker_with_a_schema_registry() -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "broker", "--port", "0", "--schema-registry", "0"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        assert SchemaRegistryClient(ready["schema_registry"]).get_subjects() == []
         process.kill()
 
 

@@ -32,6 +32,7 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("latest", Where("latest")),
         ("0", Where("offset", 0)),
         ("1200", Where("offset", 1200)),
+        ("1,234,567", Where("offset", 1_234_567)),
         ("-10", Where("last", 10)),
         ("time:1700000000000", Where("time", 1_700_000_000_000)),
         ("2026-11-22T10:30Z", Where("time", 1_795_343_400_000)),

@@ -7,9 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.worlds.cluster import answer, config, lost, told
 
-from kadence.client.lower_epochs import LowerLeaderEpochs
-from kadence.client.metadata import BY_TOPIC_ID, Metadata, by_ids, by_names
-from kadence.client.recovery import fault_of
+from kadence.client.metadata import BY_TOPIC_ID, LowerLeaderEpochs, Metadata, by_ids, by_names, fault_of
 from kadence.clock import FOREVER
 from kadence.connection.cluster import Cluster, apply
 from kadence.connection.request import Completed, Request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kadence.connection.frames import check_length
+from kadence.connection.sent import check_length
 from kadence.errors import MalformedMessageError
 
 LIMIT = 268_435_456

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kadence.clock import FOREVER
-from kadence.connection.request import Request
-from kadence.connection.versions import choose, common, ranges_of
+from kadence.connection.request import Request, choose, common, ranges_of
 from kadence.errors import UnsupportedVersionError
 from kadence.protocol.api_versions import ApiVersion, ApiVersionsRequest
 from kadence.protocol.describe_cluster import DescribeClusterRequest

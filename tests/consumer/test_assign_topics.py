@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.consumer.support import Cluster, Shell, numbers, partitions, poll_until, read
 from tests.patience import PATIENCE
 
 from kadence import Admin, Broker, Consumer, KafkaTimeoutError, NotFetchedReason, Producer, TopicPartition
-from kadence.errors import IllegalStateError, InvalidTopicError
+from kadence.errors import IllegalStateError, InvalidTopicError, UnknownTopicOrPartitionError
 from kadence.protocol.list_offsets import ListOffsetsRequest
 
 
@@ -94,6 +94,63 @@ def test_a_time_to_start_at(cluster: Cluster) -> None:
         for start in (second, at):
             subject.assign_topics("u", start=start)
             assert numbers(read(subject, 2)) == [1, 2]
+
+
+def test_it_ends_where_the_topic_ends_at_the_call(cluster: Cluster, shell: Shell) -> None:
+    cluster.produce("t", 6, partitions=2)
+    subject = shell.make(bootstrap_servers=cluster.bootstrap_servers)
+    shell.do(lambda: subject.assign_topics(["t", "u"], start="earliest", end="latest"))
+    cluster.produce("t", 4, partitions=2, start=6)
+    found: list[Any] = []
+    while subject.finished() != subject.assignment():
+        found += shell.do(lambda: subject.poll(PATIENCE))
+    assert sorted(numbers(found)) == list(range(6))
+    assert subject.assignment() == {*partitions("t", 2), TopicPartition("u", 0)}
+    shell.do(subject.close)
+
+
+def test_it_ends_at_a_time(cluster: Cluster) -> None:
+    at = 1_714_564_800_000
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(5):
+            producer.send("u", b"%d" % number, timestamp=at + number * 1000).result(PATIENCE)
+    second = datetime.fromtimestamp(at / 1000 + 1, UTC)
+    with consumer(cluster) as subject:
+        ends: list[tuple[int | Literal["earliest"], list[int]]] = [
+            (at + 3000, [1, 2]),
+            (at + 9000, [1, 2, 3, 4]),
+            (at + 500, []),
+            ("earliest", []),
+        ]
+        for end, expected in ends:
+            subject.assign_topics("u", start=second, end=end)
+            assert numbers(list(subject)) == expected
+        subject.assign_topics("u", start=at + 9000, end="latest")
+        assert numbers(list(subject)) == []
+        # The range ends with the next assignment.
+        subject.assign_topics("u", start="earliest")
+        cluster.produce("u", 1, partitions=1, start=5)
+        assert numbers(read(subject, 6)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_with_an_end_and_no_start_committed_offsets_count(cluster: Cluster) -> None:
+    cluster.produce("t", 6, partitions=2)
+    settings = {"group_id": "g", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    with consumer(cluster, **settings) as subject:
+        subject.assign(partitions("t", 2))
+        subject.commit({TopicPartition("t", 0): 2})
+        subject.assign_topics("t", end="latest")
+        assert sorted(numbers(list(subject))) == [1, 3, 4, 5]
+
+
+def test_with_an_end_a_topic_that_does_not_exist_is_an_error(cluster: Cluster) -> None:
+    with consumer(cluster, allow_auto_create_topics=False) as subject:
+        subject.assign_topics("t", start="earliest")
+        with pytest.raises(UnknownTopicOrPartitionError, match="topic 'later' does not exist"):
+            subject.assign_topics(["t", "later"], end="latest")
+        with pytest.raises(ValueError, match="end is 'earliest'"):
+            subject.assign_topics("t", end="now")  # type: ignore[arg-type]
+        assert subject.assignment() == set(partitions("t", 2))
 
 
 def test_without_a_start_committed_offsets_count_and_kept_partitions_go_on(cluster: Cluster) -> None:

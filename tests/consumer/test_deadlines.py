@@ -1,8 +1,9 @@
 """Every call that can block ends at its deadline, whatever the network does (C2, B7): all calls × all silences.
 
-What ends a wait is the reaper on the network thread, by its own timer: `tests/consumer/test_reaper.py` and
-`test_turn.py` show under virtual time that it does so at the deadline. Here real consumers stand before real silence,
-where every other time-out is ten minutes away: a call that its deadline or its interruption did not end would hang.
+What ends a wait is the reaper on the network thread, by its own timer: `test_event_processor.py` and `test_turn.py` in
+`network_thread` show under virtual time that it does so at the deadline. Here real consumers stand before real
+silence, where every other time-out is ten minutes away: a call that its deadline or its interruption did not end would
+hang.
 """
 
 from __future__ import annotations
@@ -105,11 +106,13 @@ GROUP_REQUESTS = (
 
 
 def blocking(kind: type[Any]) -> set[str]:
-    """Public methods that take a timeout."""
+    """Public methods that take a timeout. That of `process` is one attempt's, not the call's."""
     return {
         name
         for name, method in inspect.getmembers(kind, inspect.isfunction)
-        if not name.startswith("_") and "timeout" in inspect.signature(method).parameters
+        if not name.startswith("_")
+        and name != "process"
+        and "timeout" in inspect.signature(method).parameters
     }
 
 

@@ -40,7 +40,7 @@ def share(one: Consumer, two: Consumer) -> list[Any]:
 def test_c5_a_join_waits_for_no_stuck_member(cluster: Cluster) -> None:
     """The stuck one does not poll from `share` to the end, so nothing that happens can be its application's doing.
 
-    By how much it delays a join at most is shown under virtual time, in managers/group/classic/test_busy.py.
+    By how much it delays a join at most is shown under virtual time, in tests/consumer/group/test_classic_busy.py.
     """
     topic, other, group = cluster.topic(), cluster.topic(2), cluster.name("g")
     cluster.produce(other, 20, partitions=2)

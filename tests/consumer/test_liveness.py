@@ -462,7 +462,7 @@ def test_b4_a_hook_that_takes_its_time_delays_no_poll(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What a poll waits for is the report, and not the hook: it may wait for ever here.
-    monkeypatch.setattr("kadence.consumer.application.stall._PATIENCE_S", 10 * PATIENCE)
+    monkeypatch.setattr("kadence.consumer.application.processing._PATIENCE_S", 10 * PATIENCE)
     cluster = Cluster("embedded", broker.bootstrap_servers)
     topic = cluster.topic(1)
     told, release, over = threading.Event(), threading.Event(), threading.Event()

@@ -35,7 +35,10 @@ async def _work(program: Program, record: Record) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-@pytest.mark.parametrize("commits", [False, True], ids=["auto-commit", "commit()"])
+@pytest.mark.parametrize(
+    "commits",
+    [pytest.param(False, id="auto-commit"), pytest.param(True, id="commit()", marks=pytest.mark.heavy)],
+)
 @pytest.mark.parametrize("seed", seeds(1))
 def test_b12_members_that_work_for_nearly_the_interval_are_never_fenced(
     protocol: str, commits: bool, seed: int

@@ -1,8 +1,8 @@
 """The blocks of README's and docs/'s pages, and how a test runs them.
 
 A page's Python blocks are one session, run in order in a process of its own. A ``text`` block right after a
-block is what that block must print. ``sh`` blocks run in a shell with ``kadence`` on PATH and a free port in
-place of 9092; of ``make`` only the target is checked, because making it is what CI does around these tests.
+block is what that block must print. ``sh`` blocks run in a shell with ``kadence`` on PATH and free ports in
+place of 9092 and 8081; of ``make`` only the target is checked, because making it is what CI does around these tests.
 README's ``localhost:9092`` is an embedded broker here.
 """
 
@@ -90,17 +90,15 @@ def check_commands(page: Path, tmp_path: Path) -> None:
     for target in targets:
         subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
     script = "\n".join(line for line in lines if not line.startswith("make "))
-    (number,) = free_ports(1)
-    port = str(number)
+    port, registry_port = map(str, free_ports(2))
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "KADENCE_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}",
     }
     # The shell's own children (a broker in the background) end with it.
-    whole = f"set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}\n".replace(
-        "9092", port
-    )
+    whole = f"set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}\n"
+    whole = whole.replace("9092", port).replace("8081", registry_port)
     done = subprocess.run(
         ["bash", "-c", whole],
         capture_output=True,

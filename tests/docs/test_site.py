@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 MADE = ("index.md", "changelog.md", "contributing.md", "security-policy.md")
 """Pages that tools/site_pages.py makes of the texts at the top of the project."""
@@ -16,3 +18,18 @@ def test_each_page_stands_in_the_navigation_once() -> None:
     docs = ROOT / "docs"
     there = [path.relative_to(docs).as_posix() for path in docs.rglob("*.md")]
     assert sorted(named) == sorted([*there, *MADE])
+
+
+def test_the_index_for_programs_has_each_page_with_its_first_sentence() -> None:
+    """llms.txt. `make site` installs mkdocs, whose hook writes it."""
+    pytest.importorskip("mkdocs")
+    from site_pages import llms_index
+
+    pages = {
+        "index.md": "# Kadence\n\n![it](a.svg)\n\n```python\nx = 1\n\ny = 2\n```\n\nIt reads [topics](t.md). More.\n",
+        "reference/a.md": "# A table\n\n| a |\n|---|\n",
+    }
+    assert llms_index("Kadence", "A client", pages) == (
+        "# Kadence\n\n> A client\n\n## Pages\n\n"
+        "- [Kadence](index.html): It reads topics.\n- [A table](reference/a.html)\n"
+    )

@@ -13,10 +13,13 @@ from importlib.metadata import entry_points
 import pytest
 from tests.conftest import FAST_GROUPS
 from tests.examples.programs import EXAMPLES, committed, finished, members, running, values, write
-from tests.examples.web import address, ended_in_order, got, posted, status
+from tests.examples.shop import Shop, write_orders
+from tests.examples.web import address, ended_in_order, got, posted, status, text
 from tests.patience import PATIENCE, until
 
 from kadence import Broker, Producer
+from kadence.registry import AvroDeserializer, SchemaRegistryClient
+from kadence.testing.schema_registry import SchemaRegistryServer
 
 AT_ONCE = {**FAST_GROUPS, "group.consumer.assignment.interval.ms": 0}
 """Who comes soon after another has its partitions at once."""
@@ -42,25 +45,57 @@ def test_each_example_is_in_the_tables() -> None:
         assert {name for name in named if not (EXAMPLES / name).exists()} == set(), page.name
 
 
-def test_the_worker_continues_where_it_committed(broker: Broker) -> None:
+def test_the_worker_is_forty_lines() -> None:
+    """Of code: without docstrings, comments and blank lines."""
+    code = re.sub(r'""".*?"""', "", (EXAMPLES / "worker.py").read_text(), flags=re.DOTALL)
+    assert len(re.findall(r"^ *[^ #\n]", code, re.MULTILINE)) <= 40
+
+
+def test_the_worker_continues_where_it_committed(
+    broker: Broker, schema_registry: SchemaRegistryServer
+) -> None:
     servers = broker.bootstrap_servers
     broker.create_topic("orders", 2)
+    broker.create_topic("orders.dead", 1)
     orders = [(str(number % 5), f"order {number}") for number in range(20)]
-    write(servers, "orders", orders[:15])
-    with running("worker.py", servers=servers) as first:
-        first.wait_for(" order ")
-        assert first.end() == 0
-    assert first.lines[-1].endswith("ended by SIGTERM")
-    done = [line for line in first.lines if " order " in line]
-    assert members(servers, "worker") == 0
-    assert committed(servers, "worker") == len(done)
-    write(servers, "orders", orders[15:])
-    with running("worker.py", servers=servers) as second:
-        second.wait_for(" order ", 20 - len(done))
-        assert second.end(signal.SIGINT) == 0
-    done += [line for line in second.lines if " order " in line]
-    assert sorted(line.split(" ", 2)[2] for line in done) == sorted(value for _, value in orders)
+    with Shop(refused="order 17") as shop:
+        environment = {
+            "KADENCE_SCHEMA_REGISTRY": schema_registry.url,
+            "SHOP": shop.url,
+            "PORT": "0",
+            "OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider",
+        }
+        traces = write_orders(servers, schema_registry.url, orders[:15])
+        with running("worker.py", servers=servers, **environment) as first:
+            url = first.wait_for(r"probes and metrics: (http://.*)$")[1]
+            first.wait_for(" order ")
+            assert (status(f"{url}/live"), status(f"{url}/ready")) == (200, 200)
+            assert first.end() == 0
+        assert first.lines[-1].endswith("ended by SIGTERM")
+        done = [line for line in first.lines if " order " in line]
+        assert members(servers, "worker") == 0
+        # What is done above an order that is not is in the commit's metadata.
+        assert committed(servers, "worker") <= len(done)
+        traces |= write_orders(servers, schema_registry.url, orders[15:])
+        with running("worker.py", servers=servers, **environment) as second:
+            url = second.wait_for(r"probes and metrics: (http://.*)$")[1]
+            second.wait_for(" order ", 19 - len(done))
+            one = re.compile("^kadence_consumer_work_dead_letters_total{.*} 1.0$", re.MULTILINE)
+            until(lambda: one.search(text(f"{url}/metrics")), what=lambda: text(f"{url}/metrics"))
+            assert second.end(signal.SIGINT) == 0
+        done += [line for line in second.lines if " order " in line]
+    ((_, _, letter),) = values(broker, "orders.dead")
+    avro = AvroDeserializer(SchemaRegistryClient(schema_registry.url))
+    assert avro.deserialize("orders.dead", (), letter) == {"item": "order 17"}
+    items = [line.split(" ", 2)[2] for line in done]
+    assert sorted([*items, "order 17"]) == sorted(value for _, value in orders)
     assert committed(servers, "worker") == 20
+    # The service took each order once, within the trace of who wrote it, and had refused some before.
+    assert sorted(call.item for call in shop.taken) == sorted(items)
+    assert all(call.trace == traces[call.item] for call in shop.taken)
+    assert len({call.key for call in shop.taken}) == 19
+    assert sum(call.item == "order 17" for call in shop.refusals) == 3
+    assert {f"order {number}" for number in range(0, 20, 3)} <= {call.item for call in shop.refusals}
 
 
 def test_dead_letters_are_shown_and_come_back_repaired(broker: Broker) -> None:

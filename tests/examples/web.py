@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from tests.examples.programs import Child
 from tests.patience import PATIENCE
 
-__all__ = ["address", "ended_in_order", "got", "posted", "status"]
+__all__ = ["address", "ended_in_order", "got", "posted", "status", "text"]
 
 
 def address(service: Child) -> str:
@@ -33,23 +33,28 @@ def status(url: str) -> int:
 
 def got(url: str) -> Any:
     """The document at an address."""
-    code, text = _asked("GET", url)
-    assert code == 200, text
-    return json.loads(text)
+    return json.loads(text(url))
+
+
+def text(url: str) -> str:
+    """What is at an address, as it is written."""
+    code, found = _asked("GET", url)
+    assert code == 200, found
+    return found
 
 
 def posted(url: str, document: object) -> Any:
     """What is answered to a document that is accepted."""
-    code, text = _asked("POST", url, json.dumps(document))
-    assert code == 201, text
-    return json.loads(text)
+    code, found = _asked("POST", url, json.dumps(document))
+    assert code == 201, found
+    return json.loads(found)
 
 
-def _asked(method: str, url: str, text: str | None = None) -> tuple[int, str]:
+def _asked(method: str, url: str, body: str | None = None) -> tuple[int, str]:
     place = urlsplit(url)
     connection = http.client.HTTPConnection(place.netloc, timeout=PATIENCE)
     try:
-        connection.request(method, place.path, text, {"content-type": "application/json"} if text else {})
+        connection.request(method, place.path, body, {"content-type": "application/json"} if body else {})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     finally:

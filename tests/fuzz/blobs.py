@@ -13,16 +13,14 @@ from tests.fuzz.target import Target
 from tests.protocol.values import cases
 
 from kadence.consumer.assignors.base import LastAssignment, MemberSubscription, Topics
-from kadence.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kadence.consumer.assignors.embedded import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from kadence.consumer.assignors.range import RangeAssignor
-from kadence.consumer.assignors.roundrobin import RoundRobinAssignor
-from kadence.consumer.assignors.sticky import StickyAssignor
+from kadence.consumer.assignors.stateless import RangeAssignor, RoundRobinAssignor
+from kadence.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from kadence.coordinator.consumer.embedded import BadMetadataError, subscription
 from kadence.protocol import registry
 from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssignment

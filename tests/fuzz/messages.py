@@ -16,7 +16,7 @@ from kadence.errors import MalformedMessageError
 from kadence.protocol import registry
 from kadence.records import encode_batch
 from kadence.wire import VersionError, WireError
-from kadence.wire.bounded import BoundedReader
+from kadence.wire.reader import BoundedReader
 
 __all__ = ["ANSWERS", "REQUESTS", "requests"]
 

@@ -54,30 +54,40 @@ class _Proxy:
         self._honest = (host, int(port))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self._open: list[socket.socket] = [self._listener]
+        self._pairs: list[tuple[socket.socket, socket.socket, threading.Thread]] = []
         self.failures: list[Exception] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def close(self) -> None:
-        for sock in self._open:
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-            sock.close()
+        """End the threads first: each closes its sockets itself, so none is left to the next test."""
+        _shut_down(self._listener)
+        self._accepting.join(PATIENCE)
+        self._listener.close()
+        for client, server, thread in self._pairs:
+            _shut_down(client)
+            _shut_down(server)
+            thread.join(PATIENCE)
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._honest)
-                self._open += client, server
-                for sock in (client, server):
-                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    sock.settimeout(PATIENCE)
-                threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
+                try:
+                    server = socket.create_connection(self._honest)
+                except OSError:
+                    client.close()
+                    continue
+                thread = threading.Thread(target=self._serve, args=(client, server), daemon=True)
+                self._pairs.append((client, server, thread))
+                thread.start()
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         """One request after the other: a broker answers a connection in the order of its requests, too."""
         with client, server, suppress(OSError, EOFError):
+            for sock in (client, server):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.settimeout(PATIENCE)
             while True:
                 length = read_exactly(client, 4)
                 request = read_exactly(client, int.from_bytes(length))
@@ -111,6 +121,11 @@ class _Proxy:
         for each in places:
             if each.port > 0:
                 each.host, each.port = "127.0.0.1", self.port
+
+
+def _shut_down(sock: socket.socket) -> None:
+    with suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+from tests.cli.test_transactions import leave_hanging
 from tests.interop.tools import TOOLS, Tools
 
 from kadence import Producer
 from kadence.broker import Broker
+from kadence.cli.main import main
 
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 
@@ -73,6 +78,58 @@ def test_javas_tool_looks_at_transactions_and_aborts_one(broker: Broker, tools: 
         "--max-messages", "3", "--timeout-ms", "60000", "--isolation-level", "read_committed",
     )  # fmt: skip
     assert read.splitlines() == ["a", "b", "c"]
+
+
+@pytest.mark.heavy
+def test_javas_tool_and_ours_find_the_same_transactions(
+    broker: Broker, tools: Tools, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka's tool is the oracle for `kadence transactions`: the same rows, in the same words."""
+    servers = ("--bootstrap-server", broker.bootstrap_servers)
+    broker.create_topic("orders", 1)
+    leave_hanging(broker)
+
+    def ours(*arguments: str) -> list[list[str]]:
+        capfd.readouterr()
+        assert main(["transactions", *arguments, "--json", "-b", broker.bootstrap_servers]) == 0
+        rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        return [[str(row[name]) for name in _SAME[arguments[0]]] for row in rows]
+
+    def theirs(*arguments: str) -> list[list[str]]:
+        return [row[: len(row) - 2] if arguments[0] == "find-hanging" else row for row in table(*arguments)]
+
+    def table(*arguments: str) -> list[list[str]]:
+        return rows(tools(f"{TOOLS}.TransactionsCommand", *servers, *arguments))
+
+    with Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="open") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("orders", b"value").result()
+        assert ours("list") == table("list")
+        ((coordinator, name, *numbers, state, timeout, _, _, partitions),) = table(
+            "describe", "--transactional-id", "open"
+        )
+        assert ours("describe", "open") == [
+            [coordinator, name, *numbers, state, timeout, str([partitions])],
+        ]
+        # Kafka's writes the time when the producer wrote last, and minutes, behind these.
+        where = ("--topic", "orders", "--partition", "0")
+        found = ours("hanging")
+        assert [[cell.replace("None", "-1") for cell in row] for row in found] == theirs(
+            "find-hanging", *where
+        )
+        assert len(found) == 1
+        producer.abort_transaction()
+
+
+_SAME = {
+    "list": ("transactional_id", "coordinator", "producer_id", "state"),
+    "describe": (
+        "coordinator", "transactional_id", "producer_id", "producer_epoch", "state", "timeout_ms", "partitions",
+    ),
+    "hanging": ("topic", "partition", "producer_id", "producer_epoch", "coordinator_epoch", "start_offset"),
+}  # fmt: skip
+"""Our columns in the order of those of Kafka's tool."""
 
 
 def test_javas_tool_moves_the_offsets_of_a_group(broker: Broker, tools: Tools) -> None:

@@ -95,8 +95,8 @@ def trouble(group: Group, killed: str, stopped: str, closed: str) -> None:
 @pytest.mark.parametrize(
     ("protocol", "assignor", "clients", "bystanders", "rounds"),
     [
-        ("classic", "range", FIVE, [], 2),
-        ("classic", "cooperative-sticky", FOUR, [], 1),
+        pytest.param("classic", "range", FIVE, [], 2, marks=pytest.mark.heavy),
+        pytest.param("classic", "cooperative-sticky", FOUR, [], 1, marks=pytest.mark.heavy),
         ("consumer", "uniform", THREE, ["kadence", "confluent"], 1),
     ],
     ids=["range", "cooperative-sticky", "kip-848"],

@@ -24,6 +24,13 @@ NOT_OURS = {
     ("app-info", "version"),
     ("kafka-metrics-count", "count"),
     ("consumer-metrics", "successful-authentication-no-reauth-total"),
+    ("producer-metrics", "successful-authentication-no-reauth-total"),
+    ("producer-metrics", "record-size-avg"),
+    ("producer-metrics", "record-size-max"),
+    ("producer-metrics", "requests-in-flight"),
+    ("producer-metrics", "metadata-age"),
+    ("producer-metrics", "txn-begin-time-ns-total"),
+    ("producer-metrics", "txn-prepare-time-ns-total"),
 }
 
 
@@ -150,3 +157,29 @@ def test_every_metric_of_kafkas_consumers_has_its_name_here_or_its_reason_in_the
     document = DOCUMENT.read_text()
     for _, name in NOT_OURS:
         assert f"`{name}`" in document, f"docs/metrics.md does not say why {name} is missing"
+
+
+def test_every_metric_of_kafkas_producer_has_its_name_here_or_its_reason_in_the_document(
+    jvm: Any, kafka: Kafka
+) -> None:
+    topic = "names-of-producer-metrics"
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        admin.create_topics({topic: 1})
+    writer = jvm.org.apache.kafka.common.serialization.StringSerializer
+    properties = jvm.java.util.Properties()
+    properties.put("bootstrap.servers", kafka.bootstrap_servers)
+    java_producer = jvm.org.apache.kafka.clients.producer.KafkaProducer(properties, writer(), writer())
+    try:
+        java_producer.send(jvm.org.apache.kafka.clients.producer.ProducerRecord(topic, "value")).get()
+        java_has = {
+            (name.group(), name.name(), ",".join(sorted(name.tags().keySet())))
+            for name in java_producer.metrics().keySet()
+        }
+    finally:
+        java_producer.close()
+    with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        producer.send_and_wait(topic, b"value")
+        we_have = {(name.group, name.name, ",".join(sorted(name.tags))) for name in producer.metrics()}
+    missing = {row for row in java_has - we_have if row[:2] not in NOT_OURS}
+    assert not missing, "\n".join(map(str, sorted(missing)))
+    assert we_have <= java_has, sorted(we_have - java_has)

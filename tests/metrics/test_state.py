@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,19 @@ from pathlib import Path
 import pytest
 from tests.patience import PATIENCE, until
 
-from kadence import Consumer, Producer, TopicPartition, publish_state
+from kadence import Consumer, Producer, Record, TopicPartition, publish_state
 from kadence.broker import Broker
 from kadence.cli.top import local
-from kadence.cli.top.rows import process_events, process_rows, process_summary, reading_rows
+from kadence.cli.top.gathering import Gatherer, Model, Wish
+from kadence.cli.top.rows import (
+    member_rows,
+    partition_rows,
+    process_events,
+    process_rows,
+    process_summary,
+    reading_rows,
+)
+from kadence.cli.top.sampling import GroupHistory
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +78,71 @@ def test_a_consumer_as_others_see_it(consumer: Consumer, directory: Path) -> Non
     assert not publisher.path.exists()
     assert local.processes() == ()
     publisher.close()
+
+
+def test_a_consumer_that_runs_process(broker: Broker, directory: Path) -> None:
+    """Its first record is held up: what `top` shows of it, from the process itself and from the brokers."""
+    tp = TopicPartition("flights", 0)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for n in range(8):
+            producer.send("flights", b"%d" % n, b"held" if n < 3 else b"%d" % n, partition=0)
+    release, others = threading.Event(), threading.Event()
+    handled: list[int] = []
+
+    def work(record: Record) -> None:
+        if record.offset == 0:
+            assert release.wait(PATIENCE)
+        handled.append(record.offset)
+        if len(handled) == 5:
+            others.set()
+
+    settings = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": "works",
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": 20,
+    }
+    gatherer = Gatherer({"bootstrap.servers": broker.bootstrap_servers}, lambda round_: None, delay=1)
+    with Consumer(settings) as consumer, publish_state(consumer):
+        assert process_rows(local.processes())[0].cells[-1] == "-"
+        consumer.subscribe("flights")
+        working = threading.Thread(target=lambda: consumer.process(work))
+        working.start()
+        try:
+            assert others.wait(PATIENCE)
+            # One second: a record that holds up its partition for a shorter time is not named.
+            until(lambda: reading_rows(local.processes()[0])[0].cells[4])
+            (seen,) = local.processes()
+            assert seen.state["work"] == {
+                "running": 1,
+                "waiting": 2,
+                "retrying": 0,
+                "paused": 0,
+                "key_waiting": 2,
+            }
+            assert process_rows([seen])[0].cells[-1] == "3"
+            assert reading_rows(seen)[0].cells[4].startswith("0 for ")
+            said = process_summary(seen)[1]
+            assert said.startswith(
+                "process: 1 run, 2 wait, 0 to be repeated; 2 wait behind one record; flights-0@0 holds"
+            )
+            model = Model()
+            until(lambda: _sampled(gatherer, model).above([tp]) == 5)
+            history = model.history("works")
+            (member,) = member_rows(history, local.by_member([seen]))
+            assert member.cells[-2:] == ("5", "3")
+            assert member_rows(history, {})[0].cells[-2:] == ("5", "-"), "elsewhere: what brokers know"
+            assert partition_rows(history)[0].cells[-1] == "5"
+        finally:
+            release.set()
+            consumer.stop()
+            working.join(PATIENCE)
+            gatherer.close()
+
+
+def _sampled(gatherer: Gatherer, model: Model) -> GroupHistory:
+    model.add(gatherer.round(Wish(("works",), 0)))
+    return model.history("works")
 
 
 def test_a_stall_is_told_while_it_lasts(consumer: Consumer) -> None:

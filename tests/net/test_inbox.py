@@ -16,7 +16,7 @@ from kadence.errors import DisconnectedError, MalformedMessageError
 from kadence.net.arena import ArenaPool
 from kadence.net.inbox import Frame, Inbox
 from kadence.net.poller import new_poller
-from kadence.net.stream import stream_of
+from kadence.net.sockets import stream_of
 
 
 def framed(*bodies: bytes) -> bytes:

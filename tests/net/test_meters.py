@@ -5,7 +5,7 @@ from __future__ import annotations
 from kadence.broker import Broker
 from kadence.clock import SystemClock
 from kadence.connection.request import ANY_NODE, Completed, Request
-from kadence.metrics.network import NetworkMeters
+from kadence.metrics.sensors import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.protocol.metadata import MetadataRequest
 

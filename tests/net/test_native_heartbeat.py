@@ -17,7 +17,7 @@ from tests.net.test_inbox import framed
 
 from kadence.clock import FOREVER, SystemClock
 from kadence.net import drain, native_heartbeat
-from kadence.net.stream import stream_of
+from kadence.net.sockets import stream_of
 
 pytestmark = pytest.mark.skipif(
     not native_heartbeat.AVAILABLE, reason="without the extension there is no native heartbeat"

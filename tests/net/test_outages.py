@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from kadence.errors import AuthenticationError, ConnectError
-from kadence.net.outages import Outages
+from kadence.net.nodes import Outages
 
 AWAY = ConnectError("cannot connect to broker 1 (kafka:9092): Connection refused")
 BOOTSTRAP = ConnectError("cannot connect to bootstrap kafka:9092: Connection refused")

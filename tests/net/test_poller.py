@@ -23,7 +23,7 @@ from kadence.net import openssl
 from kadence.net.arena import ArenaPool
 from kadence.net.inbox import Inbox
 from kadence.net.poller import new_poller
-from kadence.net.stream import stream_of
+from kadence.net.sockets import stream_of
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 LONG = 3_000_000

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import select
+import signal
 import socket
+import struct
 import threading
+from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from tests.net.conftest import Certificates, Connect, Driver
 from tests.net.servers import Peer, accept, serve
 from tests.net.test_client import fetch_response
+from tests.patience import PATIENCE
 
-from kadence.connection.request import ConnectionPurpose, Repeat, Request
-from kadence.errors import DisconnectedError
+from kadence.connection.request import Arrival, ConnectionPurpose, Part, Repeat, Request
+from kadence.errors import DisconnectedError, MalformedMessageError
 from kadence.net import drain
-from kadence.protocol.fetch import FetchRequest, FetchResponse
+from kadence.protocol.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kadence.records import encode_batch
 from kadence.types import Node
 
 pytestmark = pytest.mark.skipif(not drain.COMPILED, reason="Python alone sends each fetch itself")
@@ -182,3 +196,275 @@ def test_a_wake_up_finds_the_numbers_of_what_was_repeated(connect: Connect) -> N
         [ended] = driver.complete()
         assert ended.response.responses == []
         assert fetching.count == 2
+
+
+# ------------------------------------------------------------ answers with records
+
+
+TOPIC_ID = b"t" * 16
+PASSES_ON = drain.COMPILED and drain.drain.new_arrivals() is not None
+passing_on = pytest.mark.skipif(not PASSES_ON, reason="no futexes, or threads share the interpreter")
+
+
+def batch(offset: int, count: int = 2) -> bytes:
+    return encode_batch([(0, None, b"value", ())] * count, base_offset=offset, leader_epoch=4)
+
+
+def brings(*parts: PartitionData) -> FetchResponse:
+    return FetchResponse(
+        session_id=7, responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(parts))]
+    )
+
+
+def part(offset: int, number: int = 0, **changes: Any) -> PartitionData:
+    fields = {"high_watermark": 100, "last_stable_offset": 90, "log_start_offset": 1} | changes
+    return PartitionData(number, records=fields.pop("records", batch(offset)), **fields)
+
+
+class Following(Fetching):
+    """One that may also pass on the records of partitions 0 and 1."""
+
+    def __init__(self, driver: Driver, node: Node, *, room: int = 1 << 16, fits: bool = True) -> None:
+        self.arrivals: Any = driver.client.pass_on()
+        self.table = b"".join(struct.pack(">16siii", TOPIC_ID, number, 4, 1_000) for number in (0, 1))
+        self.asked: Any = 0
+        self.passed_on: list[Arrival] = []
+        self._room = room
+        self._fits = fits
+        super().__init__(driver, node)
+        assert self.request.repeat is not None
+        self.request.repeat.follow = self
+        self.request.repeat.passed_on = self._take
+
+    def room(self) -> int:
+        return self._room
+
+    def read(self, parts: list[Part]) -> Any:
+        return [parts], self.asked + 1
+
+    def _take(self, now: int, arrivals: Sequence[Arrival]) -> bool:
+        self.passed_on += arrivals
+        return self._fits
+
+    def taken(self) -> list[list[Part]]:
+        """What the application gets."""
+        found: deque[list[Part]] = deque()
+        self.arrivals.take(found)
+        return list(found)
+
+
+class Remembering(Broker):
+    """Remembers also what each fetch names: partition, leader epoch, offset, last epoch and size of each."""
+
+    def __init__(self, *answers: Any, certificates: Certificates | None = None) -> None:
+        super().__init__(*answers, certificates=certificates)
+        self.named: list[list[tuple[int, int, int, int, int]]] = []
+
+    def answer(self, peer: Peer, answer: Any) -> None:
+        header, message = peer.read()
+        self.seen.append((header.correlation_id, message.session_epoch))
+        self.named.append(
+            [
+                (
+                    each.partition,
+                    each.current_leader_epoch,
+                    each.fetch_offset,
+                    each.last_fetched_epoch,
+                    each.partition_max_bytes,
+                )
+                for topic in message.topics
+                for each in topic.partitions
+            ]
+        )
+        peer.answer(header, answer)
+
+
+@passing_on
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+def test_records_go_to_the_application_and_the_next_fetch_names_what_lies_behind_them(
+    connect: Connect, certificates: Certificates, secure: bool
+) -> None:
+    if secure and not drain.TLS:
+        pytest.skip("this OpenSSL is not reached by the compiled half")
+    both = brings(part(2), part(30, 1, records=batch(30) + batch(32, 3)))
+    empty = brings(part(5), part(0, 1, records=None))
+    end = FetchResponse(session_id=8)
+    broker = Remembering(
+        brings(part(0)), EMPTY, both, empty, end, certificates=certificates if secure else None
+    )
+    with serve(broker) as (host, port):
+        settings = {"ssl_context": certificates.client_context()} if secure else {}
+        driver = connect((host, port), **settings)
+        following = Following(driver, Node(1, host, port))
+        [ended] = driver.complete()
+        assert ended.response.session_id == 8
+    first = broker.seen[0][0]
+    assert broker.seen == [(first + number, 5 + number) for number in range(5)]
+    assert broker.named == [
+        [],
+        [(0, 4, 2, 4, 1_000)],
+        [],
+        [(0, 4, 4, 4, 1_000), (1, 4, 35, 4, 1_000)],
+        [(0, 4, 7, 4, 1_000)],
+    ]
+    assert following.count == 4
+    assert [arrival.number for arrival in following.passed_on] == [1, 3, 4]
+    expected = [
+        [(TOPIC_ID, 0, 100, 90, 1, batch(0))],
+        [(TOPIC_ID, 0, 100, 90, 1, batch(2)), (TOPIC_ID, 1, 100, 90, 1, batch(30) + batch(32, 3))],
+        [(TOPIC_ID, 0, 100, 90, 1, batch(5)), (TOPIC_ID, 1, 100, 90, 1, None)],
+    ]
+    assert [arrival.parts for arrival in following.passed_on] == expected
+    assert following.taken() == expected
+    assert following.asked == 3
+    assert following.taken() == []
+
+
+@passing_on
+@pytest.mark.parametrize(
+    "answer",
+    [
+        brings(part(2, error_code=6)),
+        brings(part(2, preferred_read_replica=2)),
+        brings(part(2, aborted_transactions=[AbortedTransaction(1, 0)])),
+        brings(part(2, diverging_epoch=EpochEndOffset(epoch=3, end_offset=0))),
+        brings(part(2, 5)),
+        brings(part(2), part(4)),
+        brings(part(2), part(9, 1, records=batch(9)[:-1])),
+        brings(part(2, records=batch(2)[:40])),
+        brings(part(2, records=b"\0" * 16 + b"\1" + b"\0" * 60)),
+        brings(part(0, records=None)),
+        FetchResponse(session_id=7, throttle_time_ms=9, responses=brings(part(2)).responses),
+    ],
+    ids=[
+        "an error",
+        "a replica",
+        "aborted",
+        "diverged",
+        "not asked for",
+        "twice",
+        "cut off",
+        "hardly begun",
+        "an older format",
+        "news without records",
+        "throttled",
+    ],
+)
+def test_what_is_not_plain_records_comes_to_the_sender(connect: Connect, answer: FetchResponse) -> None:
+    with serve(Remembering(brings(part(0)), answer)) as (host, port):
+        driver = connect((host, port))
+        following = Following(driver, Node(1, host, port))
+        [ended] = driver.complete()
+        assert (
+            ended.response.responses[0].partitions[0].error_code
+            == answer.responses[0].partitions[0].error_code
+        )
+        assert ended.loan is not None
+        ended.loan.release()
+        assert len(following.passed_on) == following.count == 1
+
+
+@passing_on
+def test_without_room_records_come_to_the_sender(connect: Connect) -> None:
+    size = len(batch(0))
+    with serve(Remembering(brings(part(0)), brings(part(2)))) as (host, port):
+        driver = connect((host, port))
+        following = Following(driver, Node(1, host, port), room=size)
+        [ended] = driver.complete()
+        assert bytes(ended.response.responses[0].partitions[0].records) == batch(0)
+        assert ended.loan is not None
+        ended.loan.release()
+        assert following.count == 0
+
+
+@passing_on
+def test_records_that_do_not_fit_to_what_was_asked_for_end_the_connection(connect: Connect) -> None:
+    with serve(Remembering(brings(part(0)))) as (host, port):
+        driver = connect((host, port))
+        following = Following(driver, Node(1, host, port), fits=False)
+        [ended] = driver.complete()
+        assert isinstance(ended.error, MalformedMessageError)
+        assert following.taken() == []
+
+
+@passing_on
+def test_records_wake_whoever_waits_for_the_flag(connect: Connect) -> None:
+    with serve(Remembering(brings(part(0)))) as (host, port):
+        driver = connect((host, port))
+        following = Following(driver, Node(1, host, port))
+        flag = following.arrivals.flag()
+        flag.enter()
+        found: list[bool] = []
+
+        def wait() -> None:
+            flag.wait(PATIENCE)
+            found.append(following.arrivals.has_some())
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        [ended] = driver.complete()
+        assert isinstance(ended.error, DisconnectedError)
+        waiter.join()
+        assert found == [True]
+        flag.leave()
+        assert not flag.waiting
+
+
+@passing_on
+def test_records_make_the_descriptor_of_the_flag_readable(connect: Connect) -> None:
+    with serve(Remembering(brings(part(0)))) as (host, port):
+        driver = connect((host, port))
+        following = Following(driver, Node(1, host, port))
+        flag = following.arrivals.flag()
+        shown = flag.show()
+        flag.enter()
+        [ended] = driver.complete()
+        assert isinstance(ended.error, DisconnectedError)
+        assert select.select([shown], [], [], PATIENCE)[0] == [shown]
+        assert following.arrivals.has_some()
+        for _ in range(2):
+            flag.seen()
+            assert select.select([shown], [], [], 0)[0] == []
+        flag.set()
+        flag.set()
+        assert select.select([shown], [], [], 0)[0] == [shown]
+        flag.seen()
+        flag.hide()
+        flag.set()
+        assert select.select([shown], [], [], 0)[0] == []
+        assert flag.show() == shown
+
+
+def _start_and_wait(thread: threading.Thread, flag: Any) -> None:
+    thread.start()
+    flag.wait(None)
+
+
+@passing_on
+def test_c7_a_signal_ends_the_wait_for_the_flag_by_its_handler() -> None:
+    class Interruption(Exception):  # noqa: N818 - it stands for KeyboardInterrupt
+        pass
+
+    def handler(*_: Any) -> None:
+        raise Interruption
+
+    main = threading.get_ident()
+    done = threading.Event()
+    flag = drain.drain.new_arrivals().flag()
+
+    def interrupt() -> None:
+        # Again and again: the first may come before the wait has begun.
+        while not done.wait(0.01):
+            signal.pthread_kill(main, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    sender = threading.Thread(target=interrupt)
+    try:
+        flag.enter()
+        with pytest.raises(Interruption):
+            _start_and_wait(sender, flag)
+    finally:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        done.set()
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from tests.net.conftest import Certificates
 
-from kadence.net import openssl, stream
+from kadence.net import openssl, sockets
 from kadence.net.drain import COMPILED
-from kadence.net.stream import Stream
+from kadence.net.sockets import Stream
 
 MADE_OF = ["plain", "tls"] + (["compiled plain", "compiled tls"] if COMPILED else [])
 BIG = 3_000_000
@@ -36,10 +36,10 @@ class Pair:
             self._secure(certificates)
         self.sock.setblocking(False)
         if kind.startswith("compiled"):
-            self.stream: Stream = stream.stream_of(self.sock)
+            self.stream: Stream = sockets.stream_of(self.sock)
             assert type(self.stream).__name__ == "_CompiledStream"
         else:
-            made: Any = stream._TlsStream if "tls" in kind else stream.PlainStream
+            made: Any = sockets._TlsStream if "tls" in kind else sockets.PlainStream
             self.stream = made(self.sock)
 
     def _secure(self, certificates: Certificates) -> None:

@@ -17,7 +17,7 @@ from kadence.connection.request import ConnectionPurpose
 from kadence.errors import AuthenticationError, ConfigError, ConnectError
 from kadence.net import ConnectionConfig, drain
 from kadence.net.dial import tell
-from kadence.net.stream import stream_of
+from kadence.net.sockets import stream_of
 from kadence.protocol.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.metadata import MetadataRequest, MetadataResponse

@@ -127,6 +127,28 @@ def test_split_shares_delivery_sequence_and_memory() -> None:
     assert accumulator.used_bytes == 0
 
 
+def test_after_a_refusal_batches_of_the_topic_are_half_as_large() -> None:
+    accumulator = make(batch_size=10_000, buffer_memory=100_000)
+    other = TopicPartition("other", 0)
+    for tp in (A, A, A, B, other):
+        put(accumulator, tp, 4_000)
+    refused = accumulator.take(A)
+    accumulator.refused(refused)
+    assert refused.size == 8_061
+    assert accumulator.waiting[B][-1].limit == 4_030, "what is being filled takes no more than that"
+    assert accumulator.ready_at(B) == 0
+    assert put(accumulator, B, 10)
+    put(accumulator, other, 4_000)
+    assert [batch.size for batch in accumulator.waiting[B]] == [4_061, 71]
+    assert [batch.size for batch in accumulator.waiting[other]] == [8_061]
+    accumulator.refused(refused)
+    assert accumulator.batch_for(B, 4_000, 100)[0].limit == 4_030, "the same size says nothing new"
+    accumulator.refused(accumulator.take(B))
+    assert accumulator.batch_for(B, 4_000, 100)[0].limit == 2_030
+    accumulator.forget({"t"})
+    assert accumulator.batch_for(TopicPartition("t", 2), 4_000, 100)[0].limit == 10_000
+
+
 def test_drop_all() -> None:
     accumulator = make()
     put(accumulator, A, 21, 5)

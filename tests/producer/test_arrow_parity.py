@@ -22,7 +22,6 @@ from kadence.producer.append import COMPILED, TopicInfo
 from kadence.producer.calls import Calls
 from kadence.producer.columns import Rows, Strings
 from kadence.producer.partitioner import StickyPartitioner, murmur2
-from kadence.producer.producer import _look_at_all
 from kadence.producer.send_checks import SendChecks
 from kadence.producer.shell import Shell
 from kadence.producer.topics import Topics
@@ -78,8 +77,7 @@ def make(**settings: Any) -> Producer:
         "_shell": Shell(gate, clock),
     }.items():
         object.__setattr__(producer, name, value)
-    calls: Calls = producer._calls
-    producer._put = accumulator.put if calls.takes_all_as_they_are else _look_at_all
+    producer._put = producer._calls.short_way.put
     return producer
 
 

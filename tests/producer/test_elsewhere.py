@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pyarrow as pa
@@ -52,6 +53,25 @@ def test_kafkas_limit_splits_batches(kafka: Any) -> None:
     assert offsets == list(range(23))
     with pytest.raises(RecordTooLargeError):
         futures[20].result(0)
+
+
+def test_kafka_refuses_no_more_batches_once_it_has_refused_one(
+    kafka: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = "producer-limited"
+    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, 1, configs={"max.message.bytes": "100000"})])
+    caplog.set_level(logging.INFO, "kadence.producer")
+    refusals = []
+    with Producer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=10_000) as producer:
+        for _ in range(3):
+            caplog.clear()
+            for _ in range(1000):
+                producer.send(topic, b"x" * 1000)
+            producer.flush(PATIENCE)
+            refusals.append(sum("splitting" in line for line in caplog.messages))
+    assert refusals[0] > 0
+    assert refusals[1:] == [0, 0]
 
 
 def test_rows_that_kafka_refuses_are_named_among_those_it_takes(kafka: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import random
 import signal
@@ -22,7 +23,7 @@ from tests.producer.reading import read_all
 
 from kadence.admin import Admin
 from kadence.broker import Broker
-from kadence.client.unclosed import Unclosed, abandoned
+from kadence.client.engine import Unclosed, abandoned
 from kadence.client.waits import Waits
 from kadence.errors import (
     ClosedError,
@@ -387,6 +388,33 @@ def test_the_brokers_limit_splits_a_batch_and_names_the_record_that_is_too_large
     assert [future.result(0).offset for future in futures[:20]] == list(range(20))
     with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
         futures[20].result(0)
+
+
+@pytest.mark.parametrize("way", ["records", "columns"])
+def test_batches_fit_a_topics_limit_once_one_was_refused(
+    broker: Broker, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    from kadence.admin import NewTopic
+
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("small", 1, configs={"max.message.bytes": "100000"})])
+    caplog.set_level(logging.INFO, "kadence.producer")
+    refusals = []
+    values = [b"x" * 1000] * 1000
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=10_000) as producer:
+        for _ in range(3):
+            caplog.clear()
+            if way == "records":
+                for value in values:
+                    producer.send("small", value)
+            else:
+                producer.send_arrow(pa.table({"value": values}), "small")
+            producer.flush(PATIENCE)
+            refusals.append(sum("splitting" in line for line in caplog.messages))
+        offset = producer.send("small", b"last").result(PATIENCE).offset
+    assert refusals[0] > 0
+    assert refusals[1:] == [0, 0]
+    assert offset == 3000
 
 
 def test_closed(broker: Broker) -> None:

@@ -99,18 +99,20 @@ def test_one_batch_of_each_partition_and_one_request_per_broker() -> None:
     assert identity_of(batches_of(second[1])[TP]) == (9, 0, 2)
 
 
-def test_a_request_is_no_larger_than_allowed() -> None:
-    world = World(max_request_size=1000, batch_size=900)
-    other = TopicPartition("t", 1)
-    world.leaders = {TP: 1, other: 1}
-    world.append(b"x" * 700)
-    world.append(b"x" * 700, tp=other)
+def test_a_request_is_no_larger_than_allowed_and_a_turn_makes_as_many_as_may_be_in_flight() -> None:
+    world = World(max_request_size=1000, batch_size=900, max_in_flight_requests_per_connection=2)
+    tps = [TopicPartition("t", number) for number in range(3)]
+    world.leaders = dict.fromkeys(tps, 1)
+    world.warm_up(*tps)
+    for tp in tps:
+        world.append(b"x" * 700, tp=tp)
     world.ready()
-    request, wake_at = world.poll_only(world.sender)
-    assert request is not None
-    assert len(batches_of(request)) == 1
-    assert wake_at == world.now
-    assert len(world.turn()) == 1
+    first, second = world.turn()
+    assert [len(batches_of(request)) for request in (first, second)] == [1, 1]
+    assert world.turn() == []
+    world.acknowledge(first)
+    (third,) = world.turn()
+    assert {*batches_of(first), *batches_of(second), *batches_of(third)} == {*tps}
 
 
 def test_five_in_flight_then_waits() -> None:

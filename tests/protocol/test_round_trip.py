@@ -18,7 +18,7 @@ from kadence.wire import Reader, WireError
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
-@examples(5)
+@examples(3)
 @given(data=st.data())
 def test_what_is_written_reads_back(case: Case, data: st.DataObject) -> None:
     message = data.draw(messages(case))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
+from functools import cache
 from types import ModuleType
 
 import pytest
 
-from kadence.records import fetched
+from kadence.records import _implementation, fetched
 
 COMPILED = "compiled"
 PYTHON = "python"
@@ -23,12 +25,26 @@ class Half:
         self.records = self._load(f"_records_{suffix}")
         self.columns = self._load(f"_columns_{suffix}")
         self.builder = self._load(f"_builder_{suffix}")
+        self.fetched = self._load_fetched()
 
     @staticmethod
     def _load(name: str) -> ModuleType:
         return importlib.import_module(f"kadence.records.{name}")
 
+    def _load_fetched(self) -> ModuleType:
+        """`kadence.records.fetched` with this half's cursor as the class that `FetchedRecords` is made of."""
+        spec = importlib.util.spec_from_file_location(fetched.__name__, fetched.__file__)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_implementation, "Cursor", self.records.Cursor)
+            patch.setattr(_implementation, "ColumnsBuilder", self.columns.ColumnsBuilder)
+            spec.loader.exec_module(module)
+        return module
 
+
+@cache
 def load_half(name: str) -> Half:
     try:
         return Half(name)
@@ -40,10 +56,9 @@ def load_half(name: str) -> Half:
 
 @pytest.fixture(params=[COMPILED, PYTHON])
 def half(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Half:
-    """A half, put in place for `FetchedRecords` too."""
+    """A half, whose `FetchedRecords` is in place of the one that is loaded."""
     loaded = load_half(request.param)
-    monkeypatch.setattr(fetched, "Cursor", loaded.records.Cursor)
-    monkeypatch.setattr(fetched, "ColumnsBuilder", loaded.columns.ColumnsBuilder)
+    monkeypatch.setattr(fetched, "FetchedRecords", loaded.fetched.FetchedRecords)
     return loaded
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.records.conftest import COMPILED, PYTHON, Half, load_half
 
 from kadence.errors import KafkaError
-from kadence.records import ALL_COLUMNS, OWN_COLUMNS, FetchedRecords, _implementation, fetched, scan
+from kadence.records import ALL_COLUMNS, OWN_COLUMNS, _implementation, scan
 
 __all__ = ["Outcome", "both", "buffers", "read"]
 
@@ -43,28 +43,25 @@ def buffers(value: Any) -> Any:
 def read(half: Half, data: bytes, offset: int, steps: list[int], *, strict: bool, **options: Any) -> Outcome:
     """Read with one half: as records, as columns, and mixed, in steps of the sizes given."""
     seen = Outcome([], [], [], [])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fetched, "Cursor", half.records.Cursor)
-        patch.setattr(fetched, "ColumnsBuilder", half.columns.ColumnsBuilder)
-        for shape, columns in SHAPES.items():
-            reader = FetchedRecords(data, "t", 1, offset, check_crcs=strict, **options)
-            for turn in range(10_000):
-                limit = steps[turn % len(steps)]
-                as_records = shape == "records" or (shape == "mixed" and turn % 2)
-                try:
-                    if as_records:
-                        got: list[Any] = [one._fields() for one in reader.take(limit)]
-                        seen.records += got
-                    else:
-                        got = [buffers(one) for one in reader.take_columns(limit, columns=columns)]
-                        seen.columns += got
-                except KafkaError as error:
-                    seen.errors.append(type(error).__name__)
-                    break
-                if not got and limit:
-                    break
-            seen.ends.append((reader.next_offset, reader.exhausted, reader.complete_bytes))
-            reader.close()
+    for shape, columns in SHAPES.items():
+        reader = half.fetched.FetchedRecords(data, "t", 1, offset, check_crcs=strict, **options)
+        for turn in range(10_000):
+            limit = steps[turn % len(steps)]
+            as_records = shape == "records" or (shape == "mixed" and turn % 2)
+            try:
+                if as_records:
+                    got: list[Any] = [one._fields() for one in reader.take(limit)]
+                    seen.records += got
+                else:
+                    got = [buffers(one) for one in reader.take_columns(limit, columns=columns)]
+                    seen.columns += got
+            except KafkaError as error:
+                seen.errors.append(type(error).__name__)
+                break
+            if not got and limit:
+                break
+        seen.ends.append((reader.next_offset, reader.exhausted, reader.after))
+        reader.close()
     return seen
 
 

@@ -18,7 +18,7 @@ T0 = 1_700_000_000_000
 
 
 def reader(data: bytes, offset: int = 0, **options: object) -> FetchedRecords:
-    return FetchedRecords(data, "topic", 1, offset, **options)  # type: ignore[arg-type]
+    return fetched.FetchedRecords(data, "topic", 1, offset, **options)  # type: ignore[arg-type]
 
 
 def integers(buffer: Any, kind: Literal["i", "q"]) -> list[int]:
@@ -174,8 +174,8 @@ def test_max_bytes_bounds_headers_too() -> None:
         assert sizes == lengths
 
 
-def test_a_column_that_cannot_address_its_bytes_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetched, "DATA_LIMIT", 100)
+def test_a_column_that_cannot_address_its_bytes_is_split(half: Half, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half.fetched, "DATA_LIMIT", 100)
     parts = reader(from_rows([Row(i, key=None, value=bytes(40)) for i in range(10)])).take_columns(9)
     assert [len(part) for part in parts] == [3, 3, 3]
     assert [first for part in parts for first in integers(part.offsets, "q")] == list(range(9))
@@ -194,7 +194,7 @@ def test_a_builder_can_be_used_again(half: Half) -> None:
     cursor = half.records.Cursor("t", 0)
     data = record(0, 0, None, b"v")
     for _ in range(2):
-        cursor.open(data, 0, len(data), 1, 0, 0, 0, 0, 0, 0, -1, 0, False, True)
+        cursor.open_batch(data, 0, len(data), 1, 0, 0, 0, 0, 0, 0, -1, 0, False, True)
         assert builder.gather(cursor, 5, 1000) is False
         assert strings(builder.finish("t", 0).key) == [None]
 
@@ -203,7 +203,7 @@ def test_cursor_refuses_a_range_outside_the_data(half: Half) -> None:
     cursor = half.records.Cursor("t", 0)
     for start, end in ((0, 11), (-1, 5), (6, 5)):
         with pytest.raises(ValueError, match="outside the data"):
-            cursor.open(bytes(10), start, end, 1, 0, 0, 0, 0, 0, 0, -1, 0, False, True)
+            cursor.open_batch(bytes(10), start, end, 1, 0, 0, 0, 0, 0, 0, -1, 0, False, True)
 
 
 def test_scratch(half: Half) -> None:

@@ -20,6 +20,7 @@ from kadence.errors import (
     UnsupportedRecordFormatError,
 )
 from kadence.records import ALL_COLUMNS, MOST_HEADERS, OWN_COLUMNS, FetchedRecords, encode_batch
+from kadence.records import fetched as walk
 from kadence.records.codecs import compress
 
 pytestmark = pytest.mark.usefixtures("half")
@@ -32,7 +33,7 @@ def rows(first: int, count: int, **fields: object) -> list[Row]:
 
 
 def fetched(data: bytes, offset: int = 0, **options: object) -> FetchedRecords:
-    return FetchedRecords(data, "topic", 1, offset, **options)  # type: ignore[arg-type]
+    return walk.FetchedRecords(data, "topic", 1, offset, **options)  # type: ignore[arg-type]
 
 
 def offsets(reader: FetchedRecords, limit: int = -1) -> list[int]:
@@ -139,11 +140,11 @@ def test_kip320_the_epoch_is_that_of_the_last_batch_below_the_position_though_it
     marker = encode_batch(
         [(0, bytes(4), bytes(6), ())], base_offset=1, control=True, producer_id=7, leader_epoch=2
     )
-    fetched = FetchedRecords(data + marker, "t", 0, 0)
+    fetched = walk.FetchedRecords(data + marker, "t", 0, 0)
     (record,) = fetched.take()
     assert record.leader_epoch == 1
     assert (fetched.next_offset, fetched.leader_epoch) == (2, 2)
-    old = FetchedRecords(data + marker, "t", 0, 2)
+    old = walk.FetchedRecords(data + marker, "t", 0, 2)
     assert (old.next_offset, old.leader_epoch) == (2, None), "nothing was read, so nothing is known"
 
 
@@ -206,14 +207,14 @@ def test_a_batch_cut_off_at_the_end_is_left_for_the_next_fetch() -> None:
         reader = fetched(whole + tail[:cut])
         assert offsets(reader) == [0, 1]
         assert reader.exhausted
-        assert (reader.next_offset, reader.complete_bytes) == (2, len(whole))
+        assert (reader.next_offset, reader.after) == (2, len(whole))
 
 
 def test_only_the_beginning_of_a_batch() -> None:
     data = from_rows(rows(0, 2))
     for cut in range(len(data)):
         reader = fetched(data[:cut])
-        assert (reader.take(), reader.complete_bytes, reader.exhausted) == ([], 0, True)
+        assert (reader.take(), reader.after, reader.exhausted) == ([], 0, True)
 
 
 def test_wrong_checksum_says_where_and_what_to_do_after_the_records_before() -> None:
@@ -434,7 +435,7 @@ def test_small_batches_in_a_row_keep_what_is_theirs() -> None:
             (13, -1, 0, None, 4),
             (15, -1, 0, None, None),
         ]
-        assert reader.complete_bytes == len(data)
+        assert reader.after == len(data)
         if step == 1:
             assert positions == [1, 6, 9, 13, 15, 16]
 
@@ -459,13 +460,13 @@ def test_nobody_pulls_the_bytes_away_while_they_are_read(half: Half) -> None:
         pytest.skip("the plain half reads a copy")
     data = from_rows(rows(0, 5000))
     cursor = half.records.Cursor("t", 0)
-    cursor.open(data, 61, len(data), 5000, 0, 4999, 0, T0, 0, 0, -1, len(data), False, True)
+    cursor.open_batch(data, 61, len(data), 5000, 0, 4999, 0, T0, 0, 0, -1, len(data), False, True)
     got: list[object] = []
     refused = []
 
     def meddle(_phase: str, _info: object) -> None:
         try:
-            cursor.close()
+            cursor.close_batch()
         except ConcurrentAccessError as error:
             refused.append(error)
 
@@ -473,7 +474,7 @@ def test_nobody_pulls_the_bytes_away_while_they_are_read(half: Half) -> None:
     gc.callbacks.append(meddle)
     gc.set_threshold(1)
     try:
-        cursor.take(got, 5000)
+        cursor.read(got, 5000)
     finally:
         gc.callbacks.remove(meddle)
         gc.set_threshold(*threshold)
@@ -502,7 +503,7 @@ def test_bytes_that_a_cursor_in_a_cycle_reads_are_given_back(
     monkeypatch.setattr(sys, "unraisablehook", lambda told_of: told.append(told_of.exc_value))
     cursor = half.records.Cursor("t", 0)
     owner = Owner(encode_batch([(0, None, b"v", ())] * 3))
-    cursor.open(memoryview(owner), 61, len(owner), 3, 0, 2, 0, 0, 0, 0, 0, len(owner), False, True)
+    cursor.open_batch(memoryview(owner), 61, len(owner), 3, 0, 2, 0, 0, 0, 0, 0, len(owner), False, True)
     gone = weakref.ref(owner)
     cycle: list[object] = [cursor]
     cycle.append(cycle)

@@ -13,8 +13,6 @@ from tests.records.batches import Row, batch, from_rows, marker, record
 from tests.records.conftest import COMPILED, PYTHON, load_half
 from tests.records.parity import both, buffers
 
-from kadence.records import FetchedRecords, fetched
-
 T0 = 1_700_000_000_000
 BIG = 9000
 
@@ -66,15 +64,11 @@ def test_random_batches(data: bytes, steps: list[int], read_committed: bool) -> 
 @examples(60)
 def test_bound_in_bytes(data: bytes, max_bytes: int) -> None:
     def pieces(name: str) -> list[Any]:
-        half = load_half(name)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fetched, "Cursor", half.records.Cursor)
-            patch.setattr(fetched, "ColumnsBuilder", half.columns.ColumnsBuilder)
-            reader = FetchedRecords(data, "t", 1, 0)
-            out = []
-            while got := reader.take_columns(max_bytes=max_bytes):
-                out += [buffers(one) for one in got]
-            return out
+        reader = load_half(name).fetched.FetchedRecords(data, "t", 1, 0)
+        out = []
+        while got := reader.take_columns(max_bytes=max_bytes):
+            out += [buffers(one) for one in got]
+        return out
 
     compiled = pieces(COMPILED)
     assert compiled == pieces(PYTHON)

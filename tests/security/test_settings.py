@@ -14,9 +14,8 @@ from kadence.errors import ConfigError
 from kadence.net import ConnectionConfig
 from kadence.security import jaas
 from kadence.security import login as of_keys
-from kadence.security.credentials import ClientCredentials, Kerberos
+from kadence.security.credentials import ClientCredentials, Kerberos, Secret
 from kadence.security.oauth import is_loopback
-from kadence.security.secret import Secret
 
 SECRET = "hunter2"
 PLAIN = {

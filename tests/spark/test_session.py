@@ -192,6 +192,7 @@ def test_beside_a_running_session_that_cannot_read(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_a_job_of_an_environment_that_nobody_activated(cluster: Cluster, tmp_path: Path) -> None:
     """Batch, limit, availableNow, a stream that is stopped, the end: all work, and end without a traceback."""
     cluster.create(2)
@@ -207,6 +208,7 @@ def test_a_job_of_an_environment_that_nobody_activated(cluster: Cluster, tmp_pat
         assert noise not in done.stderr, done.stderr
 
 
+@pytest.mark.heavy
 def test_ctrl_c_ends_a_program_without_a_page_of_traces(cluster: Cluster, tmp_path: Path) -> None:
     cluster.create(1)
     cluster.produce(range(3))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from tests.patience import PATIENCE
 
 from kadence import Producer
 from kadence.errors import LocalError, MissingDependencyError
-from kadence.testing.kafka import Kafka
+from kadence.testing.kafka import Kafka, free_ports
 from kadence.testing.maven import maven_jars
 
 
@@ -52,6 +54,41 @@ def test_a_node_that_cannot_start_shows_its_log_and_leaves_nothing(kafka: Kafka)
     assert repr(broken) == "<Kafka 4.3.1 not running>"
 
 
+@pytest.mark.parametrize(
+    "taken",
+    [pytest.param(0, id="listener"), pytest.param(1, id="controller", marks=pytest.mark.heavy)],
+)
+def test_a_node_whose_port_is_taken_while_it_starts_gets_others(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    chosen: list[list[int]] = []
+    with ExitStack() as others:
+
+        def choose(count: int) -> list[int]:
+            ports = free_ports(count)
+            if not chosen:
+                others.enter_context(socket.create_server(("127.0.0.1", ports[taken])))
+            chosen.append(ports)
+            return ports
+
+        monkeypatch.setattr("kadence.testing.kafka.free_ports", choose)
+        with Kafka() as node, Producer(bootstrap_servers=node.bootstrap_servers) as producer:
+            assert node.bootstrap_servers == f"127.0.0.1:{chosen[1][0]}"
+            assert producer.send("t", b"v").result(PATIENCE).offset == 0
+    assert len(chosen) == 2
+
+
+@pytest.mark.heavy
+def test_a_node_that_never_gets_a_port_says_so(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kadence.testing.kafka._PORT_ATTEMPTS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        monkeypatch.setattr("kadence.testing.kafka.free_ports", lambda count: [port, *free_ports(count - 1)])
+        with pytest.raises(LocalError, match=f"failed to bind to 127.0.0.1:{port}"):
+            Kafka().start()
+
+
+@pytest.mark.heavy
 def test_a_halted_node_comes_back_with_its_data_on_its_port(kafka: Kafka) -> None:
     with Kafka() as node, Producer(bootstrap_servers=node.bootstrap_servers) as producer:
         address = node.bootstrap_servers

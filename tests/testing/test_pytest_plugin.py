@@ -360,6 +360,22 @@ def test_the_documented_tests_pass(pytester: pytest.Pytester) -> None:
     run(pytester).assert_outcomes(passed=2)
 
 
+def test_each_test_has_a_schema_registry_of_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+        from kadence.registry import AvroDeserializer, AvroSerializer, SchemaRegistryClient
+
+        @pytest.mark.parametrize("round", [1, 2])
+        def test_write_and_read(round, schema_registry):
+            client = SchemaRegistryClient(schema_registry.url)
+            assert client.get_subjects() == []
+            data = AvroSerializer(client, '"long"').serialize("orders", (), 5)
+            assert AvroDeserializer(client).deserialize("orders", (), data) == 5
+            assert client.get_subjects() == ["orders-value"]
+    """)
+    run(pytester).assert_outcomes(passed=2)
+
+
 def test_fixtures_are_listed_with_their_sentences(pytester: pytest.Pytester) -> None:
     fixtures = run(pytester, "--fixtures").stdout.str()
     assert "kadence_topics -- " in fixtures

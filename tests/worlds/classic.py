@@ -12,7 +12,7 @@ from kadence.connection.request import Completed, Request
 from kadence.consumer import events as m
 from kadence.consumer.assignors import MemberSubscription
 from kadence.consumer.assignors.embedded import encode_assignment, encode_subscription
-from kadence.consumer.group.classic.states import State
+from kadence.consumer.group.classic_joining import State
 from kadence.consumer.group.membership import HeartbeatOutcome
 from kadence.errors import (
     KafkaError,

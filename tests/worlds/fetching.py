@@ -35,13 +35,17 @@ class World(Hand):
     """A fetch manager with all that it stands on; partitions 0 and 1 are led by broker 1, 2 by broker 2."""
 
     def __init__(
-        self, *partitions: TopicPartition, metadata: MetadataManager | None = None, **settings: Any
+        self,
+        *partitions: TopicPartition,
+        metadata: MetadataManager | None = None,
+        arrivals: Any = None,
+        **settings: Any,
     ) -> None:
         self.background_events = BackgroundEvents()
         self.subscription = Subscription()
         self.metadata = metadata or knowing({P0: 1, P1: 1, P2: 2}, self.background_events)
         self.wakes = 0
-        self.shared_state = SharedState(self._wake)
+        self.shared_state = SharedState(self._wake, arrivals=arrivals)
         self.in_use = self.slack = self.limit = 0
         self.manager = FetchRequestManager(
             config(**settings),

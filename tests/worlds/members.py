@@ -9,17 +9,17 @@ from typing import Any
 from tests.worlds.cluster import FakeMetadata
 from tests.worlds.hand import START, BackgroundEvents, Managers
 
-from kadence.client.jobs import Done, FinishedJobs
+from kadence.client.surroundings import Done, FinishedJobs
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Request
 from kadence.consumer import events as m
-from kadence.consumer.application.rebalancing import without_void
+from kadence.consumer.application.callbacks import without_void
 from kadence.consumer.group.auto import AutoMembership
-from kadence.consumer.group.classic.member import ClassicMembership
+from kadence.consumer.group.classic_member import ClassicMembership
 from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
-from kadence.consumer.group.kip848.member import ConsumerMembership
+from kadence.consumer.group.kip848_member import ConsumerMembership
 from kadence.consumer.shared_state import Progress
 from kadence.consumer.subscription import Subscription
 from kadence.types import OffsetAndMetadata, TopicPartition
@@ -118,7 +118,8 @@ class Member(Managers):
             return kip848(0)
         self.parts = classic(), kip848(1)
         """The two that auto chooses from."""
-        return AutoMembership(self.coordinator, *self.parts, self.config)
+        member, other = self.parts
+        return AutoMembership(self.coordinator, other, self.config, self.jobs, lambda: lambda: member)
 
     # -- the application
 

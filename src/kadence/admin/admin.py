@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.admin.operations import Operations
 from kadence.admin.shell import Shell
-from kadence.client.unclosed import end_if_unclosed
+from kadence.client.engine import end_if_unclosed
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
 from kadence.idioms import advised, unmade

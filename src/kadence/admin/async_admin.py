@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.admin.async_operations import AsyncOperations
 from kadence.admin.async_shell import AsyncShell
-from kadence.client.unclosed import end_if_unclosed
+from kadence.client.engine import end_if_unclosed
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
 from kadence.idioms import advised, unmade

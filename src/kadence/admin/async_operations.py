@@ -411,3 +411,34 @@ class AsyncOperations:
         return checked(
             await self._shell.run(timeout, _transactions.fence_producers, transactional_ids), raise_errors
         )
+
+    async def abort_transaction(
+        self,
+        partition: TopicPartition | tuple[str, int],
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int = 0,
+        timeout: Seconds | None = None,
+    ) -> None:
+        """Abort a transaction that hangs in one partition: its leader alone is asked, and no coordinator (KIP-664).
+
+        It is for a transaction that no coordinator will end. One that a coordinator knows is aborted by
+        `fence_producers`, in all its partitions: aborted in one of them alone, it may be half committed.
+
+        Args:
+            producer_id, producer_epoch: of the producer, as `describe_producers` has them.
+            coordinator_epoch: as `describe_producers` has it; 0 where that is None.
+
+        Raises:
+            BrokerError: CLUSTER_AUTHORIZATION_FAILED: this login may not write markers. INVALID_PRODUCER_EPOCH,
+                TRANSACTION_COORDINATOR_FENCED: the partition knows a later epoch.
+        """
+        return await self._shell.run(
+            timeout,
+            _transactions.abort_transaction,
+            partition,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+        )

@@ -13,8 +13,7 @@ from typing import Any, Final, TypeVar
 from kadence.admin.asking import Ask, Asking
 from kadence.admin.values import Outcomes
 from kadence.client.coordinators import FindCoordinatorRequest, KeyType, find, first_version, read
-from kadence.client.metadata import by_names
-from kadence.client.recovery import fault_of
+from kadence.client.metadata import by_names, fault_of
 from kadence.client.waits import Waits
 from kadence.clock import add_ms
 from kadence.connection.backoff import Backoff

@@ -12,7 +12,7 @@ from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError, UnsupportedVersionError, for_code
 from kadence.protocol import error_codes as ec
-from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
+from kadence.protocol.consumer_group_describe import Assignment, ConsumerGroupDescribeRequest
 from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssignment
 from kadence.protocol.delete_groups import DeleteGroupsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
@@ -45,13 +45,21 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """One member of a group and what it owns."""
+    """One member of a group and what it owns.
+
+    Attributes:
+        target_assignment: what the coordinator wants it to own. While it differs from ``assignment``, the member has
+            partitions to give up, or waits for those of others. None: the group is a classic one, which has no target.
+        member_epoch: the epoch of a KIP-848 group that the member has reached. None: in a classic group, or not told.
+    """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     host: str
     assignment: frozenset[TopicPartition]
+    target_assignment: frozenset[TopicPartition] | None = None
+    member_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +169,9 @@ def _describe_consumer(
                         member.instance_id,
                         member.client_id,
                         member.client_host,
-                        frozenset(
-                            TopicPartition(topic.topic_name, partition)
-                            for topic in member.assignment.topic_partitions
-                            for partition in topic.partitions
-                        ),
+                        _partitions(member.assignment),
+                        _partitions(member.target_assignment),
+                        member.member_epoch,
                     )
                     for member in group.members
                 )
@@ -180,6 +186,14 @@ def _describe_consumer(
                     group.group_epoch,
                 )
     return classic
+
+
+def _partitions(assignment: Assignment) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
+    )
 
 
 def _describe_classic(

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from kadence.client.recovery import Recovery
+from kadence.client.metadata import Recovery
 from kadence.client.request_manager import Poll
 from kadence.config import AdminConfig
 from kadence.connection.request import Completed, Request

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kadence.admin.arguments import as_names
+from kadence.admin.arguments import as_names, as_partition
 from kadence.admin.calls import Ask, Calls, operation, refusal
+from kadence.admin.offsets import by_leader
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError, for_code
@@ -21,12 +22,18 @@ from kadence.protocol.describe_transactions import DescribeTransactionsRequest, 
 from kadence.protocol.end_txn import EndTxnRequest
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.list_transactions import ListTransactionsRequest
+from kadence.protocol.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from kadence.types import OpenTransaction, TopicPartition
 
 __all__ = [
     "FencedProducer",
     "TransactionDescription",
     "TransactionListing",
+    "abort_transaction",
     "describe_transactions",
     "fence_producers",
     "list_transactions",
@@ -184,6 +191,53 @@ def fence_producers(
 
     asks = {name: Ask(each) for name, each in messages.items()}
     return _ask_coordinators(calls, deadline, asks, read)
+
+
+@operation
+def abort_transaction(
+    calls: Calls,
+    deadline: int,
+    partition: TopicPartition | tuple[str, int],
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int = 0,
+) -> Waits[None]:
+    """Abort a transaction that hangs in one partition: its leader alone is asked, and no coordinator (KIP-664).
+
+    It is for a transaction that no coordinator will end. One that a coordinator knows is aborted by
+    `fence_producers`, in all its partitions: aborted in one of them alone, it may be half committed.
+
+    Args:
+        producer_id, producer_epoch: of the producer, as `describe_producers` has them.
+        coordinator_epoch: as `describe_producers` has it; 0 where that is None.
+
+    Raises:
+        BrokerError: CLUSTER_AUTHORIZATION_FAILED: this login may not write markers. INVALID_PRODUCER_EPOCH,
+            TRANSACTION_COORDINATOR_FENCED: the partition knows a later epoch.
+    """
+    marker = WritableTxnMarker(producer_id, producer_epoch, False, [], coordinator_epoch)
+
+    def attempt(
+        partitions: Collection[TopicPartition], deadline: int
+    ) -> Waits[dict[TopicPartition, None | KafkaError]]:
+        lost: dict[tuple[TopicPartition, int], Any] = {}
+        by_node = yield from by_leader(calls, [(tp, 0) for tp in partitions], deadline, lost)
+        result: dict[TopicPartition, None | KafkaError] = {tp: error for (tp, _), error in lost.items()}
+        for node, items in by_node.items():
+            marker.topics = [WritableTxnMarkerTopic(tp.topic, [tp.partition]) for tp, _ in items]
+            answer = yield from calls.ask(Ask(WriteTxnMarkersRequest([marker]), node), deadline)
+            for each in answer.markers:
+                for topic in each.topics:
+                    for at in topic.partitions:
+                        tp = TopicPartition(topic.name, at.partition_index)
+                        result[tp] = refusal(at.error_code, tp) if at.error_code else None
+        return result
+
+    outcomes: Outcomes[TopicPartition, None] = yield from calls.settle(
+        [as_partition(partition)], attempt, deadline
+    )
+    outcomes.raise_errors()
 
 
 def end_transactions(

@@ -18,8 +18,7 @@ from kadence.protocol import error_codes as codes
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.registry import UnsupportedRequestError, decode_request_body, decode_request_header
 from kadence.wire import WireError
-from kadence.wire.bounded import BoundedReader
-from kadence.wire.reader import Buffer
+from kadence.wire.reader import BoundedReader, Buffer
 
 __all__ = ["Dispatcher"]
 

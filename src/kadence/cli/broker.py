@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from kadence.cli.common import (
 
 if TYPE_CHECKING:
     from kadence.broker import TlsFiles
+    from kadence.testing.schema_registry import SchemaRegistryServer
 
 __all__ = ["add", "run"]
 
@@ -39,6 +41,7 @@ _EXAMPLES = """\
   kadence broker --tls-certificate broker.pem --users users.txt
   kadence broker --fault 'any delay=50ms'      a slow broker
   kadence broker --fault 'fetch disconnect probability=0.01'
+  kadence broker --schema-registry             a registry, too, on port 8081
   kadence broker -X auto.create.topics.enable=false"""
 
 
@@ -76,6 +79,15 @@ def add(commands: Any) -> None:
         default=[],
         help="inject a fault, e.g. 'fetch delay=200ms times=5'; repeatable (docs/testing.md)",
     )
+    parser.add_argument(
+        "--schema-registry",
+        metavar="PORT",
+        type=int,
+        nargs="?",
+        const=8081,
+        help="run a schema registry for tests, too, in memory and on this machine only (default port: 8081; "
+        "0: any free one)",
+    )
     _add_security_options(parser)
     parser.add_argument(
         "--data-dir",
@@ -101,20 +113,26 @@ def run(arguments: argparse.Namespace) -> int:
     config = read_settings(arguments.settings)
     # An end in order, so that the next start need not read the ends of the logs again.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with Broker(
-        arguments.port,
-        arguments.host,
-        nodes=arguments.nodes,
-        topics=topics,
-        config=config,
-        tls=_tls(arguments),
-        users=_users(arguments.users),
-        data_dir=arguments.data_dir,
-        fsync=arguments.fsync,
-    ) as broker:
+    with (
+        _registry(arguments.schema_registry) as registry,
+        Broker(
+            arguments.port,
+            arguments.host,
+            nodes=arguments.nodes,
+            topics=topics,
+            config=config,
+            tls=_tls(arguments),
+            users=_users(arguments.users),
+            data_dir=arguments.data_dir,
+            fsync=arguments.fsync,
+        ) as broker,
+    ):
         for fault in arguments.fault:
             broker.faults.parse(fault)
-        print_json({"bootstrap_servers": broker.bootstrap_servers})
+        ready = {"bootstrap_servers": broker.bootstrap_servers}
+        if registry is not None:
+            ready["schema_registry"] = registry.url
+        print_json(ready)
         sys.stdout.flush()
         say(f"broker ready on {broker.bootstrap_servers}; Ctrl-C ends it")
         try:
@@ -123,6 +141,14 @@ def run(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             say("broker closed")
     return 0
+
+
+def _registry(port: int | None) -> AbstractContextManager[SchemaRegistryServer | None]:
+    if port is None:
+        return nullcontext()
+    from kadence.testing.schema_registry import SchemaRegistryServer
+
+    return SchemaRegistryServer(port)
 
 
 def _add_security_options(parser: argparse.ArgumentParser) -> None:

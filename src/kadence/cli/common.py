@@ -11,17 +11,23 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any, NoReturn
+from typing import IO, Any, Final, Literal, NoReturn, get_args
 
+from kadence.cli.clusters import names, settings_in, settings_of
+from kadence.cli.paging import paged
 from kadence.cli.tables import print_table
+from kadence.clock import wall_time
+from kadence.errors import ConfigError
 from kadence.printable import printable, printable_json
 
 __all__ = [
+    "ClientConfig",
     "CommandError",
     "Parser",
     "UsageError",
     "add_actions",
     "add_client_options",
+    "add_cluster_option",
     "add_command",
     "add_row_options",
     "add_settings_option",
@@ -29,15 +35,22 @@ __all__ = [
     "client_config",
     "counted",
     "json_text",
+    "keys_of_others",
+    "moment",
     "print_json",
     "print_rows",
     "print_table",
     "read_settings",
     "say",
+    "shared_settings",
     "text_of",
 ]
 
-_DEFAULT_SERVERS = "localhost:9092"
+ClientConfig = Literal["AdminConfig", "ConsumerConfig", "ProducerConfig"]
+
+_CLIENTS: Final = get_args(ClientConfig)
+_DEFAULT_SERVERS: Final = "localhost:9092"
+_REGISTRY: Final = "schema.registry."
 
 
 class CommandError(Exception):
@@ -137,15 +150,37 @@ def add_actions(parser: argparse.ArgumentParser) -> Any:
 
 
 def add_client_options(parser: argparse.ArgumentParser) -> None:
-    """-b and -X."""
+    """-b, -c and -X."""
     parser.add_argument(
         "-b",
         "--bootstrap-servers",
         metavar="HOST:PORT[,…]",
-        default=os.environ.get("KADENCE_BOOTSTRAP_SERVERS", _DEFAULT_SERVERS),
-        help="brokers to ask first (default: $KADENCE_BOOTSTRAP_SERVERS, else localhost:9092)",
+        help="brokers to ask first (default: those of -c or --config, else $KADENCE_BOOTSTRAP_SERVERS, else "
+        f"{_DEFAULT_SERVERS})",
     )
+    # Without it here, what stands before the command holds.
+    add_cluster_option(parser, default=argparse.SUPPRESS)
     add_settings_option(parser, "a client setting by Kafka's name, e.g. -X security.protocol=SSL; repeatable")
+
+
+def add_cluster_option(parser: argparse.ArgumentParser, default: str | None) -> None:
+    """-c NAME, before or after the command."""
+    action = parser.add_argument(
+        "-c",
+        "--cluster",
+        metavar="NAME",
+        default=default,
+        help="a cluster of the file of clusters (docs/cluster.md; default: $KADENCE_CLUSTER)",
+    )
+    action.completer = _clusters  # type: ignore[attr-defined]
+
+
+def _clusters(**asked: Any) -> list[str]:
+    """What a shell offers behind -c: nothing where the file is wrong, which the command itself will tell."""
+    try:
+        return names(os.environ)
+    except (ConfigError, OSError):
+        return []
 
 
 def add_row_options(parser: argparse.ArgumentParser) -> None:
@@ -175,9 +210,46 @@ def read_settings(pairs: Iterable[str], option: str = "-X") -> dict[str, str]:
     return settings
 
 
-def client_config(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The configuration that -b and -X make."""
-    return {"bootstrap.servers": arguments.bootstrap_servers, **read_settings(arguments.settings)}
+def client_config(
+    arguments: argparse.Namespace, client: ClientConfig = "AdminConfig", *, with_registry: bool = False
+) -> dict[str, Any]:
+    """The configuration of one client: what the cluster's file says, --config, -b and -X, the later before the earlier.
+
+    Args:
+        client: its class of settings. A file serves all clients, so what is meant for others is left out of it.
+        with_registry: whether the settings of a schema registry are wanted, too.
+
+    Raises:
+        ConfigError: a file, or a name in it, is wrong. OSError: a file cannot be read. UsageError: -X is.
+    """
+    others = keys_of_others(client)
+    settings: dict[str, Any] = {
+        name: value
+        for name, value in shared_settings(arguments).items()
+        if name not in others and (with_registry or not name.startswith(_REGISTRY))
+    }
+    if arguments.bootstrap_servers:
+        settings["bootstrap.servers"] = arguments.bootstrap_servers
+    settings.setdefault("bootstrap.servers", os.environ.get("KADENCE_BOOTSTRAP_SERVERS", _DEFAULT_SERVERS))
+    return {**settings, **read_settings(arguments.settings)}
+
+
+def keys_of_others(client: ClientConfig) -> set[str]:
+    """Settings that other clients have, and this one has not."""
+    from kadence import config
+
+    of = {each: {key.name for key in config.keys(getattr(config, each))} for each in _CLIENTS}
+    return set().union(*of.values()) - of[client]
+
+
+def shared_settings(arguments: argparse.Namespace) -> dict[str, str]:
+    """What the files say that -c and --config name."""
+    cluster = arguments.cluster or os.environ.get("KADENCE_CLUSTER")
+    shared = settings_of(cluster, os.environ) if cluster else {}
+    return {
+        **shared,
+        **(settings_in(arguments.client_settings, os.environ) if arguments.client_settings else {}),
+    }
 
 
 # ---------------------------------------------------------------- data
@@ -225,6 +297,11 @@ def print_json(document: Mapping[str, Any], stream: IO[str] | None = None) -> No
     print(json_text(document), file=stream or sys.stdout)
 
 
+def moment(ms: int | None) -> str | None:
+    """Ms since 1970 as a time in UTC, as ISO 8601."""
+    return None if ms is None else wall_time(ms).isoformat(timespec="seconds")
+
+
 # ---------------------------------------------------------------- for people
 
 
@@ -236,4 +313,5 @@ def print_rows(
         for row in rows:
             print_json(row)
         return
-    print_table(rows, columns or (list(rows[0]) if rows else ()), sys.stdout, wide=wide)
+    with paged(sys.stdout) as out:
+        print_table(rows, columns or (list(rows[0]) if rows else ()), out, wide=wide)

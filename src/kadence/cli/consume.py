@@ -1,4 +1,4 @@
-"""``kadence consume``: records of topics to lines of stdout."""
+"""``kadence consume``: records of topics to lines of stdout, or to a file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kadence.cli.common import (
+    CommandError,
     UsageError,
     add_client_options,
     add_command,
@@ -19,9 +20,12 @@ from kadence.cli.common import (
     say,
     text_of,
 )
+from kadence.cli.export import deserializer, write_table
+from kadence.cli.files import LINES, TABLES, form_of, whole_file
 from kadence.cli.glance import Glance
 from kadence.cli.names import partitions
 from kadence.cli.reach import admin_settings, reached
+from kadence.cli.values import KINDS, JsonText, add_registry_option, registry_of
 from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, tell_presumed
 from kadence.printable import printable, printable_json
 
@@ -42,8 +46,16 @@ Formats of a line:
   json     the same, with a value that is JSON shown as JSON
   values   the value alone, as it is; on a terminal control characters are
            shown as \\x1b, unless --raw is given
+With --value a value is read by its schema in a registry, and shown as JSON.
+With -o the records go to a file, up to the offsets that are last now (or to
+--to). Its name says what it is: .parquet, .arrow and .csv have columns, .jsonl
+has such lines; --format parquet, arrow or csv says it for other names. The
+file gets its name when it is whole. Records of transactions that were aborted
+are left out, unless -X isolation.level=read_uncommitted is given.
 
 {FORMS}"""
+
+_PATIENCE_S: Final = 60.0
 
 _EXAMPLES = """\
   kadence consume flights                      all, then wait for more; Ctrl-C
@@ -53,7 +65,9 @@ _EXAMPLES = """\
   kadence consume flights --from -2h           since two hours ago
   kadence consume flights --from 2026-11-22T10:00Z --to 2026-11-22T11:00Z
   kadence consume flights -e --format values | jq .dep_delay
-  kadence consume flights --group report --stats 5 > flights.jsonl"""
+  kadence consume flights --group report --stats 5 > flights.jsonl
+  kadence consume flights --from -1h -o hour.parquet
+  kadence consume orders --value avro          with $KADENCE_SCHEMA_REGISTRY"""
 
 
 def add(commands: Any) -> None:
@@ -82,9 +96,18 @@ def add(commands: Any) -> None:
         help="stop at the offsets that were last when the command began",
     )
     parser.add_argument("--timeout", type=float, metavar="S", help="stop when no record came for S seconds")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the records to this file, and stop")
     parser.add_argument(
-        "--format", choices=("records", "json", "values"), default="records", help="default: %(default)s"
+        "--format",
+        choices=("records", "json", "values", *TABLES),
+        help="of lines (default: records), or of a file whose name does not say it",
     )
+    parser.add_argument(
+        "--value",
+        choices=KINDS,
+        help="read values by their schemas in a registry (Confluent's wire format), and show them as JSON",
+    )
+    add_registry_option(parser)
     parser.add_argument(
         "--raw",
         action="store_true",
@@ -112,31 +135,62 @@ class _Plan:
     starts: dict[TopicPartition, int]
     ends: dict[TopicPartition, int]
 
+    @property
+    def total(self) -> int:
+        """How many offsets lie between."""
+        return sum(max(self.ends[tp] - start, 0) for tp, start in self.starts.items())
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
     from kadence import Consumer
     from kadence.config import ConsumerConfig
 
-    _check(arguments)
+    form = _check(arguments)
+    if arguments.output is not None and arguments.timeout is None:
+        # A file is whole or it is not there: to wait for ever would be neither.
+        arguments.timeout = _PATIENCE_S
     config = {
         "auto.offset.reset": "latest" if arguments.start.kind == "latest" else "earliest",
-        **client_config(arguments),
+        **({"isolation.level": "read_committed"} if arguments.output else {}),
+        **client_config(arguments, "ConsumerConfig", with_registry=bool(arguments.value)),
     }
     if arguments.group:
         config["group.id"] = arguments.group
+    if arguments.value and form in TABLES:
+        config["value.deserializer"] = deserializer(arguments, config, form)
+    elif arguments.value:
+        config["value.deserializer"] = JsonText(arguments.value, registry_of(arguments, config))
     # What is wrong with the settings is told before what is wrong with the network.
     ConsumerConfig.parse(config)
     with reached(admin_settings(config)) as admin:
         plan = _plan(admin, arguments, config.get("isolation.level", "read_uncommitted"))
     with Consumer(config) as consumer:
         _begin(consumer, arguments, plan)
-        count = _print_all(consumer, arguments, plan.ends)
-    say(counted(count, "record"))
+        if arguments.output is None:
+            count = _print_all(consumer, arguments, plan.ends, sys.stdout.buffer)
+        else:
+            count = _save_all(consumer, arguments, plan, form)
+    say(counted(count, "record") + (f" to {arguments.output}" if arguments.output else ""))
     return 0
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _check(arguments: argparse.Namespace) -> str:
+    """What is written: `LINES`, or one of `TABLES`."""
+    form = LINES
+    if arguments.output is not None:
+        if arguments.group:
+            raise UsageError("-o reads without a group; give --from and --to")
+        form = form_of(arguments.output, arguments.format)
+        if form in TABLES and arguments.stats is not None:
+            raise UsageError("--stats is for lines")
+    elif arguments.format in TABLES:
+        raise UsageError(f"--format {arguments.format} is for a file: give -o FILE")
+    _check_others(arguments)
+    return form
+
+
+def _check_others(arguments: argparse.Namespace) -> None:
     if arguments.stats is not None and not arguments.stats > 0:
         raise UsageError(f"--stats takes a number of seconds above 0, not {arguments.stats:g}")
     if arguments.max_records is not None and arguments.max_records < 1:
@@ -165,7 +219,8 @@ def _check(arguments: argparse.Namespace) -> None:
 def _plan(admin: Admin, arguments: argparse.Namespace, isolation_level: str) -> _Plan:
     """Look up everything that depends on when the command began."""
     wanted = [tp for word in arguments.topics for tp in partitions(admin, word)]
-    end = Where("latest") if arguments.exit_at_end else arguments.end
+    is_ended = arguments.exit_at_end or (arguments.output is not None and arguments.end is None)
+    end = Where("latest") if is_ended else arguments.end
     tell_presumed(arguments.start, "--from")
     tell_presumed(end, "--to")
     held = ranges(admin, wanted, isolation_level)
@@ -185,10 +240,25 @@ def _begin(consumer: Consumer, arguments: argparse.Namespace, plan: _Plan) -> No
             consumer.seek(tp, start)
 
 
-def _print_all(consumer: Consumer, arguments: argparse.Namespace, ends: dict[TopicPartition, int]) -> int:
-    write = sys.stdout.buffer.write
-    line_of = _LINES[arguments.format]
-    if arguments.format == "values" and sys.stdout.isatty() and not arguments.raw:
+def _save_all(consumer: Consumer, arguments: argparse.Namespace, plan: _Plan, form: str) -> int:
+    with whole_file(arguments.output) as file:
+        if form in TABLES:
+            return write_table(consumer, file, form, arguments, plan.total)
+        count = _print_all(consumer, arguments, plan.ends, file)
+        is_cut = arguments.max_records is not None and count >= arguments.max_records
+        if not is_cut and not _is_at_end(consumer, plan.ends):
+            raise CommandError("nothing came any more, and the end is not reached")
+        return count
+
+
+def _print_all(
+    consumer: Consumer, arguments: argparse.Namespace, ends: dict[TopicPartition, int], out: BinaryIO
+) -> int:
+    write = out.write
+    form = arguments.format or "records"
+    line_of = _LINES["json" if arguments.value and form == "records" else form]
+    is_shown = arguments.output is None and sys.stdout.isatty()
+    if form == "values" and is_shown and not arguments.raw:
         line_of = _printable_value
     wait = 0.5 if arguments.timeout is None else min(0.5, arguments.timeout)
     count = 0
@@ -206,13 +276,13 @@ def _print_all(consumer: Consumer, arguments: argparse.Namespace, ends: dict[Top
             idle = 0.0
             continue
         # Only now: while there is more, full buffers are what makes a pipe fast.
-        sys.stdout.buffer.flush()
+        out.flush()
         idle += wait
         if ends and _is_at_end(consumer, ends):
             break
         if arguments.timeout is not None and idle >= arguments.timeout:
             break
-    sys.stdout.buffer.flush()
+    out.flush()
     if glance is not None:
         glance.end(count)
     return count

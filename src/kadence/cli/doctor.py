@@ -13,7 +13,14 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kadence.cli.common import add_client_options, add_command, client_config, print_json, print_table
+from kadence.cli.common import (
+    add_client_options,
+    add_command,
+    client_config,
+    print_json,
+    print_table,
+    shared_settings,
+)
 
 if TYPE_CHECKING:
     from kadence import Admin
@@ -47,13 +54,15 @@ _PACKAGES: Final = (
     _Package("rich", "rich", "cli", "kadence pipeline and kadence top"),
     _Package("textual", "textual", "cli", "kadence top"),
     _Package("argcomplete", "argcomplete", "cli", "completion in shells"),
+    _Package("tqdm", "tqdm", "notebook", "the bar of kadence.read()"),
     _Package("textual_serve", "textual-serve", "serve", "kadence top --serve"),
     _Package("prometheus_client", "prometheus_client", "prometheus", "metrics for Prometheus"),
-    _Package("opentelemetry", "opentelemetry-api", "otel", "metrics for OpenTelemetry"),
-    _Package("fastavro", "fastavro", "decode", "Avro in Spark"),
-    _Package("pyruhvro", "pyruhvro", "decode", "fast Avro in Spark"),
-    _Package("google.protobuf", "protobuf", "decode", "Protobuf in Spark"),
-    _Package("ptars", "ptars", "decode", "Protobuf in Spark"),
+    _Package("opentelemetry", "opentelemetry-api", "otel", "metrics and traces for OpenTelemetry"),
+    _Package("fastavro", "fastavro", "avro", "Avro"),
+    _Package("pyruhvro", "pyruhvro", "decode", "fast Avro in Arrow tables and Spark"),
+    _Package("google.protobuf", "protobuf", "protobuf", "Protobuf"),
+    _Package("ptars", "ptars", "decode", "Protobuf in Arrow tables and Spark"),
+    _Package("jsonschema", "jsonschema", "json-schema", "checking JSON Schemas"),
     _Package("deltalake", "deltalake", "delta", "Delta tables in Spark"),
     _Package("pyiceberg", "pyiceberg", "iceberg", "Iceberg tables in Spark"),
     _Package("gssapi", "gssapi", "gssapi", "logins with Kerberos"),
@@ -74,14 +83,13 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON lines, even on a terminal")
     add_client_options(parser)
-    # Without -b nothing is asked of the network, unless the environment names brokers.
-    parser.set_defaults(run=run, bootstrap_servers=os.environ.get("KADENCE_BOOTSTRAP_SERVERS"))
+    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; 1 when something does not work."""
     findings = [*_here(), *_packages(), *_spark()]
-    if arguments.bootstrap_servers:
+    if _names_brokers(arguments):
         findings += _brokers(client_config(arguments))
     else:
         findings.append(_finding("brokers", "none", "not asked: name one with -b HOST:PORT"))
@@ -91,6 +99,12 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print_table(findings, ("check", "status", "found"), sys.stdout, wrap=True)
     return int(any(finding["status"] == "wrong" for finding in findings))
+
+
+def _names_brokers(arguments: argparse.Namespace) -> bool:
+    """Whether somebody did: the default address alone is no reason to use the network."""
+    given = arguments.bootstrap_servers or os.environ.get("KADENCE_BOOTSTRAP_SERVERS")
+    return bool(given) or "bootstrap.servers" in shared_settings(arguments)
 
 
 def _finding(check: str, status: str, found: str) -> Finding:

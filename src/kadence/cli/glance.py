@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kadence.cli.common import print_table
+from kadence.lag import per_second
 
 if TYPE_CHECKING:
     from kadence import Consumer, NotFetched, TopicPartition
@@ -39,7 +40,7 @@ class Glance:
     def _show(self, count: int, now: float) -> None:
         metrics = self._consumer.metrics()
         buffered = next(value for name, value in metrics.items() if name.name == "buffer-held-bytes")
-        rate = (count - self._count) / max(now - self._shown_at, 0.001)
+        rate = per_second(count - self._count, (now - self._shown_at) * 1000) or 0
         self._shown_at, self._count = now, count
         title = f"{count:,} records, {rate:,.0f} per second, {buffered / _MIB:,.1f} MiB buffered"
         print_table(self._rows(), _COLUMNS, sys.stderr, title=title, wrap=True)

@@ -17,7 +17,9 @@ from kadence.cli.common import (
 from kadence.cli.names import chosen, matching, partitions
 from kadence.cli.reach import reached
 from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, refuse_outside, tell_presumed
+from kadence.cli.why import options as why
 from kadence.lag import lag
+from kadence.work.frontier import done_above
 
 if TYPE_CHECKING:
     from kadence import Admin
@@ -35,8 +37,9 @@ _STATES = (
     "Dead",
 )
 _DESCRIPTION = """\
-List and describe consumer groups, show their lag, move their committed
-offsets, or delete them. Prints a table on a terminal, JSON lines in a pipe."""
+List and describe consumer groups, show their lag and the reasons for it, move
+their committed offsets, or delete them. Prints a table on a terminal, JSON
+lines in a pipe."""
 
 _EXAMPLES = """\
   kadence groups list
@@ -44,6 +47,8 @@ _EXAMPLES = """\
   kadence groups describe report             state, members and partitions
   kadence groups lag report                  committed, last stable, end, lag
   kadence groups lag report | jq -s 'map(.lag) | add'
+  kadence groups why report                  what is wrong, what to do
+  kadence groups why report --for 60 --json | jq -r .reason
   kadence groups reset report --topic flights --to earliest --dry-run
   kadence groups reset report --topic flights:0,3 --to 1200
   kadence groups reset report --topic flights --to -2h
@@ -90,11 +95,14 @@ def add(commands: Any) -> None:
     action("describe", "show state, members and their partitions", _describe, "+", "GROUP|PATTERN")
     action(
         "lag",
-        "show committed and last stable offset, end and lag of each partition",
+        "show each partition: offsets, lag, and what is done above the committed one",
         _lag,
         "+",
         "GROUP|PATTERN",
     )
+    asking = action("why", "say why a group lags", None, 1, more=why.DESCRIPTION)
+    why.add_options(asking)
+    asking.set_defaults(run=why.run)
     reset = action(
         "reset", "move the committed offsets of a group without live members", _reset, 1, more=f"\n\n{FORMS}"
     )
@@ -206,6 +214,7 @@ def _lag(admin: Admin, arguments: argparse.Namespace) -> None:
                     "last_stable": None if last_stable is None else last_stable.offset,
                     "end": None if end is None else end.offset,
                     "lag": lag(None if end is None else end.offset, None if at is None else at.offset),
+                    "above": 0 if at is None else done_above(at.offset, at.metadata),
                     "member": owners.get(tp),
                 }
             )

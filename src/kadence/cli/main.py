@@ -12,8 +12,21 @@ from importlib import import_module, metadata
 from types import FrameType
 
 from kadence import records
-from kadence.cli import broker, checkpoint, cluster, consume, doctor, groups, pipeline, produce, topics
-from kadence.cli.common import CommandError, Parser, UsageError, say
+from kadence.cli import (
+    broker,
+    checkpoint,
+    cluster,
+    completion,
+    consume,
+    dead_letters,
+    doctor,
+    groups,
+    pipeline,
+    produce,
+    topics,
+    transactions,
+)
+from kadence.cli.common import CommandError, Parser, UsageError, add_cluster_option, say
 from kadence.cli.demo import command as demo
 from kadence.cli.top import command as top
 from kadence.cli.where import times_joined
@@ -50,11 +63,37 @@ commands read and write JSON lines, so they work in pipes:
   kadence consume flights -e | kadence produce copy
 
 the broker is -b HOST:PORT, else $KADENCE_BOOTSTRAP_SERVERS, else
-localhost:9092. Status: 0 success, 1 failure, 2 the command line or a setting
-is wrong, 130 Ctrl-C, 141 the reader of the output has closed it.
+localhost:9092. A cluster with a name stands in ~/.config/kadence/config.toml
+($KADENCE_CONFIG names another file):
+  [clusters.prod]
+  bootstrap.servers = "broker1:9093"
+  security.protocol = "SASL_SSL"
+  sasl.mechanism = "SCRAM-SHA-512"
+  sasl.username = "me"
+  sasl.password = "${PROD_PASSWORD}"
+  kadence -c prod groups list       (without -c: the one of $KADENCE_CLUSTER)
+  kadence --config client.properties topics list     as Kafka's tools have it
+
+Status: 0 success, 1 failure, 2 the command line or a setting is wrong,
+130 Ctrl-C, 141 the reader of the output has closed it.
 """
 
-_COMMANDS = (broker, produce, consume, topics, groups, top, cluster, pipeline, checkpoint, doctor, demo)
+_COMMANDS = (
+    broker,
+    produce,
+    consume,
+    topics,
+    groups,
+    transactions,
+    dead_letters,
+    top,
+    cluster,
+    pipeline,
+    checkpoint,
+    doctor,
+    completion,
+    demo,
+)
 
 
 class _Terminated(BaseException):
@@ -73,6 +112,14 @@ def make_parser() -> Parser:
         action="version",
         version=f"kadence {metadata.version('kadence')} "
         f"({records.IMPLEMENTATION} decoder, checksum: {records.KERNEL}, Python {sys.version.split()[0]})",
+    )
+    add_cluster_option(parser, default=None)
+    parser.add_argument(
+        "--config",
+        dest="client_settings",
+        metavar="FILE",
+        help="client settings, as for Kafka's own tools: lines KEY=VALUE, or TOML; ${NAME} is taken from the "
+        "environment",
     )
     parser.set_defaults(run=_teach)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
@@ -102,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status."""
     parser = make_parser()
     if "_ARGCOMPLETE" in os.environ:
-        # A shell asks what may come next: eval "$(register-python-argcomplete kadence)"
+        # A shell asks what may come next: eval "$(kadence completion bash)"
         import_module("argcomplete").autocomplete(parser)
     arguments = parser.parse_args(times_joined(sys.argv[1:] if argv is None else argv))
     before = signal.signal(signal.SIGTERM, _terminate)

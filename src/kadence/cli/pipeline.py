@@ -26,7 +26,7 @@ from kadence.errors import ConfigError
 from kadence.printable import printable_json
 
 if TYPE_CHECKING:
-    from kadence.spark.pipeline.environment import Environment
+    from kadence.environment import Environment
     from kadence.spark.pipeline.files import Files
     from kadence.spark.pipeline.model import Pipeline
     from kadence.spark.pipeline.preview import Preview
@@ -126,8 +126,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _open(file: str) -> tuple[Pipeline, Environment]:
     """A file without mistakes, and the environment."""
+    from kadence.environment import Environment
     from kadence.spark.pipeline.checks import checked
-    from kadence.spark.pipeline.environment import Environment
     from kadence.spark.pipeline.reading import read
 
     environment = Environment(os.environ)
@@ -146,8 +146,8 @@ def _check_reachable(pipeline: Pipeline, environment: Environment) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from kadence.environment import Environment
     from kadence.spark.pipeline.checks import check
-    from kadence.spark.pipeline.environment import Environment
     from kadence.spark.pipeline.reading import read
     from kadence.spark.pipeline.run import close_session, open_session
 

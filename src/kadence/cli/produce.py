@@ -1,12 +1,13 @@
-"""``kadence produce``: lines of stdin to records of a topic."""
+"""``kadence produce``: lines of stdin, or a file, to records of a topic."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from kadence.cli.common import (
     CommandError,
@@ -19,7 +20,14 @@ from kadence.cli.common import (
     print_json,
     say,
 )
+from kadence.cli.files import LINES, TABLES, form_of
+from kadence.cli.importing import Rows
 from kadence.cli.reach import admin_settings, reached
+from kadence.cli.values import KINDS, add_registry_option, registry_of, value_serializer
+from kadence.errors import KafkaError, RowsNotWrittenError
+
+if TYPE_CHECKING:
+    from kadence.producer import ArrowDelivery, Producer, RecordFuture
 
 __all__ = ["add", "run"]
 
@@ -32,7 +40,15 @@ Read records from stdin, one per line, and write them to a topic. The status is
            as JSON.
   json     any JSON document, which becomes the value as it stands;
            --key FIELD takes the key from it
-  lines    the line is the value; with --separator TEXT it is KEY TEXT VALUE"""
+  lines    the line is the value; with --separator TEXT it is KEY TEXT VALUE
+With -i they are read from a file. Its name says what it is (or --format does):
+.parquet, .arrow and .csv have columns. With a column value each row is a
+record, and the columns key, headers, partition and timestamp are its other
+parts, as `kadence consume -o` writes them; partition does not count where
+there is a column offset, for it was elsewhere. Without a column value each row
+is a JSON document, and --key names the column with its key.
+With --value-schema a value is JSON that fits the schema, which is registered;
+what `kadence consume --value` shows can be written so."""
 
 _EXAMPLES = """\
   seq 5 | kadence produce numbers --format lines
@@ -40,11 +56,16 @@ _EXAMPLES = """\
   echo '{"key":"UA","value":{"delay":12}}' | kadence produce flights
   kadence produce flights --format json --key carrier < flights.jsonl
   kadence consume flights -e | kadence produce copy -X compression.type=zstd
-  kadence produce flights --offsets < records.jsonl"""
+  kadence produce flights --offsets < records.jsonl
+  kadence produce flights -i hour.parquet
+  kadence produce flights -i flights.csv --key carrier
+  kadence produce orders --value-schema order.avsc < orders.jsonl"""
 
 
 class _Line(NamedTuple):
-    value: bytes | None
+    """A record. value: bytes, or with a schema what JSON has for it."""
+
+    value: Any
     key: bytes | None = None
     headers: list[tuple[str, bytes | None]] = []  # noqa: RUF012 - never changed
     partition: int | None = None
@@ -57,13 +78,28 @@ def add(commands: Any) -> None:
         commands, "produce", "write records from stdin", description=_DESCRIPTION, examples=_EXAMPLES
     )
     parser.add_argument("topic", metavar="TOPIC", help="the topic to write to")
+    parser.add_argument("-i", "--input", metavar="FILE", help="read this file, not stdin")
     parser.add_argument(
-        "--format", choices=("records", "json", "lines"), default="records", help="default: %(default)s"
+        "--format",
+        choices=("records", "json", "lines", *TABLES),
+        help="of lines (default: records), or of a file whose name does not say it",
     )
-    parser.add_argument("--key", metavar="FIELD", help="with --format json: the field whose value is the key")
+    parser.add_argument(
+        "--key", metavar="FIELD", help="of JSON documents, and of rows: the field whose value is the key"
+    )
     parser.add_argument(
         "--separator", metavar="TEXT", help="with --format lines: the text between key and value"
     )
+    parser.add_argument(
+        "--value-schema",
+        metavar="FILE",
+        help="write values with this schema, and register it; with --value protobuf a descriptor set",
+    )
+    parser.add_argument("--value", choices=KINDS, help="what --value-schema is (default: avro)")
+    parser.add_argument(
+        "--value-message", metavar="NAME", help="with --value protobuf: the message (default: the first)"
+    )
+    add_registry_option(parser)
     parser.add_argument(
         "--offsets", action="store_true", help="print topic, partition and offset of each record"
     )
@@ -73,74 +109,155 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    from kadence import KafkaError, Producer
+    from kadence import Producer
     from kadence.config import ProducerConfig
-    from kadence.producer import RecordFuture
 
-    if arguments.key and arguments.format != "json":
-        raise UsageError("--key needs --format json")
+    form = LINES if arguments.input is None else form_of(arguments.input, arguments.format)
+    if arguments.input is None and arguments.format in TABLES:
+        raise UsageError(f"--format {arguments.format} is for a file: give -i FILE")
+    if arguments.key and form == LINES and arguments.format != "json":
+        raise UsageError("--key needs --format json, or -i and a file with columns")
     if arguments.separator is not None and (arguments.format != "lines" or not arguments.separator):
         raise UsageError("--separator needs --format lines, and a text such as ':'")
-    config = client_config(arguments)
+    config = client_config(arguments, "ProducerConfig", with_registry=bool(arguments.value_schema))
+    if arguments.value_schema:
+        config["value.serializer"] = value_serializer(
+            arguments.value or "avro",
+            arguments.value_schema,
+            arguments.value_message,
+            registry_of(arguments, config),
+        )
+    elif arguments.value or arguments.value_message:
+        raise UsageError("--value and --value-message need --value-schema FILE")
     # What is wrong with the settings is told before what is wrong with the network.
     ProducerConfig.parse(config)
     with reached(admin_settings(config)):
         pass
-    pending: list[RecordFuture] = []
-    delivered = failed = 0
-
-    def settle() -> None:
-        nonlocal delivered, failed
-        for future in pending:
-            try:
-                place = future.result()
-            except KafkaError as error:
-                failed += 1
-                if failed <= 10:
-                    say(f"kadence produce: not delivered: {error}")
-                continue
-            delivered += 1
-            if arguments.offsets:
-                print_json(place._asdict())
-        pending.clear()
-
+    typed = bool(arguments.value_schema)
     with Producer(config) as producer:
-        for line in _lines(arguments.format, arguments.key, arguments.separator):
-            pending.append(
-                producer.send(
-                    arguments.topic,
-                    line.value,
-                    line.key,
-                    headers=line.headers,
-                    partition=line.partition,
-                    timestamp=line.timestamp,
-                )
-            )
-            if len(pending) >= 50_000 or (arguments.offsets and sys.stdin.isatty()):
-                settle()
+        account = _Account(arguments.offsets)
+        if form == LINES:
+            _send_all(producer, arguments, account, _lines_of(arguments, typed=typed))
+        else:
+            rows = Rows(arguments.input, form, arguments.key, typed=typed)
+            if typed or arguments.offsets:
+                _send_all(producer, arguments, account, (_Line(**parts) for parts in rows.records()))
+            else:
+                _send_tables(producer, arguments, account, rows)
         producer.flush()
-        settle()
+        account.settle()
     say(
-        f"{counted(delivered, 'record')} delivered to {arguments.topic}"
-        + (f", {failed:,} not" if failed else "")
+        f"{counted(account.delivered, 'record')} delivered to {arguments.topic}"
+        + (f", {account.failed:,} not" if account.failed else "")
     )
-    return 1 if failed else 0
+    return 1 if account.failed else 0
 
 
-def _lines(form: str, key_field: str | None, separator: str | None) -> Iterator[_Line]:
-    for number, raw in enumerate(sys.stdin.buffer, 1):
+class _Account:
+    """What was sent, and what became of it."""
+
+    def __init__(self, shows_offsets: bool) -> None:
+        self.delivered = self.failed = 0
+        self._shows_offsets = shows_offsets
+        self._pending: list[RecordFuture | tuple[int, ArrowDelivery]] = []
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, sent: RecordFuture | tuple[int, ArrowDelivery]) -> None:
+        """A record, or a table with the number of its first row."""
+        self._pending.append(sent)
+
+    def settle(self) -> None:
+        """Wait for all that was added."""
+        for sent in self._pending:
+            if isinstance(sent, tuple):
+                self._settle_table(*sent)
+            else:
+                self._settle_record(sent)
+        self._pending.clear()
+
+    def _settle_record(self, future: RecordFuture) -> None:
+        try:
+            place = future.result()
+        except KafkaError as error:
+            self._fails(1, str(error))
+            return
+        self.delivered += 1
+        if self._shows_offsets:
+            print_json(place._asdict())
+
+    def _settle_table(self, row: int, delivery: ArrowDelivery) -> None:
+        try:
+            self.delivered += delivery.result().rows
+        except RowsNotWrittenError as error:
+            self.delivered += error.written.rows
+            lost = sorted(number for numbers in error.failed.values() for number in numbers)
+            self._fails(len(lost), f"row {row + lost[0]:,}: {error.__cause__}", len(lost))
+
+    def _fails(self, count: int, why: str, rows: int = 1) -> None:
+        if self.failed < 10:
+            more = f" (and {rows - 1:,} more rows)" if rows > 1 else ""
+            say(f"kadence produce: not delivered: {why}{more}")
+        self.failed += count
+
+
+def _send_all(
+    producer: Producer, arguments: argparse.Namespace, account: _Account, lines: Iterable[_Line]
+) -> None:
+    for line in lines:
+        account.add(
+            producer.send(
+                arguments.topic,
+                line.value,
+                line.key,
+                headers=line.headers,
+                partition=line.partition,
+                timestamp=line.timestamp,
+            )
+        )
+        is_typed_in = arguments.input is None and sys.stdin.isatty()
+        if len(account) >= 50_000 or (arguments.offsets and is_typed_in):
+            account.settle()
+
+
+def _send_tables(producer: Producer, arguments: argparse.Namespace, account: _Account, rows: Rows) -> None:
+    for first, table in rows.tables():
+        try:
+            account.add((first, producer.send_arrow(table, arguments.topic)))
+        except KafkaError as error:
+            error.add_note(f"row 0 of it is row {first:,} of {arguments.input}")
+            raise
+        if len(account) >= 8:
+            account.settle()
+
+
+def _lines_of(arguments: argparse.Namespace, *, typed: bool) -> Iterator[_Line]:
+    form = arguments.format or "records"
+    if arguments.input is None:
+        yield from _lines(sys.stdin.buffer, form, arguments.key, arguments.separator, typed=typed)
+        return
+    with Path(arguments.input).open("rb") as file:
+        yield from _lines(file, form, arguments.key, arguments.separator, typed=typed)
+
+
+def _lines(
+    source: BinaryIO, form: str, key_field: str | None, separator: str | None, *, typed: bool
+) -> Iterator[_Line]:
+    for number, raw in enumerate(source, 1):
         line = raw.rstrip(b"\r\n")
         if form == "lines":
-            yield _Line(line) if separator is None else _separated(number, line, separator)
+            made = _Line(line) if separator is None else _separated(number, line, separator)
+            yield made._replace(value=made.value.decode(errors="replace")) if typed else made
             continue
         if not line.strip():
             continue
         try:
             document = _json(line)
             if form == "records":
-                yield _record(document)
+                yield _record(document, typed=typed)
             else:
-                yield _Line(line, _key(document, key_field) if key_field else None)
+                yield _Line(document if typed else line, _key(document, key_field) if key_field else None)
         except (ValueError, TypeError) as error:
             shown = line[:60].decode(errors="replace")
             raise CommandError(
@@ -183,7 +300,7 @@ _KNOWN = {
 }
 
 
-def _record(document: Any) -> _Line:
+def _record(document: Any, *, typed: bool) -> _Line:
     if not isinstance(document, dict) or "value" not in document:
         raise ValueError('a record is an object with "value"')
     unknown = document.keys() - _KNOWN
@@ -198,7 +315,7 @@ def _record(document: Any) -> _Line:
     headers = document.get("headers") or []
     pairs = headers.items() if isinstance(headers, dict) else headers
     return _Line(
-        bytes_of(document["value"]),
+        document["value"] if typed else bytes_of(document["value"]),
         bytes_of(document.get("key")),
         [(name, bytes_of(data)) for name, data in pairs],
         partition,

@@ -96,6 +96,9 @@ def read_where(text: str) -> Where:
         ArgumentTypeError: it is none; the message has what is accepted.
     """
     stripped = text.strip()
+    if re.fullmatch(r"\d{1,3}(,\d{3})+", stripped):
+        # As tables show it.
+        stripped = stripped.replace(",", "")
     if stripped in ("earliest", "latest"):
         return Where("earliest" if stripped == "earliest" else "latest")
     if stripped.isdecimal():

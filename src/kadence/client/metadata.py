@@ -1,30 +1,159 @@
-"""What a client knows of its cluster, and when it asks again: what all clients have in common. Sans-IO.
+"""What a client knows of its cluster, when it asks again, and when it begins again: what all clients have in common.
+
+Sans-IO.
 
 All is asked for again when somebody found it wrong (`request_update`), or when it is older than
 ``metadata.max.age.ms``. One such request is on its way at a time, it answers whatever was found wrong meanwhile, and
 the next one waits for the backoff.
 
-When the client begins again at the bootstrap addresses (`recovery`), what is known of the brokers is forgotten.
+`Recovery` begins again at ``bootstrap.servers`` when no broker has answered metadata requests for
+``metadata.recovery.rebootstrap.trigger.ms``, or one says that it is not to be asked any more (KIP-899, KIP-1102). What
+is known of the brokers is forgotten then.
+
+`LowerLeaderEpochs` are leader epochs that went back for good: a cluster that was restored from a copy, under the same
+topic ids. One answer with an older epoch is older news, from a broker that is behind (KIP-320), and is ignored. But
+when every answer stays below what we know, for longer than any broker is behind, then what we know is out of date and
+must be forgotten. Otherwise a client would wait for that leader for ever: each fetch would end with
+UNKNOWN_LEADER_EPOCH, and each batch would go to a broker that does not lead its partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from logging import Logger
 from typing import Final
 
-from kadence.client.lower_epochs import LowerLeaderEpochs
-from kadence.client.recovery import Recovery
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ClientConfig
 from kadence.connection.backoff import Backoff
 from kadence.connection.cluster import Cluster, apply, follow, forget_brokers, forget_epochs
 from kadence.connection.request import ANY_NODE, Completed, Request
-from kadence.errors import KafkaError
-from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kadence.errors import (
+    DisconnectedError,
+    KafkaError,
+    MalformedMessageError,
+    TransportError,
+    UnsupportedVersionError,
+    for_code,
+)
+from kadence.protocol import error_codes as ec
+from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kadence.types import Node, TopicPartition
 
-__all__ = ["BY_TOPIC_ID", "Metadata", "by_ids", "by_names"]
+__all__ = ["BY_TOPIC_ID", "LowerLeaderEpochs", "Metadata", "Recovery", "by_ids", "by_names", "fault_of"]
+
+_PATIENCE_MS: Final = 10_000
+_ANSWERS: Final = 3
+"""So many answers in a row, at least: two that are minutes apart may both come from the same stale broker."""
+
+
+class LowerLeaderEpochs:
+    """Counts the answers that are behind, for each partition."""
+
+    def __init__(self) -> None:
+        self._behind: dict[TopicPartition, tuple[int, int]] = {}
+
+    def given_up(self, now: int, cluster: Cluster, response: MetadataResponse) -> list[TopicPartition]:
+        """The partitions whose known epochs have been contradicted for long enough, with this answer the last."""
+        counted: dict[TopicPartition, tuple[int, int]] = {}
+        given_up = []
+        for partition in _behind(cluster, response):
+            since, answers = self._behind.get(partition, (now, 0))
+            if now - since >= _PATIENCE_MS and answers + 1 >= _ANSWERS:
+                given_up.append(partition)
+            else:
+                counted[partition] = (since, answers + 1)
+        told = {topic.name for topic in response.topics}
+        self._behind = {p: at for p, at in self._behind.items() if p.topic not in told} | counted
+        return given_up
+
+
+def _behind(cluster: Cluster, response: MetadataResponse) -> Iterator[TopicPartition]:
+    for topic in response.topics:
+        known = cluster.topics.get(topic.name or "")
+        if known is None or known.topic_id != topic.topic_id:
+            continue
+        for told in topic.partitions:
+            partition = TopicPartition(known.name, told.partition_index)
+            info = cluster.partition(partition)
+            if (
+                info is not None
+                and info.leader_epoch is not None
+                and 0 <= told.leader_epoch < info.leader_epoch
+            ):
+                yield partition
+
+
+class Recovery:
+    """Is told how metadata requests end; tells when to begin again.
+
+    Attributes:
+        is_on: whether this ever happens: ``metadata.recovery.strategy``.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.is_on = config.metadata_recovery_strategy == "rebootstrap"
+        self._trigger_ms = config.metadata_recovery_rebootstrap_trigger_ms
+        self._failing_since: int | None = None
+        self._is_told = False
+
+    def took(self, completed: Completed, since: int) -> KafkaError | None:
+        """A request that was sent at ``since`` has ended. Returns why it says nothing of the cluster, if so."""
+        response: MetadataResponse | None = completed.response
+        error = completed.error if response is None else fault_of(response, rebootstraps=self.is_on)
+        if error is None:
+            self._failing_since = None
+        elif not isinstance(error, UnsupportedVersionError) and self._failing_since is None:
+            # A broker that lacks the version is there; one that swallows requests was silent since they were sent.
+            self._failing_since = since
+        if response is not None and response.error_code == ec.REBOOTSTRAP_REQUIRED:
+            self._is_told = self.is_on
+        return error
+
+    @property
+    def due(self) -> int:
+        """When to begin again, unless a broker answers before (ms)."""
+        if self._is_told:
+            return 0
+        if self._failing_since is None or not self.is_on:
+            return FOREVER
+        return add_ms(self._failing_since, self._trigger_ms)
+
+    def begin(self, now: int, log: Logger) -> None:
+        """The client begins again, and time counts anew."""
+        silent_ms = now - (self._failing_since or now)
+        why = "a broker said so" if self._is_told else f"no broker has answered for {silent_ms} ms"
+        log.warning("%s: asking bootstrap.servers for the brokers again", why)
+        self._failing_since, self._is_told = None, False
+
+
+def fault_of(response: MetadataResponse, *, rebootstraps: bool) -> KafkaError | None:
+    """Why an answer says nothing of the cluster; None when it does.
+
+    Args:
+        rebootstraps: whether the client begins again when a broker says so.
+    """
+    if rebootstraps and response.error_code == ec.REBOOTSTRAP_REQUIRED:
+        return DisconnectedError("a broker said that bootstrap.servers are to be asked again")
+    if response.error_code:
+        return for_code(response.error_code)
+    if not response.brokers:
+        # Believed, it would cost every connection.
+        return TransportError("the broker names no broker of its cluster: it was just started")
+    return _miscounted(response)
+
+
+def _miscounted(response: MetadataResponse) -> MalformedMessageError | None:
+    """What is wrong with the partitions: they count from 0, which partitioners and assignors rely on."""
+    for topic in response.topics:
+        numbers = sorted(each.partition_index for each in topic.partitions)
+        if numbers != list(range(len(numbers))):
+            return MalformedMessageError(
+                f"a broker says that topic {topic.name!r} has the partitions {numbers[:10]}, and they must be counted "
+                "from 0 without gaps"
+            )
+    return None
+
 
 BY_TOPIC_ID: Final = 12
 """The first version that takes topic ids (KIP-516)."""

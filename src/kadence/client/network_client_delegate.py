@@ -54,9 +54,9 @@ class NetworkClientDelegate:
         return self._client.poll(wait_ms)
 
     def deliver(self, now: int, completed: Collection[Completed]) -> bool:
-        """Whether something has happened to the independent manager only."""
+        """Whether something has happened to the independent manager only. Fetches that were repeated are its own."""
         independent, measures = self.independent, self._measures
-        is_private = bool(completed) and not self._client.woken
+        is_private = (bool(completed) or self._client.is_quiet) and not self._client.woken
         for item in completed:
             if measures is not None and item.response is not None:
                 measures.answered(item)

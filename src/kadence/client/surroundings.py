@@ -1,23 +1,116 @@
-"""What a client has from the machine: clocks, a thread, connections, names. A simulation has its own."""
+"""What a client has from the machine: clocks, network thread, connections, helper thread. A simulation has its own.
+
+The helper thread runs work that may block or take long, which never runs on the network thread: assignors (custom ones
+too), and the reading of the classic group protocol's files. Name look-ups and tokens have their own in ``net``. The
+thread starts with the first job and ends with the consumer; it is a daemon because a job may hang for ever.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kadence.client.engine import Engine
-from kadence.client.jobs import JobRunner, JobThread
 from kadence.client.network_thread import NetworkSide, NetworkThread
+from kadence.client.request_manager import Jobs
 from kadence.clock import Clock, SystemClock
 from kadence.clock import wall_ms as wall_clock_ms
 from kadence.config import generated_client_id
 from kadence.errors import IllegalStateError
 from kadence.idioms import running_loop
-from kadence.metrics.network import NetworkMeters
+from kadence.metrics.sensors import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient, native_heartbeat
 
-__all__ = ["Surroundings", "simulated", "surroundings"]
+if TYPE_CHECKING:
+    # Few clients make such calls.
+    from kadence.client.aside import Aside
+
+__all__ = [
+    "Done",
+    "FinishedJobs",
+    "JobRunner",
+    "JobThread",
+    "Surroundings",
+    "here",
+    "simulated",
+    "surroundings",
+]
+
+Done = Callable[[int, object, Exception | None], None]
+"""Told at what time (ms) the job's result, or what it raised, is handed over."""
+
+
+class JobRunner(Jobs, Protocol):
+    """Where what may block is done, as the loop sees it."""
+
+    def deliver(self, now: int) -> bool:
+        """Hand over what has ended; whether there was anything. Network thread."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        ...
+
+
+class FinishedJobs:
+    """What jobs have led to, on its way from where they ran to the network thread.
+
+    Args:
+        wake: called after each job: there is something to deliver. It runs where the job did.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._finished: deque[tuple[Done, object, Exception | None]] = deque()
+
+    def deliver(self, now: int) -> bool:
+        """Hand over what has ended; whether there was anything. Network thread."""
+        count = len(self._finished)
+        for _ in range(count):
+            done, result, error = self._finished.popleft()
+            done(now, result, error)
+        return count > 0
+
+    def _do(self, work: Callable[[], object], done: Done) -> None:
+        """Do one job, here and now."""
+        result: object = None
+        error: Exception | None = None
+        try:
+            result = work()
+        except Exception as raised:  # noqa: BLE001 - it is the job's result
+            error = raised
+        except BaseException as raised:  # noqa: BLE001 - sys.exit() in a job ends the job, not all that come after
+            error = RuntimeError(repr(raised))
+            error.__cause__ = raised
+        self._finished.append((done, result, error))
+        self._wake()
+
+
+class JobThread(FinishedJobs):
+    """Runs jobs one after the other."""
+
+    def __init__(self, name: str, wake: Callable[[], None]) -> None:
+        super().__init__(wake)
+        self._name = name
+        self._todo: queue.SimpleQueue[tuple[Callable[[], object], Done] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, work: Callable[[], object], done: Done) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._todo.put((work, done))
+
+    def close(self) -> None:
+        self._todo.put(None)
+
+    def _run(self) -> None:
+        while (job := self._todo.get()) is not None:
+            self._do(*job)
 
 
 class Surroundings:
@@ -28,6 +121,8 @@ class Surroundings:
         has_threads: whether a network side has a thread of its own.
         has_native_heartbeat: whether a native thread may send heartbeats.
         new_member_id: makes the ids of KIP-848 members; None: random UUIDs.
+        new_sender: makes, of a producer's settings, what sends without being awaited; None: a `Producer`.
+        aside: where calls are made that may block; None: on threads.
     """
 
     clock: Clock = SystemClock()
@@ -35,6 +130,8 @@ class Surroundings:
     has_threads: bool = True
     has_native_heartbeat: bool = native_heartbeat.AVAILABLE
     new_member_id: Callable[[], str] | None = None
+    new_sender: Callable[[Mapping[str, Any]], Any] | None = None
+    aside: Aside | None = None
 
     def client_id(self, kind: str) -> str:
         """A name for a client that was given none."""
@@ -57,6 +154,12 @@ _MACHINE: Final = Surroundings()
 
 simulated: Final[ContextVar[Callable[[], Surroundings] | None]] = ContextVar("simulated", default=None)
 """Makes those of a new client, in the context of a program that runs inside a simulation."""
+
+
+def here() -> Surroundings:
+    """Those of a client that runs in this context."""
+    make = simulated.get()
+    return _MACHINE if make is None else make()
 
 
 def surroundings(kind: str, *, awaits: bool) -> Surroundings:

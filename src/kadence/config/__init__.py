@@ -6,11 +6,17 @@ names the nearest known one), values outside their bounds and contradictory valu
 notices a key that is silently ignored.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kadence.config.client import AdminConfig, ClientConfig, generated_client_id
 from kadence.config.consumer import ConsumerConfig
-from kadence.config.producer import ProducerConfig
 from kadence.config.table import Key, keys
-from kadence.security.secret import Secret
+from kadence.security.credentials import Secret
+
+if TYPE_CHECKING:
+    from kadence.config.producer import ProducerConfig
 
 __all__ = [
     "AdminConfig",
@@ -22,3 +28,14 @@ __all__ = [
     "generated_client_id",
     "keys",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """The producer's keys when they are first used: a consumer needs none of them."""
+        if name == "ProducerConfig":
+            from kadence.config.producer import ProducerConfig
+
+            globals()[name] = ProducerConfig
+            return ProducerConfig
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kadence.config.table import INT32_MAX, key, keys, read, unknown
 from kadence.errors import ConfigError
-from kadence.security import login, stores
-from kadence.security.secret import Secret
+from kadence.security.credentials import MECHANISMS, Secret
 
 if TYPE_CHECKING:
     from kadence.security.credentials import Token
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["AdminConfig", "ClientConfig", "Fault", "api_timeout", "generated_client_id"]
 
 _client_ids = itertools.count(1)
+
+_SECURITY: Final = ("security.", "sasl.", "ssl.")
+"""How keys begin that say how to log in and whom to trust."""
 
 Fault = tuple[str | None, str]
 """A key that is wrong, and the sentence that says why."""
@@ -133,7 +135,7 @@ class ClientConfig:
         "choice",
         None,
         "How the client logs in when security.protocol is SASL_PLAINTEXT or SASL_SSL.",
-        choices=login.MECHANISMS,
+        choices=MECHANISMS,
     )
     sasl_username: str | None = key("string", None, "User of PLAIN and SCRAM.")
     sasl_password: Secret | None = key("password", None, "Password of PLAIN and SCRAM.")
@@ -258,13 +260,13 @@ class ClientConfig:
         values: dict[str, Any] = {}
         for name, value in given.items():
             if name not in rows:
-                advice = _advice(name, value) or stores.advice(name, given)
+                advice = _advice(name, value, given)
                 mistakes.append((name, advice or unknown(spelled[name], cls, rows)))
                 continue
             try:
                 values[name.replace(".", "_")] = read(rows[name], value, spelled[name])
             except ConfigError as error:
-                mistakes.append((name, _advice(name, value) or str(error)))
+                mistakes.append((name, _advice(name, value, {}) or str(error)))
         # What to do instead of a login of Java's is the same sentence for each of its keys.
         texts = [text for _, text in mistakes]
         mistakes = [each for at, each in enumerate(mistakes) if each[1] not in texts[:at]]
@@ -298,6 +300,11 @@ class ClientConfig:
             )
         if self.retry_backoff_ms > self.retry_backoff_max_ms and "retry.backoff.max.ms" in given:
             yield "retry.backoff.ms", "retry.backoff.ms is above retry.backoff.max.ms"
+        if not any(name.startswith(_SECURITY) for name in given):
+            return
+        # Loaded where there is something to check.
+        from kadence.security import login, stores
+
         try:
             stores.check(self)
             login.check(self, given)
@@ -305,11 +312,11 @@ class ClientConfig:
             yield error.key, str(error)
 
 
-def _advice(name: str, value: object) -> str | None:
-    """What to do instead of a login of Java's. Loaded for the first mistake."""
-    from kadence.security import java_logins
+def _advice(name: str, value: object, given: Mapping[str, Any]) -> str | None:
+    """What to do instead of a login of Java's, or of a password of its stores. Loaded for the first mistake."""
+    from kadence.security import jaas, stores
 
-    return java_logins.advice(name, value)
+    return jaas.advice(name, value) or stores.advice(name, given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

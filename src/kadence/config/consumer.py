@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from kadence.config.client import ClientConfig, Fault, api_timeout
-from kadence.config.durations import duration_ms
 from kadence.config.table import AUTO, INT32_MAX, key
 
 __all__ = ["ConsumerConfig"]
@@ -54,7 +53,8 @@ class ConsumerConfig(ClientConfig):
         "int",
         10_000,
         "The group removes a member that sends no heartbeat for this long. Classic protocol only; with KIP-848 the "
-        "broker's group.consumer.session.timeout.ms counts, 45 s by default.",
+        "broker's group.consumer.session.timeout.ms counts, 45 s by default. Kafka's Java client has 45000 here: "
+        "heartbeats of Kadence come in time while code works, so a shorter one finds dead processes sooner.",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -263,7 +263,11 @@ class ConsumerConfig(ClientConfig):
     def reset_duration_ms(self) -> int | None:
         """How far back ``auto.offset.reset=by_duration`` goes; None for the other policies."""
         word, _, duration = self.auto_offset_reset.partition(":")
-        return duration_ms(duration) if word == _BY_DURATION else None
+        if word != _BY_DURATION:
+            return None
+        from kadence.config.values import duration_ms
+
+        return duration_ms(duration)
 
     def _faults(self) -> Iterator[Fault]:
         yield from ClientConfig._faults(self)
@@ -320,6 +324,8 @@ class ConsumerConfig(ClientConfig):
         word, colon, duration = self.auto_offset_reset.partition(":")
         word = word.strip().lower()
         if word == _BY_DURATION and colon:
+            from kadence.config.values import duration_ms
+
             try:
                 duration_ms(duration)
             except ValueError as error:

@@ -133,7 +133,8 @@ _INSTEAD: Final[Mapping[str, str]] = {
             "schema.registry.url",
             "specific.avro.reader",
         ),
-        "it is a key of a registry's deserialiser: make that one, and give it with value_deserializer=",
+        "it is a key of kadence.registry.SchemaRegistryClient: give that to a deserialiser, and the deserialiser with "
+        "value_deserializer=",
     ),
     "internal.leave.group.on.close": "use close(leave=False), or group.instance.id for a member that stays",
     "internal.throw.on.fetch.stable.offset.unsupported": "it is internal to the Java client",

@@ -110,7 +110,7 @@ class ProducerConfig(ClientConfig):
         "rounded up to whole ms.",
         low=0,
     )
-    batch_size: int = key("int", 131_072, "The most bytes of one batch before compression.", low=1)
+    batch_size: int = key("int", 1_000_000, "The most bytes of one batch before compression.", low=1)
     buffer_memory: int = key(
         "int",
         33_554_432,

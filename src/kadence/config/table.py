@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from kadence import deserializers, serializers
-from kadence.config.assignors import read_assignors
+from kadence import deserializers
 from kadence.errors import ConfigError
-from kadence.security.secret import Secret
+from kadence.security.credentials import Secret
 
 __all__ = ["AUTO", "INT32_MAX", "Key", "is_coroutine_function", "key", "keys", "read", "unknown"]
 
@@ -81,8 +80,8 @@ def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
     """
     written, name = name, name.replace("_", ".")
     client = cls.__name__.removesuffix("Config").lower()
-    # Loaded for the first key that is not known.
-    from kadence.config import foreign
+    # Loaded for the first key that is not known, and so are the keys of all clients.
+    from kadence.config import consumer, foreign, producer  # noqa: F401
 
     called, instead = foreign.advice(name, client)
     if called is not None and called in rows:
@@ -180,7 +179,7 @@ def _read_callable(row: Key, value: Any) -> Any:
 
 def _read_function(row: Key, value: Any) -> Any:
     if isinstance(value, str):
-        from kadence.config.functions import imported
+        from kadence.config.values import imported
 
         value = imported(row.name, value)
     return _read_callable(row, value)
@@ -207,6 +206,8 @@ def _read_deserializer(row: Key, value: Any) -> Any:
 
 def _read_serializer(row: Key, value: Any) -> Any:
     if isinstance(value, str):
+        from kadence import serializers
+
         try:
             return serializers.named(value)
         except ValueError as error:
@@ -254,8 +255,14 @@ def _read_string(_: Key, value: Any) -> str:
     return value
 
 
+def _read_assignors(_: Key, value: Any) -> tuple[Any, ...]:
+    from kadence.config.values import read_assignors
+
+    return read_assignors(value)
+
+
 _READERS: dict[str, Callable[[Key, Any], Any]] = {
-    "assignors": lambda row, value: read_assignors(value),
+    "assignors": _read_assignors,
     "int": _read_int,
     "float": _read_float,
     "number": _read_number,

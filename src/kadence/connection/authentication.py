@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kadence.connection.request import Ranges, common
 from kadence.connection.sasl.exchange import BadChallengeError, Exchange, Login
-from kadence.connection.versions import Ranges, common
 from kadence.errors import AuthenticationError, BrokerError, ConnectError, KafkaError, for_code
 from kadence.printable import printable
 from kadence.protocol import error_codes

@@ -25,9 +25,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import FOREVER, add_ms
-from kadence.connection import versions
-from kadence.connection.repeating import Again, again
-from kadence.connection.request import Completed, Loan, Request
+from kadence.connection.repeating import FIRST_WITH_IDS, Again, again, can_go_again
+from kadence.connection.request import Completed, Loan, Ranges, Request, choose, ranges_of
 from kadence.connection.sent import Sent
 from kadence.errors import (
     ConnectError,
@@ -42,7 +41,6 @@ from kadence.protocol import error_codes
 from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kadence.protocol.client_frames import encode_frame
 from kadence.protocol.fetch import FetchRequest
-from kadence.protocol.produce import ProduceRequest
 from kadence.wire import VersionError, WireError
 
 if TYPE_CHECKING:
@@ -54,6 +52,8 @@ __all__ = ["BrokerConnection", "Phase"]
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _LAST_TO_REPEAT: Final = _MAX_CORRELATION_ID - 10_000
 """Where the ids begin anew is no place for a request that counts them by itself."""
+_PRODUCE: Final = 0
+"""The key of the API of which a request may go without an answer, and lies in several pieces."""
 _FIRST_NATIVE_ID: Final = -2
 _LAST_NATIVE_ID: Final = -(2**31)
 """Correlation ids of the native thread: downwards, so that they never meet the others."""
@@ -113,7 +113,7 @@ class BrokerConnection:
         self.address = address
         self._host = host
         self.phase = Phase.OPENING
-        self.ranges: versions.Ranges = {}
+        self.ranges: Ranges = {}
         self.held_until = 0
         self.encoded_bytes = 0
         self.logins = self.login_ms = 0
@@ -141,7 +141,7 @@ class BrokerConnection:
     def send(self, request: Request, now: int) -> Completed | None:
         """Encode one request behind the others. Returns its end at once when it cannot be sent at all."""
         try:
-            version = versions.choose(request, self.ranges, self.address)
+            version = choose(request, self.ranges, self.address)
             self._put(request, request.message, version, now)
         except UnsupportedVersionError as error:
             return Completed(request, None, error, -1, now)
@@ -161,7 +161,7 @@ class BrokerConnection:
         Raises:
             UnsupportedVersionError: the broker does not take it.
         """
-        version = versions.choose(request, self.ranges, self.address)
+        version = choose(request, self.ranges, self.address)
         return b"".join(encode_frame(request.message, version, _FIRST_NATIVE_ID, self._client_id)), version
 
     def native_heartbeats_sent(self, requests: Sequence[Request], version: int, now: int) -> None:
@@ -179,7 +179,7 @@ class BrokerConnection:
         if len(self._in_flight) != 1 or self._out or not self.can_send(now):
             return None
         sent = self._in_flight[0]
-        return sent.request if sent.frame is not None else None
+        return sent.request if sent.frame is not None and can_go_again(sent.message, sent.version) else None
 
     def again(self) -> Again:
         """The bytes of `repeating`."""
@@ -187,16 +187,18 @@ class BrokerConnection:
         assert sent.frame is not None
         return again(sent.frame, sent.message, sent.version, sent.correlation_id, self._client_id)
 
-    def repeated(self, count: int, sent_at: int) -> int:
-        """`repeating` went out ``count`` times more, the last time at ``sent_at`` (ms). Returns the bytes of each."""
+    def follows(self) -> bool:
+        """Whether the answers to `repeating` may bring records: those that name topics by id."""
+        return self._in_flight[0].version >= FIRST_WITH_IDS
+
+    def repeated(self, count: int, sent_at: int, size: int) -> None:
+        """`repeating` went out ``count`` times more, the last time at ``sent_at`` (ms), with ``size`` bytes in all."""
         sent = self._in_flight[0]
-        assert sent.frame is not None
         self._correlation_id += count
         sent.correlation_id = self._correlation_id
         sent.sent_at = sent_at
         sent.deadline = add_ms(sent_at, self._request_timeout_ms)
-        self.encoded_bytes += count * len(sent.frame)
-        return len(sent.frame)
+        self.encoded_bytes += size
 
     def outgoing(self) -> list[memoryview]:
         """The next bytes to write, in pieces: what is left of one frame. Empty when there are none.
@@ -371,14 +373,14 @@ class BrokerConnection:
     def _put(self, request: Request | None, message: Any, version: int, now: int) -> None:
         next_id = self._correlation_id + 1 if self._correlation_id < _MAX_CORRELATION_ID else 0
         pieces = encode_frame(message, version, next_id, self._client_id)
-        if len(pieces) > 1 and not isinstance(message, ProduceRequest):
+        if len(pieces) > 1 and message.API_KEY != _PRODUCE:
             # The native thread may write between two pieces, where it writes.
             pieces = [b"".join(pieces)]
         # Only now: a request that cannot be encoded must not use up an id.
         self._correlation_id = next_id
         self.encoded_bytes += sum(map(len, pieces))
         unwritten = [memoryview(piece) for piece in pieces]
-        if isinstance(message, ProduceRequest) and message.acks == 0:
+        if message.API_KEY == _PRODUCE and message.acks == 0:
             self._out.append((unwritten, request, version))
             return
         deadline = add_ms(now, self._request_timeout_ms)
@@ -405,7 +407,7 @@ class BrokerConnection:
         if response.error_code != error_codes.NONE:
             cause = for_code(response.error_code)
             raise ConnectError(f"{self.address} refused ApiVersions v{head.version}: {cause}") from cause
-        self.ranges = versions.ranges_of(response.api_keys)
+        self.ranges = ranges_of(response.api_keys)
         self.held_until = now + max(0, response.throttle_time_ms)
         if self._login is None:
             self.phase = Phase.READY

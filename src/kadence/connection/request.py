@@ -1,4 +1,4 @@
-"""Requests that managers pass to the network, and their results. Plain values; used on the network thread only.
+"""Requests that managers pass to the network, in which version, and their results. Values, of the network thread only.
 
 A broker serves the requests of one connection one after the other, so a parked long poll delays whatever is
 behind it. Requests therefore name a purpose, and each node has a connection for each purpose.
@@ -6,9 +6,12 @@ behind it. Requests therefore name a purpose, and each node has a connection for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
+
+from kadence.errors import UnsupportedVersionError
+from kadence.protocol.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from kadence.errors import KafkaError
@@ -21,8 +24,12 @@ __all__ = [
     "Loan",
     "Message",
     "NativeHeartbeatPlan",
+    "Ranges",
     "Repeat",
     "Request",
+    "choose",
+    "common",
+    "ranges_of",
 ]
 
 ANY_NODE: Final = -1
@@ -81,6 +88,42 @@ class Loan(Protocol):
         ...
 
 
+Part = tuple[bytes, int, int, int, int, bytes | None]
+"""Of one partition in an answer: topic id, number, high watermark, last stable offset, start of the log, records."""
+
+
+class Arrival(Protocol):
+    """An answer with records that came without the interpreter, and was followed by the next fetch.
+
+    Attributes:
+        number: which answer it was, counted from 1 for the first since its sender was told.
+        parts: what it brought.
+    """
+
+    number: int
+    parts: list[Part]
+
+
+class Follow(Protocol):
+    """Leave to do so also with answers that bring records, which go to `kadence.net`'s ``Arrivals``.
+
+    Attributes:
+        table: of each partition of the session the topic id, number, leader epoch and size, as a request has them.
+        asked: what the application knows of the fetch that is answered next.
+    """
+
+    table: bytes
+    asked: Any
+
+    def room(self) -> int:
+        """How many bytes of answers may come before the sender is told. Asked as `Repeat.allowed` is."""
+        ...
+
+    def read(self, parts: list[Part]) -> Any:
+        """What the application takes of the next answer, and ``asked`` after it. None: not what was asked for."""
+        ...
+
+
 class Repeat:
     """Leave to send a fetch again while the broker answers that there is nothing, without telling its sender at once.
 
@@ -89,13 +132,19 @@ class Repeat:
     Args:
         may: whether it may; asked before each wait of the network thread, which may be long.
         told: takes how often that was done since it was told last, and when (ms) the last time.
+
+    Attributes:
+        follow: leave for answers with records, too; None: they come to the sender.
+        passed_on: takes the time (ms) and those, before ``told``. False: one of them does not fit to what was asked.
     """
 
-    __slots__ = ("_may", "told")
+    __slots__ = ("_may", "follow", "passed_on", "told")
 
     def __init__(self, may: Callable[[], bool], told: Callable[[int, int], None]) -> None:
         self._may = may
         self.told = told
+        self.follow: Follow | None = None
+        self.passed_on: Callable[[int, Sequence[Arrival]], bool] = lambda now, arrivals: True
 
     @property
     def allowed(self) -> bool:
@@ -197,3 +246,56 @@ class Completed(NamedTuple):
     received_at: int
     loan: Loan | None = None
     sent_at: int = -1
+
+
+Ranges = Mapping[int, tuple[int, int]]
+"""Per API key, the lowest and the highest version that a broker offers."""
+
+
+class OfferedApi(Protocol):
+    """One line of an ApiVersions answer."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+def ranges_of(offered: Iterable[OfferedApi]) -> dict[int, tuple[int, int]]:
+    """The ranges of an ApiVersions answer."""
+    return {api.api_key: (api.min_version, api.max_version) for api in offered}
+
+
+def common(ours: tuple[int, int], theirs: tuple[int, int]) -> int | None:
+    """The highest version in both ranges (inclusive), None when they do not meet."""
+    low, high = max(ours[0], theirs[0]), min(ours[1], theirs[1])
+    return high if low <= high else None
+
+
+def choose(request: Request, ranges: Ranges, address: str) -> int:
+    """The version for one request.
+
+    Raises:
+        UnsupportedVersionError: the broker lacks the API, or the ranges do not meet.
+    """
+    message = request.message
+    low: int = message.MIN_VERSION if request.min_version is None else request.min_version
+    high: int = message.MAX_VERSION if request.max_version is None else request.max_version
+    low, high = max(low, message.MIN_VERSION), min(high, message.MAX_VERSION)
+    theirs = ranges.get(message.API_KEY)
+    if theirs is None:
+        # Every broker answers Metadata; a controller of KRaft does not.
+        advice = (
+            "is this a controller's port? Clients need a broker's"
+            if message.API_KEY == MetadataRequest.API_KEY
+            else "a newer broker, or another setting of this client, is needed"
+        )
+        raise UnsupportedVersionError(
+            f"broker {address} does not offer {request.name} (API key {message.API_KEY}); {advice}"
+        )
+    version = common((low, high), theirs)
+    if version is None:
+        raise UnsupportedVersionError(
+            f"broker {address} offers {request.name} in versions {theirs[0]} to {theirs[1]}, "
+            f"this call needs {low} to {high}"
+        )
+    return version

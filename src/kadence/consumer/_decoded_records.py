@@ -1,15 +1,25 @@
-"""Decoded records of one partition, and whether they may be given out. One source, compiled and plain.
+"""Decoded records of one partition: whether they may be given out, deserialising them, and what a poll returns of them.
+
+One source, compiled and plain: a small poll costs less than half a microsecond, of which a Python object with Python
+methods would be half.
 
 Both threads look at these objects, so each field has one writer, as in `shared_partition`. Compiled, a method here runs
-no Python code, so no other thread and no signal handler comes between. See `uncompiled` for the two forms; the types of
-the fields are in the .pxd file.
+no Python code, so no other thread and no signal handler comes between. Without the interpreter's lock, Cython reads and
+writes public fields in critical sections of their objects, and what compiled code does with several takes one itself.
+See `uncompiled` for the two forms; the types of the fields are in the .pxd file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from types import GenericAlias, MappingProxyType
 from typing import Any
 
 import kadence.uncompiled as cython
+from kadence.deserializers import AnswerPendingError
+from kadence.idioms import elsewhere, own_names
+from kadence.types import OffsetAndMetadata, TopicPartition
 
 if cython.compiled:
     import cython
@@ -17,7 +27,9 @@ if cython.compiled:
 if not cython.compiled:
     from kadence.records import Record
 
-__all__ = ["Attention", "DecodedRecords", "DeliveryState"]
+__all__ = ["Attention", "DecodedRecords", "Decoder", "DeliveryState", "Records", "intercept", "one_chunk"]
+
+_NOWHERE: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({})
 
 
 @cython.final
@@ -82,14 +94,16 @@ class DecodedRecords:
 
     def position(self) -> tuple[int, int | None]:
         """The offset after what was returned, and the epoch of the last record before it."""
-        offset, epoch = self.place(self.index)
+        with cython.critical_section(self):
+            offset, epoch = self.place(self.index)
         return offset, epoch
 
     def processed(self) -> tuple[int, int | None] | None:
         """The same of what is known to be processed; None: nothing is known yet."""
-        if not self.began and not self.is_processed:
-            return None
-        offset, epoch = self.place(self.began)
+        with cython.critical_section(self):
+            if not self.began and not self.is_processed:
+                return None
+            offset, epoch = self.place(self.began)
         return offset, epoch
 
     @cython.cfunc
@@ -117,3 +131,224 @@ class DeliveryState:
         self.held = False
         self.end: int | None = None
         self.decoded: DecodedRecords | None = None
+
+
+@cython.final
+@cython.cclass
+class Decoder:
+    """Makes keys and values out of their bytes.
+
+    Args:
+        key, value: a function of the bytes, or an object with ``deserialize(topic, headers, data)``; None leaves bytes.
+
+    Attributes:
+        failed: what the last `run` stopped at, if it stopped: a record, which part of it (``key`` or ``value``) its
+            deserialiser refused, or could not decode yet, and what that raised.
+    """
+
+    def __init__(self, key: Any, value: Any) -> None:
+        self.key_in_full = getattr(key, "deserialize", None)
+        self.key = key if self.key_in_full is None else None
+        self.value_in_full = getattr(value, "deserialize", None)
+        self.value = value if self.value_in_full is None else None
+        self.is_at_value = False
+        self.failed: tuple[Any, str, BaseException] | None = None
+
+    @cython.cfunc
+    def decode(self, raw: Record) -> Record:
+        """The record with what the deserialisers make of its key and value."""
+        key: Any = raw.key
+        value: Any = raw.value
+        self.is_at_value = False
+        if key is not None:
+            if self.key is not None:
+                key = self.key(key)
+            elif self.key_in_full is not None:
+                key = self.key_in_full(raw.topic, raw.headers, key)
+        self.is_at_value = True
+        if value is not None:
+            if self.value is not None:
+                value = self.value(value)
+            elif self.value_in_full is not None:
+                value = self.value_in_full(raw.topic, raw.headers, value)
+        if cython.compiled:
+            return raw.with_content(key, value)
+        else:
+            return Record(
+                raw.topic,
+                raw.partition,
+                raw.offset,
+                raw.timestamp,
+                raw.timestamp_type,
+                key,
+                value,
+                raw.headers,
+                raw.leader_epoch,
+            )
+
+    def run(
+        self, records: list[Record], at: cython.Py_ssize_t, end: cython.Py_ssize_t, out: list[Record]
+    ) -> int:
+        """Append what becomes of ``records[at:end]`` to ``out``, up to one that a deserialiser refuses.
+
+        A run that begins with the record at which the one before stopped stops there again, and asks no deserialiser.
+
+        Returns:
+            where it stopped: ``end``, or the place of the record in ``failed``.
+
+        Raises:
+            MemoryError: nobody's fault, and no reason to refuse a record.
+        """
+        failed = self.failed
+        self.failed = None
+        if failed is not None and at < end and failed[0] is records[at]:
+            self.failed = failed
+            return at
+        try:
+            while at < end:
+                out.append(self.decode(cython.cast(Record, records[at])))
+                at += 1
+        except MemoryError:
+            raise
+        except (Exception, AnswerPendingError) as error:  # noqa: BLE001 - `deserialization.errors` says what it means
+            self.failed = (records[at], self.field(), error)
+        return at
+
+    @cython.cfunc
+    def field(self) -> str:
+        """Of which part the deserialiser was called last."""
+        return "value" if self.is_at_value else "key"
+
+
+@cython.freelist(8)
+@cython.cclass
+class Records:
+    """Records of one poll, grouped by partition, in offset order within each.
+
+    Iterating gives the records one after the other; `by_partition` gives them grouped. It is false when there are
+    no records, and immutable.
+    """
+
+    def __init__(
+        self,
+        chunks: Sequence[tuple[TopicPartition, list[Any]]] = (),
+        moved: Mapping[TopicPartition, OffsetAndMetadata] = _NOWHERE,
+    ) -> None:
+        # Most polls return records of one partition: these need no sequence of chunks.
+        self._partition: TopicPartition | None = None
+        self._records: list[Any] | None = None
+        self._chunks = chunks
+        # Where partitions stand of which the poll passed over something behind the records, or instead of any.
+        self._moved = moved
+        if len(chunks) == 1:
+            self._partition, self._records = chunks[0]
+
+    __class_getitem__ = classmethod(GenericAlias)  # type: ignore[var-annotated]
+
+    items = elsewhere("Records", "items")
+    keys = elsewhere("Records", "keys")
+    values = elsewhere("Records", "values")
+    get = elsewhere("Records", "get")
+    error = elsewhere("Records", "error")
+    value = elsewhere("Records", "value")
+    key = elsewhere("Records", "key")
+    topic = elsewhere("Records", "topic")
+    partition = elsewhere("Records", "partition")
+    offset = elsewhere("Records", "offset")
+
+    @classmethod
+    def of(cls, records: Iterable[Any]) -> Records:
+        """Make `Records` of these records, grouped by partition in the order given; for interceptors and tests."""
+        grouped: dict[TopicPartition, list[Any]] = {}
+        for record in records:
+            grouped.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        return Records(tuple(grouped.items()))
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._records is not None:
+            return iter(self._records)
+        return chain.from_iterable([records for _, records in self._chunks])
+
+    def __len__(self) -> int:
+        if self._records is not None:
+            return len(self._records)
+        return sum([len(records) for _, records in self._chunks])
+
+    def __bool__(self) -> bool:
+        return self._records is not None or bool(self._chunks)
+
+    def by_partition(self) -> dict[TopicPartition, list[Any]]:
+        """The records of each partition, in offset order."""
+        grouped: dict[TopicPartition, list[Any]] = {}
+        for partition, records in self._pairs():
+            grouped.setdefault(partition, []).extend(records)
+        return grouped
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that records came from."""
+        return frozenset([partition for partition, _ in self._pairs()])
+
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit when all records are processed: for each partition the next offset to read (KIP-1094).
+
+        A partition of which the poll passed over bad, aborted or control records is named, too, though no record of it
+        was returned. So the result may hold offsets where there are no records.
+        """
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for partition, records in self._pairs():
+            last = records[len(records) - 1]
+            found[partition] = OffsetAndMetadata(last.offset + 1, last.leader_epoch)
+        if self._moved is not None:
+            found.update(self._moved)
+        return found
+
+    @cython.cfunc
+    def _pairs(self) -> Any:
+        """The partitions and their records."""
+        return self._chunks if self._records is None else ((self._partition, self._records),)
+
+    def __reduce__(self) -> tuple[type[Records], tuple[Any, ...]]:
+        """For copies, and for other processes."""
+        return Records, (tuple(self._pairs()), dict(self._moved or ()))
+
+    def __dir__(self) -> list[str]:
+        return own_names(self, "Records")
+
+    def __repr__(self) -> str:
+        parts = ", ".join(
+            [f"{partition}: {len(records)}" for partition, records in self.by_partition().items()]
+        )
+        return f"<Records {len(self)} [{parts}]>"
+
+
+@cython.cfunc
+def one_chunk(partition: Any, records: list[Any]) -> Records:
+    """Records of one partition."""
+    made: Records = Records.__new__(Records)
+    made._partition = partition
+    made._records = records
+    if not cython.compiled:
+        made._chunks, made._moved = (), _NOWHERE
+    return made
+
+
+@cython.ccall
+def intercept(interceptors: Any, consuming: tuple[Any, ...], given: Records) -> Records:
+    """What ``consuming`` make of the records, one after the other; ``interceptors`` is told of what goes wrong."""
+    records: Records = given
+    for each in consuming:
+        try:
+            result = each.on_consume(records)
+        except Exception as error:  # noqa: BLE001 - logged, as in Kafka's client
+            interceptors.failed(each, "on_consume", error)
+            continue
+        if result is None or result is records:
+            continue
+        if isinstance(result, Records):
+            records = result
+        else:
+            interceptors.refused(each, result)
+    if records is given:
+        return given
+    # What they left out is consumed, too: committing what is returned commits it.
+    return Records(tuple(records.by_partition().items()), given.next_offsets())

@@ -1,6 +1,7 @@
 # The types of _decoded_records.py where it is compiled.
 
 cimport cython
+from kadence.records._records_c cimport Record
 
 @cython.final
 cdef class Attention:
@@ -30,3 +31,24 @@ cdef class DeliveryState:
     cdef public bint held
     cdef public object end
     cdef public DecodedRecords decoded
+
+@cython.final
+cdef class Decoder:
+    cdef object key
+    cdef object value
+    cdef object key_in_full
+    cdef object value_in_full
+    cdef bint is_at_value
+    cdef public object failed
+    cdef Record decode(self, Record raw)
+    cdef str field(self)
+
+cdef class Records:
+    cdef object _partition
+    cdef list _records
+    cdef object _chunks
+    cdef object _moved
+    cdef object _pairs(self)
+
+cdef Records one_chunk(object partition, list records)
+cpdef Records intercept(object interceptors, tuple consuming, Records given)

@@ -7,39 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kadence.client.engine import Engine
-from kadence.client.jobs import JobRunner
 from kadence.client.network_client_delegate import NetworkClientDelegate
 from kadence.client.network_thread import NetworkSide
 from kadence.client.request_manager import RequestManager
-from kadence.client.surroundings import Surroundings
+from kadence.client.surroundings import JobRunner, Surroundings, here
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.connection.request import ConnectionPurpose, Request
-from kadence.consumer.background_event_handler import BackgroundEventHandler
-from kadence.consumer.event_processor import ApplicationEventProcessor
-from kadence.consumer.fetch.dead_letters import LetterProducer
+from kadence.consumer.event_processor import ApplicationEventProcessor, BackgroundEventHandler, Reaper
 from kadence.consumer.fetch.manager.fetch import FetchRequestManager
 from kadence.consumer.fetch.manager.reasons import missing_topics
 from kadence.consumer.group.auto import AutoMembership
-from kadence.consumer.group.classic.member import ClassicMembership
 from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
-from kadence.consumer.group.kip848.member import ConsumerMembership, new_member_id
+from kadence.consumer.group.kip848_member import ConsumerMembership, new_member_id
 from kadence.consumer.group.membership import Membership
 from kadence.consumer.measures import Measures
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.positions.validation import ValidationManager
-from kadence.consumer.reaper import Reaper
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.consumer.turn import Turn
+from kadence.loading import load
 from kadence.net import ConnectionConfig, NetworkClient
 
-__all__ = ["letter_producer", "network_side"]
+if TYPE_CHECKING:
+    from kadence.client.aside import Aside
+    from kadence.consumer.fetch.dead_letters import LetterProducer
+    from kadence.consumer.group.classic_member import ClassicMembership
+
+__all__ = ["aside", "letter_producer", "network_side"]
 
 
 def network_side(config: ConsumerConfig, around: Surroundings) -> tuple[SharedState, Engine]:
@@ -56,21 +58,31 @@ def network_side(config: ConsumerConfig, around: Surroundings) -> tuple[SharedSt
     config = replace(
         config, key_deserializer=None, value_deserializer=None, interceptors=(), stall_report_callback=None
     )
+    if config.group_protocol == "classic":
+        _load_classic_protocol()
     measures = Measures()
     client = around.client(ConnectionConfig.of(config), measures.network)
     measures.held_bytes = client.arenas.held
-    shared_state = SharedState(client.wakeup, measures, around.clock, around.wall_ms)
+    shared_state = SharedState(client.wakeup, measures, around.clock, around.wall_ms, client.pass_on())
     side = NetworkSide(
         "consumer", shared_state, lambda: _turn(config, around, client, shared_state), client.close
     )
     return shared_state, around.engine(f"{config.client_id}-network", side)
 
 
-def letter_producer(config: ConsumerConfig) -> LetterProducer:
-    """A consumer's producer of dead letters. Most consumers need none, and load none."""
+def aside() -> Aside:
+    """Where a consumer makes calls that may block, off its event loop."""
+    from kadence.client.aside import ThreadsAside
+
+    return here().aside or ThreadsAside()
+
+
+def letter_producer(config: ConsumerConfig, transactional_id: str | None = None) -> LetterProducer:
+    """A consumer's producer of dead letters, or of what `process` sends. Most consumers need none, and load none."""
     from kadence.producer.dead_letters import producer_for
 
-    return producer_for(config)
+    made: LetterProducer = producer_for(config, transactional_id)
+    return made
 
 
 def _turn(
@@ -189,6 +201,8 @@ def _membership(
     """The one that speaks ``group.protocol``."""
 
     def classic() -> ClassicMembership:
+        from kadence.consumer.group.classic_member import ClassicMembership
+
         return ClassicMembership(coordinator, subscription, metadata, config, jobs, background_event_handler)
 
     def consumer(min_version: int) -> ConsumerMembership:
@@ -206,5 +220,15 @@ def _membership(
         return consumer(0)
     if config.group_protocol == "classic":
         return classic()
+
+    def load_classic() -> Callable[[], ClassicMembership]:
+        _load_classic_protocol()
+        return classic
+
     # By itself only what became final: version 0 is that of Kafka 3.7 to 3.9, which called it a preview.
-    return AutoMembership(coordinator, classic(), consumer(1), config)
+    return AutoMembership(coordinator, consumer(1), config, jobs, load_classic)
+
+
+def _load_classic_protocol() -> None:
+    """Read the classic protocol: never on the network thread. Most consumers need none of its files."""
+    load("kadence.consumer.group.classic_member")

@@ -6,13 +6,13 @@ and asyncio is said by the shell, `self._shell`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack
 
+from kadence.client.engine import end_if_unclosed, opened
 from kadence.client.surroundings import surroundings
-from kadence.client.unclosed import end_if_unclosed
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig
@@ -30,26 +30,31 @@ from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.application.state import ConsumerState
-from kadence.consumer.assembly import letter_producer, network_side
+from kadence.consumer.assembly import aside, letter_producer, network_side
+from kadence.consumer.decoded_records import Records
 from kadence.consumer.fetch.steps import Iteration
-from kadence.consumer.polled_records import Records
 from kadence.consumer.shared_state import FAREWELL_MS
 from kadence.idioms import advised
 from kadence.records import Record
-from kadence.stopping import opened
 from kadence.types import (
+    K_co,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionInfo,
     TopicPartition,
+    V_co,
 )
-from kadence.typevars import K_co, V_co
 
 if TYPE_CHECKING:
     import pyarrow
 
     from kadence.consumer.settings import SettingsWithoutDeserializers
     from kadence.deserializers import DeserializerLike
+    from kadence.work.meters import Totals
+    from kadence.work.retry import Retry
+    from kadence.work.scheduler import Order
+    from kadence.work.settings import BatchFormat, Executor
+    from kadence.work.track import Work
 
 __all__ = ["Consumer"]
 
@@ -154,6 +159,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         topics: str | Iterable[str],
         *,
         start: StartOfTopics | None = None,
+        end: StartOfTopics | None = None,
         timeout: Seconds | None = None,
     ) -> None:
         """Read all partitions of these topics without a group, including partitions that are added later.
@@ -170,15 +176,21 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 timezone, or ms since 1970): the first record from then on. None, as with `assign`: partitions that
                 were assigned already keep their positions; others begin at the committed offset if there is a
                 group.id and one was committed, else where auto.offset.reset says.
+            end: where every partition is read to, in the same words: ``"latest"`` is where it ends now, a time means
+                the records before the first one from then on. This call looks the ends up, so that each partition
+                has a range as with `assign`: records that come later are not read, even if their time is before
+                ``end``, nor are partitions that are added later. `finished` names the partitions that are done, and
+                iteration ends after the last one. None: reading does not end.
 
         Raises:
             IllegalStateError: topics were given by `subscribe` before; unsubscribe first. InvalidTopicError: a name
                 that Kafka does not allow. TopicAuthorizationError: this client may not read one of the topics.
-                ValueError: no topic, any other ``start``, or a datetime without a timezone.
+                ValueError: no topic, any other ``start`` or ``end``, or a datetime without a timezone.
+            UnknownTopicOrPartitionError: with ``end``, a topic does not exist.
             KafkaTimeoutError: no broker answered within ``timeout`` (default.api.timeout.ms). If `assignment` contains
                 the partitions already, the consumer goes on looking up their ends.
         """
-        self._run(self._calls.assign_topics(topics, start, timeout))
+        self._run(self._calls.assign_topics(topics, start, end, timeout))
 
     def incremental_assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
         """Read these partitions in addition to those given to `assign`.
@@ -229,7 +241,9 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         core, steps = self._core, self._steps
         proofs: int | None = steps.calls
         try:
-            stepped: Records[K_co, V_co] | None = None if max_records is None else steps.poll(max_records)
+            stepped: Records[K_co, V_co] | None = steps.poll(
+                steps.usual if max_records is None else max_records
+            )
             if stepped is not None:
                 return stepped
             proofs = None
@@ -258,6 +272,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         max_records: int | None = None,
         headers: bool = False,
         columns: Sequence[str] | None = None,
+        value: str | None = None,
     ) -> pyarrow.Table:
         """Poll, and return one Arrow table with the columns of Spark's Kafka schema; keys and values are raw bytes.
 
@@ -270,9 +285,17 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             headers: add a column of list<struct<key, value>>.
             columns: make only these columns, in this order: ``key``, ``value``, ``topic``, ``partition``, ``offset``,
                 ``timestamp``, ``timestampType``, ``headers``. Nothing is copied for the others. None: all but headers.
+            value: ``avro`` or ``protobuf`` decodes values by the value.deserializer, an `AvroDeserializer` or
+                `ProtobufDeserializer` of kadence.registry, to a column of structs. Without a reader's schema it has the
+                fields of all schemas that came so far. With deserialization.errors=raise the table ends before the
+                first bad record of each partition.
 
         Raises:
             ValueError: ``columns`` is empty, or names an unknown column, or one column twice.
+            ConfigError: the value.deserializer does not decode what ``value`` names.
+            RecordDeserializationError: the first value is bad; its ``record`` is None. DeadLetterError: a bad record
+                could not be written to the dead letter topic.
+            SchemaRegistryError: the registry does not answer; the next poll asks again.
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
         core = self._core
@@ -280,7 +303,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         try:
             with self._shell.polling():
                 proofs = core.proofs
-                return self._shell.run(self._calls.poll_arrow(timeout, max_records, headers, columns))
+                return self._shell.run(self._calls.poll_arrow(timeout, max_records, headers, columns, value))
         except self._shell.BEFORE_TAKING:
             raise
         except BaseException:
@@ -297,7 +320,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         With auto-commit a record counts as processed when the loop asks for the next one, so delivery is at least
         once for each single record.
         """
-        return Iteration(self._steps, self.__next__)
+        # Traced, each record has a span: steps would pass it by.
+        return Iteration(self._steps, self.__next__) if self._core.tracing is None else self
 
     def __next__(self) -> Record[K_co, V_co]:
         # That deadline never comes. Nothing stands between the record and the caller: see `poll`.
@@ -402,12 +426,13 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ commits
 
-    def commit(self, offsets: Offsets | None = None, *, timeout: Seconds | None = None) -> None:
+    def commit(self, offsets: Offsets | Work | None = None, *, timeout: Seconds | None = None) -> None:
         """Commit and wait for the answer; retriable errors are retried until ``timeout`` (default.api.timeout.ms).
 
         Args:
             offsets: the *next* offset to read for each partition; or records that are processed, which commits the
-                offset after the last one of each partition; or None for all records that poll() has returned.
+                offset after the last one of each partition; or None for all records that poll() has returned; or what
+                `track` returned, for what is done of all tracked records.
 
         Raises:
             CommitFailedError: the group has removed this member; the partitions' new owners will read the records
@@ -417,7 +442,9 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         """
         self._run(self._calls.commit(offsets, timeout))
 
-    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+    def commit_async(
+        self, offsets: Offsets | Work | None = None, callback: CommitCallback | None = None
+    ) -> None:
         """Commit without waiting for the answer. A failed commit is not retried.
 
         Args:
@@ -433,6 +460,112 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The offset that the group has committed for each partition; None where there is none."""
         return self._run(self._calls.committed(partitions, timeout))
+
+    # ------------------------------------------------------------ work
+
+    def process(
+        self,
+        handler: Callable[..., Any],
+        *,
+        workers: int = 16,
+        order: Order = "key",
+        executor: Executor | None = None,
+        retry: Retry | None = None,
+        dead_letter: str | None = None,
+        timeout: Seconds | None = None,
+        batch: tuple[int, Seconds] | None = None,
+        halve: bool = False,
+        batch_format: BatchFormat = "records",
+        max_records: int = 1000,
+        max_bytes: int = 64 << 20,
+        drain: Seconds = 20.0,
+        transactional_id: str | None = None,
+    ) -> Totals:
+        """Call ``handler(record)`` with every record, on several workers, and commit what is done and no more.
+
+        It owns the loop: it polls in time whatever handlers do, and returns after `stop` (or a signal, see
+        `stop_on_signals`), or when all assigned ranges are done. A record is done when its handler returned, when the
+        records that the handler returned are acknowledged, or when its dead letter or retry record is. The committed
+        offset of a partition is the lowest that is not done; what is done above it travels in the commit's metadata,
+        and is skipped after a restart or a rebalance. So each record is handled at least once. It commits every
+        ``auto.commit.interval.ms``, whatever ``enable.auto.commit`` is.
+
+        Args:
+            handler: a function or coroutine function that takes a record, or a list of records with ``batch``. With a
+                second argument it also gets a `Context`. It returns None, or one or more `ProducerRecord` to send
+                (a list, or a generator).
+            workers: how many handlers run at once, at most.
+            order: which records never run at the same time, and run in their order: those of one ``"key"`` (records
+                without a key: of one partition), of one ``"partition"``, or ``"none"``.
+            executor: where handlers run: on ``"threads"`` (the default for functions) or on an event ``"loop"`` (for
+                coroutine functions; a `Consumer` has one on a thread of its own), or in ``"processes"`` (for
+                Python that computes; they import the handler's module).
+            retry: how a record is repeated whose handler raised; None: not at all.
+            dead_letter: the topic for records whose attempts all failed. Without it the first such record ends the
+                processing.
+            timeout: seconds that one attempt may take. A coroutine is cancelled then, which counts as a failed
+                attempt, and a process is killed; a thread cannot be: `Context.timed_out` tells it, and the log does.
+            batch: ``(records, seconds)``: the handler gets lists of up to so many records, and waits at most so long
+                for a list to fill.
+            halve: a batch whose handler raised is split in two until the bad record is found, and the others are done.
+            batch_format: what a handler gets with ``batch``: a list of ``"records"``, or ``"arrow"``: a
+                ``pyarrow.Table`` with the columns of `poll_arrow`, in bytes. Deserialisers are not called.
+            max_records, max_bytes: how much is read ahead: records that wait, run, and are to be repeated count
+                together. A partition that has more than its share is paused.
+            drain: seconds that running handlers get when partitions are revoked, and at the end. Choose less than the
+                ``grace`` of `stop_on_signals`.
+            transactional_id: a name that no other member of any group has, and that this one has again when it comes
+                back, such as ``"orders-worker-1"``. What handlers return, dead letters, retry records and the offsets
+                are then committed in transactions: whoever reads with isolation.level=read_committed sees the outputs
+                of each record exactly once. The consumer needs isolation.level=read_committed itself. A transaction is
+                committed every ``auto.commit.interval.ms``, or earlier when what is read ahead runs out.
+
+        Returns:
+            How many records this call has done, retried, given up and skipped, and how many attempts failed.
+
+        Raises:
+            The exception of a handler whose record failed for good, without ``dead_letter``; what is done is committed.
+            TypeError: the handler returned something else than records to send.
+            MissingDependencyError: ``batch_format="arrow"``, and pyarrow is not installed.
+            ProducerFencedError: another producer uses the ``transactional_id``.
+            WorkerStartError: a process for handlers could not import the program or the handler's module, or one of
+                these imports took longer than max.poll.interval.ms (or ``timeout``, if that is longer).
+            ConfigError, ValueError, TypeError: arguments that are not allowed, or a topic of dead letters or retries
+                that the cluster does not have. Or what `poll` raises.
+        """
+        # Most consumers do not need it.
+        from kadence.work.settings import settings_of
+
+        settings = settings_of(
+            handler,
+            workers=workers,
+            order=order,
+            executor=executor,
+            retry=retry,
+            dead_letter=dead_letter,
+            timeout=timeout,
+            batch=batch,
+            halve=halve,
+            batch_format=batch_format,
+            max_records=max_records,
+            max_bytes=max_bytes,
+            drain=drain,
+            transactional_id=transactional_id,
+        )
+        return self._shell.process(self, settings, letter_producer, aside())
+
+    def track(self, records: Iterable[Record[Any, Any]]) -> Work:
+        """Keep account of these records, which a poll returned and which your program handles in any order.
+
+        Call it with the records of each poll, ``work.done(record)`` (on any thread) for each record that is done, and
+        ``consumer.commit(work)`` now and then. It commits the lowest offset of each partition that is not done,
+        over all tracked records. Partitions that are revoked are forgotten. `process` has a loop, workers and retries
+        ready.
+
+        Raises:
+            ConfigError: enable.auto.commit is true: it would commit records that are not done.
+        """
+        return self._calls.track(records)
 
     # ------------------------------------------------------------ the cluster
 

@@ -1,21 +1,67 @@
-"""A partition's decoded records and the flag for the next poll: compiled where the extension was built, else plain."""
+"""A partition's decoded records, the flag for the next poll, and `Records`, the result of a poll.
+
+Compiled where the extension was built, else plain.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic
 
 from kadence.compiled import compiled
 from kadence.records import IMPLEMENTATION
+from kadence.types import K_co, V_co
 
-__all__ = ["COMPILED", "Attention", "DecodedRecords", "DeliveryState"]
+__all__ = ["COMPILED", "Attention", "DecodedRecords", "Decoder", "DeliveryState", "Records", "intercept"]
 
 _compiled = compiled("kadence.consumer._decoded_records_c") if IMPLEMENTATION == "compiled" else None
 
 COMPILED: bool = _compiled is not None
 """Whether the compiled form is loaded."""
 
-if TYPE_CHECKING or _compiled is None:
-    from kadence.consumer._decoded_records import Attention, DecodedRecords, DeliveryState
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import TypeVar
+
+    from kadence.consumer._decoded_records import Attention, DecodedRecords, Decoder, DeliveryState
+    from kadence.records import Record
+    from kadence.types import OffsetAndMetadata, TopicPartition
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+    class Records(Generic[K_co, V_co]):
+        """The types of `_decoded_records.Records`: a compiled class cannot be generic."""
+
+        def __init__(
+            self,
+            chunks: Sequence[tuple[TopicPartition, list[Record[K_co, V_co]]]] = (),
+            moved: Mapping[TopicPartition, OffsetAndMetadata] = ...,
+        ) -> None: ...
+        @classmethod
+        def of(cls, records: Iterable[Record[K, V]]) -> Records[K, V]: ...
+        def __iter__(self) -> Iterator[Record[K_co, V_co]]: ...
+        def __len__(self) -> int: ...
+        def __bool__(self) -> bool: ...
+        def by_partition(self) -> dict[TopicPartition, list[Record[K_co, V_co]]]: ...
+        def partitions(self) -> frozenset[TopicPartition]: ...
+        def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]: ...
+
+    def intercept(
+        interceptors: Any, consuming: tuple[Any, ...], given: Records[Any, Any]
+    ) -> Records[Any, Any]:
+        """See `_decoded_records.intercept`."""
+
+
+elif _compiled is None:
+    from kadence.consumer._decoded_records import (
+        Attention,
+        DecodedRecords,
+        Decoder,
+        DeliveryState,
+        Records,
+        intercept,
+    )
 else:
     Attention, DecodedRecords = _compiled.Attention, _compiled.DecodedRecords
-    DeliveryState = _compiled.DeliveryState
+    Decoder, DeliveryState = _compiled.Decoder, _compiled.DeliveryState
+    Records, intercept = _compiled.Records, _compiled.intercept

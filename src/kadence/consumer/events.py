@@ -117,11 +117,15 @@ class Polled(ApplicationEvent):
 
 @dataclass(frozen=True, slots=True)
 class Seek(ApplicationEvent):
-    """Move one position. With an epoch the position is validated before it is fetched (KIP-320)."""
+    """Move one position. With an epoch the position is validated before it is fetched (KIP-320).
+
+    ``processed``: what may be committed until a later poll proves more; None: ``offset`` itself.
+    """
 
     partition: TopicPartition
     offset: int
     leader_epoch: int | None
+    processed: tuple[int, int | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

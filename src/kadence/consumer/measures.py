@@ -7,15 +7,14 @@ samples once per window (`PollMeasures.mark`). The network side records requests
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kadence.connection.request import Completed, Request
 from kadence.consumer.events import CallbackNeeded, LosePartitions, Rebalance, RevokePartitions
 from kadence.lag import lag
-from kadence.metrics.network import NetworkMeters
-from kadence.metrics.sensors import WINDOW_MS, Meter, Tally
+from kadence.metrics.sensors import WINDOW_MS, Meter, NetworkMeters, Tally
 
 if TYPE_CHECKING:
     from kadence.consumer.shared_partition import SharedPartition
@@ -168,24 +167,34 @@ class Fetches:
 
     def end(self, now: int) -> None:
         """That was all of the response. An empty one is not counted: it says nothing about sizes."""
+        parts, self._parts = self._parts, {}
+        self.count(now, (parts,) if parts else ())
+
+    def count(self, now: int, responses: Sequence[Mapping[str, tuple[int, int]]]) -> None:
+        """Count responses at once: of each the bytes and records by topic. What was `heard` is of all of them."""
         if self._lag >= 0:
             self.lags.record(now, self._lag)
             self._lag = -1
         if self._lead >= 0:
             self.leads.record(now, self._lead)
             self._lead = -1
-        if not self._parts:
+        if not responses:
             return
-        for topic, (size, records) in self._parts.items():
+        by_topic: dict[str, list[tuple[int, int]]] = {}
+        sums: list[tuple[int, int]] = []
+        for parts in responses:
+            all_bytes = all_records = 0
+            for topic, part in parts.items():
+                by_topic.setdefault(topic, []).append(part)
+                all_bytes, all_records = all_bytes + part[0], all_records + part[1]
+            sums.append((all_bytes, all_records))
+        for topic, each in by_topic.items():
             found = self.topics.get(topic)
             if found is None:
                 found = TopicFetches()
                 self.topics = MappingProxyType({**self.topics, topic: found})
-            found.bytes.record(now, size)
-            found.records.record(now, records)
-        self.bytes.record(now, sum(size for size, _ in self._parts.values()))
-        self.records.record(now, sum(records for _, records in self._parts.values()))
-        self._parts.clear()
+            _record(now, each, found.bytes, found.records)
+        _record(now, sums, self.bytes, self.records)
 
     def heard(self, now: int, shared_partition: SharedPartition, end: int, start: int) -> None:
         """A response told where a partition's log ends (as far as we may read) and begins."""
@@ -199,6 +208,12 @@ class Fetches:
             lead = max(at.offset - start, 0)
             shared_partition.leads.record(now, lead)
             self._lead = lead if self._lead < 0 else min(self._lead, lead)
+
+
+def _record(now: int, sizes: Iterable[tuple[int, int]], of_bytes: Meter, of_records: Meter) -> None:
+    in_bytes, in_records = zip(*sizes, strict=True)
+    of_bytes.record_each(now, in_bytes)
+    of_records.record_each(now, in_records)
 
 
 class Group:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from kadence.config.settings import ClientSettings
-from kadence.consumer.application.interceptors import InterceptorLike
-from kadence.consumer.application.stall import Stall
+from kadence.consumer.application.callbacks import InterceptorLike
+from kadence.consumer.application.processing import Stall
 from kadence.consumer.assignors import Assignor
 from kadence.deserializers import DeserializerLike
 
@@ -35,7 +35,9 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     session_timeout_ms: int | str
     """The group removes a member that sends no heartbeat for this long. Classic protocol only; with KIP-848
-    the broker's group.consumer.session.timeout.ms counts, 45 s by default. Default: 10000.
+    the broker's group.consumer.session.timeout.ms counts, 45 s by default. Kafka's Java client has 45000
+    here: heartbeats of Kadence come in time while code works, so a shorter one finds dead processes
+    sooner. Default: 10000.
     """
     heartbeat_interval_ms: int | str
     """How often the network thread sends a heartbeat. Classic protocol only; with KIP-848 the broker's

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kadence.clock import FOREVER, Clock, SystemClock, wall_ms
 from kadence.connection.request import Loan
@@ -73,13 +73,22 @@ class Copies:
     @property
     def held(self) -> int:
         """Bytes that copies take. Any thread."""
-        return self.packed + self.copied - self.released
+        # What arrived may be given back before it is counted.
+        return max(self.packed + self.copied - self.released, 0)
 
     def pack(self, data: memoryview) -> tuple[bytes, Loan]:
         """A copy and its loan. Network thread."""
         loan = _Copy(self, _taken((len(data),)))
         self.packed += loan.size
         return bytes(data), loan
+
+    def arrived(self, sizes: Collection[int]) -> None:
+        """Records came that the application has, or is to take, by `arrival`. Network thread."""
+        self.packed += _taken(sizes)
+
+    def arrival(self, size: int) -> Loan:
+        """The loan of such records, which `arrived` counts, be it sooner or later. Application thread."""
+        return _Copy(self, _taken((size,)))
 
     def copy(self, data: memoryview | bytes) -> tuple[bytes, Loan]:
         """A copy and its loan. Application thread."""
@@ -307,6 +316,35 @@ class Signal:
                 with contextlib.suppress(RuntimeError):
                     self._down.release()
 
+    def show(self) -> int:
+        """A descriptor that becomes readable when the flag is raised, from now on; below 0: that is not possible."""
+        return -1
+
+    def seen(self) -> None:
+        """The descriptor was readable: lower the flag. Whoever looks after this misses nothing."""
+
+    def hide(self) -> None:
+        """Nobody watches the descriptor any more."""
+
+
+class Arrivals(Protocol):
+    """Fetched records that came while the network thread waited without the interpreter; they woke the application.
+
+    The network thread may not know of them yet. See `consumer.fetch.manager.following`.
+    """
+
+    def flag(self) -> Signal:
+        """What the application waits on: as a signal, and raised also when records come."""
+        ...
+
+    def has_some(self) -> bool:
+        """Whether there is anything to take."""
+        ...
+
+    def take(self, into: deque[CompletedFetch]) -> None:
+        """Move them there. Any thread; an interruption loses nothing."""
+        ...
+
 
 class SharedState:
     """The whole shared state of one consumer. Every attribute names its one writer.
@@ -316,7 +354,8 @@ class SharedState:
             application.
         attention: up when the next poll has more to do than to take the next record: a background event, fetched bytes,
             the end.
-        signal: what the application waits on; set after background events or fetched bytes were appended.
+        signal: what the application waits on; set after background events or fetched bytes were appended. arrivals: see
+            there; None: all records come by `put`.
         assignment: shared partitions of the assigned partitions, replaced as a whole (network).
         missing: topics that the application reads and the cluster does not have, or does not show (network).
         changed: shared partitions that the network thread is to look at again: paused, resumed, drained to a mark
@@ -347,8 +386,10 @@ class SharedState:
         measures: Measures | None = None,
         clock: Clock | None = None,
         wall: Callable[[], int] = wall_ms,
+        arrivals: Arrivals | None = None,
     ) -> None:
         self._wake = wake
+        self.arrivals = arrivals
         self.clock = clock or SystemClock()
         self.wall = wall
         self.measures = measures or Measures()
@@ -358,7 +399,7 @@ class SharedState:
         self.background_events: deque[BackgroundEvent] = deque()
         self.completed_fetches: deque[CompletedFetch] = deque()
         self.attention = Attention()
-        self.signal = Signal()
+        self.signal: Signal = Signal() if arrivals is None else arrivals.flag()
         self.assignment: Mapping[TopicPartition, SharedPartition] = MappingProxyType({})
         self.missing: Mapping[str, Unfetched] = MappingProxyType({})
         self.changed: deque[SharedPartition] = deque()
@@ -489,6 +530,16 @@ class SharedState:
         self.alert()
 
     # -- any thread
+
+    @property
+    def has_arrivals(self) -> bool:
+        """Whether something arrived without the network thread that nobody has taken."""
+        return self.arrivals is not None and self.arrivals.has_some()
+
+    def take_arrivals(self) -> None:
+        """Put what arrived without the network thread into `completed_fetches`. Before anything that came later."""
+        if self.arrivals is not None:
+            self.arrivals.take(self.completed_fetches)
 
     def wall_offset_ms(self) -> int:
         """What is to be added to the clock's time for ms since 1970, as both clocks stand now."""

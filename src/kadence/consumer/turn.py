@@ -16,15 +16,13 @@ from typing import Final
 
 from kadence.client import network_thread
 from kadence.client.engine import ended
-from kadence.client.jobs import JobRunner
 from kadence.client.network_client_delegate import NetworkClientDelegate
 from kadence.client.request_manager import IndependentManager, RequestManager
+from kadence.client.surroundings import JobRunner
 from kadence.clock import Clock
-from kadence.consumer.background_event_handler import BackgroundEventHandler
-from kadence.consumer.event_processor import ApplicationEventProcessor
+from kadence.consumer.event_processor import ApplicationEventProcessor, BackgroundEventHandler, Reaper
 from kadence.consumer.events import Answer, CallbackDone
 from kadence.consumer.group.membership import Membership
-from kadence.consumer.reaper import Reaper
 from kadence.consumer.shared_state import SharedState
 from kadence.logs import logger
 

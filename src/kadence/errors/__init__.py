@@ -9,8 +9,13 @@
     │   │   └── ForkedError             used in a child after fork()
     │   ├── WakeupError                 wakeup() ended the call
     │   ├── KafkaTimeoutError           the call did not finish within its timeout
+    │   ├── HandlerTimeoutError         a handler of process() took longer than its timeout
+    │   ├── WorkerDiedError             a process that ran a handler of process() has ended
+    │   ├── WorkerStartError            a process for handlers of process() could not import them
     │   ├── SerializationError          a key or value could not be turned into, or made from, bytes
-    │   │   └── RecordDeserializationError  for one record, with its partition, offset and bytes
+    │   │   ├── RecordDeserializationError  for one record, with its partition, offset and bytes
+    │   │   ├── SchemaNotFoundError     the schema registry has no such schema, subject or version
+    │   │   └── SchemaRefusedError      the schema registry does not take a schema
     │   ├── DeadLetterError             a bad record could not be written to the dead letter topic
     │   ├── CorruptRecordError          bytes that do not follow the record format
     │   │   └── UnsupportedRecordFormatError   message format 0 or 1, unknown compression
@@ -27,7 +32,8 @@
     │   ├── RequestTimedOutError        no answer within request.timeout.ms
     │   ├── MalformedMessageError       bytes that are no Kafka message
     │   ├── UnsupportedVersionError     no version in common with the broker
-    │   └── AuthenticationError         the broker refused the SASL login or the certificate
+    │   ├── AuthenticationError         the broker refused the SASL login or the certificate
+    │   └── SchemaRegistryError         the schema registry did not answer as a registry does
     └── BrokerError                     a broker's answer: code, name, retriable
         ├── one class per code that people catch (see below)
         │   └── LogTruncationError      of OffsetOutOfRangeError: records that were read are gone (KIP-320)
@@ -36,9 +42,6 @@
 All are picklable, because Spark carries them between processes, and all can be imported from this package.
 """
 
-from kadence.errors.base import (
-    KafkaError,
-)
 from kadence.errors.broker import (
     BrokerError,
     FencedInstanceIdError,
@@ -66,35 +69,40 @@ from kadence.errors.broker import (
 )
 from kadence.errors.local import (
     AssignorError,
+    AuthenticationError,
     ClosedError,
     CommitFailedError,
     ConcurrentAccessError,
     ConfigError,
+    ConnectError,
     CorruptRecordError,
     DeadLetterError,
+    DisconnectedError,
     FatalNetworkError,
     ForkedError,
+    HandlerTimeoutError,
     IllegalStateError,
+    KafkaError,
     KafkaTimeoutError,
     LocalError,
+    MalformedMessageError,
     MissingDependencyError,
     NoOffsetForPartitionError,
     RecordDeserializationError,
     RecordTooLargeError,
+    RequestTimedOutError,
     RowsNotWrittenError,
+    SchemaNotFoundError,
+    SchemaRefusedError,
+    SchemaRegistryError,
     SerializationError,
     TransactionAbortedError,
-    UnsupportedRecordFormatError,
-    WakeupError,
-)
-from kadence.errors.transport import (
-    AuthenticationError,
-    ConnectError,
-    DisconnectedError,
-    MalformedMessageError,
-    RequestTimedOutError,
     TransportError,
+    UnsupportedRecordFormatError,
     UnsupportedVersionError,
+    WakeupError,
+    WorkerDiedError,
+    WorkerStartError,
 )
 
 __all__ = [
@@ -114,6 +122,7 @@ __all__ = [
     "ForkedError",
     "GroupAuthorizationError",
     "GroupMaxSizeReachedError",
+    "HandlerTimeoutError",
     "IllegalGenerationError",
     "IllegalStateError",
     "InconsistentGroupProtocolError",
@@ -137,6 +146,9 @@ __all__ = [
     "RecordTooLargeError",
     "RequestTimedOutError",
     "RowsNotWrittenError",
+    "SchemaNotFoundError",
+    "SchemaRefusedError",
+    "SchemaRegistryError",
     "SerializationError",
     "TopicAlreadyExistsError",
     "TopicAuthorizationError",
@@ -149,6 +161,8 @@ __all__ = [
     "UnsupportedRecordFormatError",
     "UnsupportedVersionError",
     "WakeupError",
+    "WorkerDiedError",
+    "WorkerStartError",
     "for_code",
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kadence.errors.base import KafkaError
+from kadence.errors.local import KafkaError
 from kadence.printable import printable
 from kadence.protocol import error_codes
 from kadence.types import TopicPartition

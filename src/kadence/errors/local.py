@@ -1,4 +1,4 @@
-"""Errors that arise in the client itself: misuse, bad data, calls that took too long."""
+"""The base of all errors, and those that are no broker's answer: on the way to one, and in the client itself."""
 
 from __future__ import annotations
 
@@ -6,32 +6,91 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from kadence.errors.base import KafkaError
 from kadence.types import TopicPartition
 
 __all__ = [
     "AssignorError",
+    "AuthenticationError",
     "ClosedError",
     "CommitFailedError",
     "ConcurrentAccessError",
     "ConfigError",
+    "ConnectError",
     "CorruptRecordError",
     "DeadLetterError",
+    "DisconnectedError",
     "FatalNetworkError",
     "ForkedError",
+    "HandlerTimeoutError",
     "IllegalStateError",
+    "KafkaError",
     "KafkaTimeoutError",
     "LocalError",
+    "MalformedMessageError",
     "MissingDependencyError",
     "NoOffsetForPartitionError",
     "RecordDeserializationError",
     "RecordTooLargeError",
+    "RequestTimedOutError",
     "RowsNotWrittenError",
+    "SchemaNotFoundError",
+    "SchemaRefusedError",
+    "SchemaRegistryError",
     "SerializationError",
     "TransactionAbortedError",
+    "TransportError",
     "UnsupportedRecordFormatError",
+    "UnsupportedVersionError",
     "WakeupError",
+    "WorkerDiedError",
+    "WorkerStartError",
 ]
+
+
+class KafkaError(Exception):
+    """The base class of all errors that Kadence raises."""
+
+    retriable: bool = False
+    """Whether the same call may succeed later without any change to the program or the cluster's settings."""
+
+
+class TransportError(KafkaError):
+    """A request or its answer was lost, or the connection to a broker failed."""
+
+    retriable = True
+
+
+class ConnectError(TransportError):
+    """A broker could not be connected to.
+
+    The message names the address, the step that failed (such as DNS, TCP or TLS) and the cause.
+    """
+
+
+class DisconnectedError(TransportError):
+    """The connection was lost before a request was answered. The broker may or may not have carried it out."""
+
+
+class RequestTimedOutError(TransportError):
+    """A broker did not answer a request within request.timeout.ms."""
+
+
+class MalformedMessageError(TransportError):
+    """The received bytes are no Kafka message: truncated, with a wrong length, or with extra bytes at the end."""
+
+    retriable = False
+
+
+class UnsupportedVersionError(TransportError):
+    """The broker and this client support no common version of an API, or that version lacks a requested feature."""
+
+    retriable = False
+
+
+class AuthenticationError(TransportError):
+    """The broker refused this client's credentials or certificate."""
+
+    retriable = False
 
 
 class LocalError(KafkaError):
@@ -82,6 +141,21 @@ class KafkaTimeoutError(LocalError):
     """The call did not finish within its timeout. It is not a subclass of the built-in TimeoutError."""
 
     retriable = True
+
+
+class HandlerTimeoutError(LocalError):
+    """A handler of `Consumer.process` took longer than ``timeout``, and was cancelled; that was one attempt."""
+
+
+class WorkerDiedError(LocalError):
+    """A process in which a handler of `Consumer.process` ran has ended; that was one attempt of its record."""
+
+
+class WorkerStartError(LocalError):
+    """A process for handlers of `Consumer.process` did not start: an import failed.
+
+    It imports the program and the handler's module. A failure is no attempt of a record, and ends the processing.
+    """
 
 
 class SerializationError(LocalError):
@@ -182,3 +256,19 @@ class CommitFailedError(LocalError):
     def __init__(self, message: str = "", *, partitions: frozenset[TopicPartition] = frozenset()) -> None:
         super().__init__(message)
         self.partitions = partitions
+
+
+class SchemaRegistryError(TransportError):
+    """The schema registry could not be reached, or did not answer as a registry does, again and again.
+
+    It says nothing of a record: where a deserialiser raises it, the record is not bad, whatever
+    ``deserialization.errors`` says, and the next poll tries again.
+    """
+
+
+class SchemaNotFoundError(SerializationError):
+    """The schema registry says that it has no such schema, subject or version, or has one of another type."""
+
+
+class SchemaRefusedError(SerializationError):
+    """The schema registry does not take a schema: it cannot be read, or is not compatible with those before it."""

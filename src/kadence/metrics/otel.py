@@ -1,12 +1,12 @@
 """Metrics for OpenTelemetry: observable instruments on a meter of yours (extra ``otel``).
 
-    ConsumerInstruments(meter_provider.get_meter("my-service"), consumer)
+    ClientInstruments(meter_provider.get_meter("my-service"), consumer, producer)
 
 Names are those of KIP-714, by which brokers take metrics of Java clients: records-lag-max of the group
 consumer-fetch-manager-metrics is ``org.apache.kafka.consumer.fetch.manager.records.lag.max``. Where a value exists
 for the client and again for each topic or partition, the names of the latter contain that word
 (``….fetch.manager.partition.records.lag.max``), so that a sum counts nothing twice. OpenTelemetry's own conventions
-for messaging have no lag, no buffer and no rebalance; they describe single calls, which this client does not trace.
+for messaging have no lag, no buffer and no rebalance; they describe single calls, which `kadence.otel` traces.
 Tags become attributes. A metric that ends in -total is a counter, any other a gauge. A value that was never
 measured is left out.
 """
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from math import isnan
 
 from kadence.errors import MissingDependencyError
-from kadence.metrics.name import Measured, MetricName
+from kadence.metrics import Measured, MetricName
 
 try:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -28,7 +28,7 @@ except ImportError as error:
         "the OpenTelemetry adapter needs opentelemetry-api: pip install kadence[otel]"
     ) from error
 
-__all__ = ["ConsumerInstruments", "otel_name"]
+__all__ = ["ClientInstruments", "otel_name"]
 
 _UNITS = (
     ("-ns-", "ns"),
@@ -48,43 +48,45 @@ _UNITS = (
 )
 
 
-class ConsumerInstruments:
-    """Reports the metrics of consumers on one meter; the attribute ``client_id`` names the consumer.
+class ClientInstruments:
+    """Reports the metrics of consumers and producers on one meter; the attribute ``client_id`` names the client.
 
-    It does not keep consumers alive: one that is garbage collected is no longer reported.
+    It does not keep clients alive: one that is garbage collected is no longer reported.
 
     Args:
-        meter: creates the instruments, once there is a first consumer.
-        consumers: each a `kadence.Consumer` or `kadence.AsyncConsumer`; `add` takes more.
+        meter: creates the instruments, once there is a first consumer, or a first producer.
+        clients: each a `kadence.Consumer`, `kadence.AsyncConsumer`, `kadence.Producer` or `kadence.AsyncProducer`;
+            `add` takes more.
     """
 
-    def __init__(self, meter: Meter, *consumers: Measured) -> None:
+    def __init__(self, meter: Meter, *clients: Measured) -> None:
         self._meter = meter
-        self._consumers: weakref.WeakSet[Measured] = weakref.WeakSet()
+        self._clients: weakref.WeakSet[Measured] = weakref.WeakSet()
         self._lock = threading.Lock()
-        self._made = False
+        self._made: set[str] = set()
         self._values: dict[str, list[Observation]] = {}
         self._told: set[str] = set()
-        for consumer in consumers:
-            self.add(consumer)
+        for client in clients:
+            self.add(client)
 
-    def add(self, consumer: Measured) -> None:
-        """Report this consumer, too. Any thread may call it."""
+    def add(self, client: Measured) -> None:
+        """Report this client, too. Any thread may call it."""
         with self._lock:
-            if not self._made:
-                self._made = True
-                self._make(consumer.metric_names())
-            self._consumers.add(consumer)
+            self._make(client.metric_names())
+            self._clients.add(client)
 
-    def remove(self, consumer: Measured) -> None:
-        """Stop reporting this consumer. Any thread may call it."""
+    def remove(self, client: Measured) -> None:
+        """Stop reporting this client. Any thread may call it."""
         with self._lock:
-            self._consumers.discard(consumer)
+            self._clients.discard(client)
 
     def _make(self, names: Iterable[MetricName]) -> None:
         meter = self._meter
         for name in names:
             key = otel_name(name)
+            if key in self._made:
+                continue
+            self._made.add(key)
             make = meter.create_observable_counter if name.cumulative else meter.create_observable_gauge
             make(key, callbacks=[self._callback(key)], description=name.description, unit=_unit(name.name))
 
@@ -102,8 +104,8 @@ class ConsumerInstruments:
 
     def _read(self) -> dict[str, list[Observation]]:
         values: dict[str, list[Observation]] = {}
-        for consumer in tuple(self._consumers):
-            for name, value in consumer.metrics().items():
+        for client in tuple(self._clients):
+            for name, value in client.metrics().items():
                 if not isnan(value):
                     attributes = {tag.replace("-", "_"): text for tag, text in name.tags.items()}
                     values.setdefault(otel_name(name), []).append(Observation(value, attributes))

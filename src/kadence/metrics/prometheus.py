@@ -1,6 +1,6 @@
 """Metrics for Prometheus: a collector for the registries of `prometheus_client` (extra ``prometheus``).
 
-    collector = ConsumerCollector(consumer)
+    collector = ClientCollector(consumer, producer)
     prometheus_client.REGISTRY.register(collector)
 
 Names keep Kafka's words: ``kafka_consumer_fetch_manager_records_lag_max`` is records-lag-max of the group
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from math import isnan
 
 from kadence.errors import MissingDependencyError
-from kadence.metrics.name import Measured, MetricName
+from kadence.metrics import Measured, MetricName
 
 try:
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -27,34 +27,35 @@ except ImportError as error:
         "the Prometheus adapter needs prometheus_client: pip install kadence[prometheus]"
     ) from error
 
-__all__ = ["ConsumerCollector", "prometheus_name"]
+__all__ = ["ClientCollector", "prometheus_name"]
 
 
-class ConsumerCollector(Collector):
-    """Reports the metrics of consumers; the label ``client_id`` names the consumer.
+class ClientCollector(Collector):
+    """Reports the metrics of consumers and producers; the label ``client_id`` names the client.
 
-    It does not keep consumers alive: one that is garbage collected is no longer reported.
+    It does not keep clients alive: one that is garbage collected is no longer reported.
 
     Args:
-        consumers: each a `kadence.Consumer` or `kadence.AsyncConsumer`; `add` takes more.
+        clients: each a `kadence.Consumer`, `kadence.AsyncConsumer`, `kadence.Producer` or `kadence.AsyncProducer`;
+            `add` takes more.
     """
 
-    def __init__(self, *consumers: Measured) -> None:
-        self._consumers: weakref.WeakSet[Measured] = weakref.WeakSet(consumers)
+    def __init__(self, *clients: Measured) -> None:
+        self._clients: weakref.WeakSet[Measured] = weakref.WeakSet(clients)
 
-    def add(self, consumer: Measured) -> None:
-        """Report this consumer, too. Any thread may call it."""
-        self._consumers.add(consumer)
+    def add(self, client: Measured) -> None:
+        """Report this client, too. Any thread may call it."""
+        self._clients.add(client)
 
-    def remove(self, consumer: Measured) -> None:
-        """Stop reporting this consumer. Any thread may call it."""
-        self._consumers.discard(consumer)
+    def remove(self, client: Measured) -> None:
+        """Stop reporting this client. Any thread may call it."""
+        self._clients.discard(client)
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry at each scrape. It sends no request to a broker."""
         families: dict[str, Metric] = {}
-        for consumer in tuple(self._consumers):
-            for name, value in consumer.metrics().items():
+        for client in tuple(self._clients):
+            for name, value in client.metrics().items():
                 if not isnan(value):
                     family = _family(families, name)
                     family.add_metric(list(name.tags.values()), value)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from kadence.metrics.network import NANOS
-from kadence.metrics.sensors import Joint, Meter, Tally
+from kadence.metrics.sensors import NANOS, Joint, Meter, Tally
 
 __all__ = [
     "Read",

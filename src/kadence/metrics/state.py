@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from kadence.errors import KafkaError, MissingDependencyError
-from kadence.metrics.name import MetricName
+from kadence.metrics import MetricName
 from kadence.types import GroupMetadata, TopicPartition
 
 __all__ = ["StatePublisher", "publish_state", "published", "state_directory"]
@@ -230,14 +230,18 @@ def _state_of(consumer: _Told) -> dict[str, Any]:
     """One consumer as JSON takes it. Times are in seconds since 1970."""
     held = consumer.not_fetched()
     late = consumer.network_lateness()
+    metrics = consumer.metrics()
+    stuck = _stuck(metrics)
     return {
-        **_identity(consumer),
+        **_identity(consumer, metrics),
+        "work": _work(metrics),
         "partitions": [
             {
                 "topic": tp.topic,
                 "partition": tp.partition,
                 "lag": _lag(consumer, tp),
                 "not_fetched": _why(held[tp]) if tp in held else None,
+                "stuck": stuck.get(tp),
             }
             for tp in sorted(consumer.assignment())
         ],
@@ -273,8 +277,37 @@ def _state_of(consumer: _Told) -> dict[str, Any]:
     }
 
 
-def _identity(consumer: _Told) -> dict[str, Any]:
-    client = next((name.tags["client-id"] for name in consumer.metrics() if "client-id" in name.tags), "")
+def _work(metrics: Mapping[MetricName, float]) -> dict[str, int] | None:
+    """How many records `process` has under way; None before it was first called."""
+    found = {
+        name.name: int(value)
+        for name, value in metrics.items()
+        if name.name.startswith("work-") and "partition" not in name.tags
+    }
+    if not found:
+        return None
+    return {
+        "running": found["work-running"],
+        "waiting": found["work-waiting"],
+        "retrying": found["work-retrying"],
+        "paused": found["work-paused"],
+        "key_waiting": found["work-key-waiting-max"],
+    }
+
+
+def _stuck(metrics: Mapping[MetricName, float]) -> dict[TopicPartition, dict[str, Any]]:
+    """The records that run and hold up the committed offset of their partition: their offset, for how many seconds."""
+    found: dict[TopicPartition, dict[str, Any]] = {}
+    for name, value in metrics.items():
+        if name.name in ("work-stuck-offset", "work-stuck-seconds"):
+            tp = TopicPartition(name.tags["topic"], int(name.tags["partition"]))
+            key = "offset" if name.name == "work-stuck-offset" else "for"
+            found.setdefault(tp, {})[key] = int(value) if key == "offset" else value
+    return {tp: each for tp, each in found.items() if each["offset"] >= 0}
+
+
+def _identity(consumer: _Told, metrics: Mapping[MetricName, float]) -> dict[str, Any]:
+    client = next((name.tags["client-id"] for name in metrics if "client-id" in name.tags), "")
     try:
         group = consumer.group_metadata()
     except KafkaError:

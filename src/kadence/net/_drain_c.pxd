@@ -14,6 +14,7 @@ cdef extern from "<poll.h>" nogil:
 
 cdef extern from "<unistd.h>" nogil:
     Py_ssize_t write(int fd, const void *data, size_t length)
+    int close_fd "close"(int fd)
 
 cdef extern from "gate.h" nogil:
     ctypedef struct kd_gate:
@@ -49,6 +50,48 @@ cdef extern from "session.h" nogil:
     int kd_session_takes(const kd_session *session)
     void kd_session_asked(kd_session *session, int wrote, int is_inside)
 
+cdef extern from "arrivals.h" nogil:
+    enum:
+        KD_HAS_ARRIVALS
+    ctypedef struct kd_flag:
+        unsigned int up
+        unsigned int waiting
+        int fd
+    ctypedef struct kd_arrival:
+        void *owner
+        unsigned char *frame
+        size_t length
+        int number
+    ctypedef struct kd_arrivals:
+        kd_flag flag
+    void kd_flag_enter(kd_flag *flag)
+    void kd_flag_raise(kd_flag *flag)
+    void kd_flag_show(kd_flag *flag, int fd)
+    void kd_flag_seen(kd_flag *flag)
+    int kd_flag_wait(kd_flag *flag, int64_t timeout_ns)
+    kd_arrival *kd_arrivals_first(kd_arrivals *arrivals)
+    void kd_arrivals_taken(kd_arrivals *arrivals)
+
+cdef extern from "following.h" nogil:
+    enum:
+        KD_UUID
+    ctypedef struct kd_bytes:
+        const unsigned char *at
+        const unsigned char *end
+        int is_bad
+    ctypedef struct kd_part:
+        const unsigned char *topic_id
+        const unsigned char *index
+        const unsigned char *offsets
+        const unsigned char *records
+        size_t length
+    unsigned int kd_u32(const unsigned char *p)
+    int64_t kd_i64(const unsigned char *p)
+    const unsigned char *kd_skip(kd_bytes *bytes, size_t count)
+    unsigned int kd_elements(kd_bytes *bytes)
+    void kd_expect(kd_bytes *bytes, unsigned int value)
+    kd_part kd_next_part(kd_bytes *bytes, const unsigned char *topic_id)
+
 cdef extern from "intake.h" nogil:
     enum:
         KD_LENGTH_BYTES
@@ -68,6 +111,14 @@ cdef extern from "intake.h" nogil:
         int64_t until_ms
         int is_allowed
         int count
+        size_t sent
+        size_t heard
+        unsigned char *asked
+        size_t asked_length
+        size_t room
+        kd_arrivals *arrivals
+        void *owner
+        int arrived
     ctypedef struct kd_intake:
         kd_session *session
         unsigned char *room
@@ -80,6 +131,7 @@ cdef extern from "intake.h" nogil:
         int more
         short wanted
         kd_again again
+    int64_t kd_now_ns()
     int32_t kd_length(const kd_intake *intake)
     int kd_has_frame(const kd_intake *intake)
     int kd_is_due(const kd_intake *intake)
@@ -104,16 +156,39 @@ cdef class Intake:
     cdef object _repeat
     cdef object _leave
     cdef _Target _target
+    cdef list _arrived
     cdef object _ask(self)
+
+@cython.final
+cdef class Arrival:
+    cdef readonly object follow
+    cdef readonly list parts
+    cdef readonly int number
+    cdef readonly Py_ssize_t size
+
+@cython.final
+cdef class Flag:
+    cdef kd_flag *_flag
+    cdef object _of
+    cdef public object on_set
+
+@cython.final
+cdef class Arrivals:
+    cdef kd_arrivals _arrivals
+    cdef object _waiting
+    cdef int _shown
+    cdef object _collect(self)
 
 cdef class Wake:
     cdef int _reader
     cdef int _writer
     cdef bint _woken
+    cdef object _seen(self)
 
 cdef class Poller:
     cdef readonly long long releases
     cdef Wake _wake
+    cdef readonly object arrivals
     cdef pollfd *_fds
     cdef kd_intake **_intakes
     cdef int _count

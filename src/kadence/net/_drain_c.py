@@ -12,6 +12,8 @@ The plain twins are in `kadence.net.poller`, `intake`, `stream` and `wakeup`. De
 """
 
 import os
+import sys
+from collections import deque
 
 import cython
 
@@ -19,6 +21,7 @@ if not cython.compiled:
     raise ImportError("kadence.net._drain_c is not compiled; kadence.net.poller has the same in Python")
 
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cython.cimports.cpython.exc import PyErr_CheckSignals
 from cython.cimports.cpython.mem import PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cython.cimports.libc.stdint import int64_t, uintptr_t
 from cython.cimports.libc.stdlib import free
@@ -154,6 +157,7 @@ class Intake:
         self._of = session
         self._repeat = repeat
         self._leave = None
+        self._arrived = []
         self._intake.heard_ms = -1
         self._intake.session = cython.address(session._session)
         self._intake.room = cython.cast(cython.p_uchar, PyMem_Malloc(KD_ROOM))
@@ -163,6 +167,7 @@ class Intake:
     def __dealloc__(self) -> None:
         PyMem_Free(self._intake.room)
         PyMem_Free(self._intake.again.frame)
+        PyMem_Free(self._intake.again.asked)
 
     def advance(self) -> None:
         """Read what is there, with the interpreter."""
@@ -249,13 +254,46 @@ class Intake:
         memcpy(again.answer, cython.cast(cython.p_char, answer), again.answer_length)
         again.sent_ms, again.least_ms, again.until_ms = sent_at, least_ms, until
         again.is_allowed = again.count = 0
+        again.sent = again.heard = 0
+        PyMem_Free(again.asked)
+        again.asked = cython.NULL
         self._leave = leave
 
-    def sent_again(self) -> tuple:
-        """How often that happened since this was asked last, when (ms) the last time, and the bytes of each answer."""
-        count = self._intake.again.count
-        self._intake.again.count = 0
-        return count, self._intake.again.sent_ms, self._intake.again.answer_length
+    def follow(self, arrivals: Arrivals, asked: bytes) -> None:
+        """After `send_again`: also pass on answers with records, and send the fetch that follows each.
+
+        How many bytes of them may come before `sent_again` is asked, ``leave.follow.room()`` says.
+
+        Args:
+            arrivals: where they go. asked: of each partition of the session what `following.h` says.
+        """
+        again: cython.pointer(kd_again) = cython.address(self._intake.again)
+        length: cython.size_t = len(asked)
+        again.asked = cython.cast(cython.p_uchar, PyMem_Malloc(length))
+        if again.asked is cython.NULL:
+            raise MemoryError
+        memcpy(again.asked, cython.cast(cython.p_char, asked), length)
+        again.asked_length, again.room = length, 0
+        again.arrivals = cython.address(arrivals._arrivals)
+        again.owner = cython.cast(cython.p_void, self)
+
+    def sent_again(self, until: int64_t) -> tuple:
+        """What happened since this was asked last.
+
+        Args:
+            until: it may go on so long (ms).
+
+        Returns:
+            how often it went out, when (ms) the last time, the bytes of these requests and those of their answers, and
+            the answers with records as `Arrival`.
+        """
+        again: cython.pointer(kd_again) = cython.address(self._intake.again)
+        found = (again.count, again.sent_ms, again.sent, again.heard, self._arrived)
+        again.count = again.arrived = 0
+        again.sent = again.heard = 0
+        again.until_ms = until
+        self._arrived = []
+        return found
 
     @property
     def heard_at(self) -> int:
@@ -292,6 +330,201 @@ class Intake:
         return None
 
 
+@cython.final
+@cython.cclass
+class Arrival:
+    """An answer with records that came without the interpreter.
+
+    Attributes:
+        follow: whose it is: what `Repeat.follow` was.
+        parts: of each partition the topic id, its number, high watermark, last stable offset, start of the log, and
+            records (bytes, or None).
+        number: which fetch it answered, counted from the first since `Intake.sent_again`. size: bytes of records.
+    """
+
+
+@cython.cfunc
+def _parts_of(arrival: cython.pointer(kd_arrival)) -> list:
+    """What the poller has found to be a plain answer."""
+    # In steps, for Cython's plain syntax makes no struct from values.
+    walk: kd_bytes
+    walk.at = arrival.frame
+    walk.end = arrival.frame + arrival.length
+    walk.is_bad = 0
+    parts: list = []
+    topics: cython.uint = kd_elements(cython.address(walk))
+    while topics > 0:
+        topic_id = kd_skip(cython.address(walk), KD_UUID)
+        name: bytes = cython.cast(cython.p_char, topic_id)[:KD_UUID]
+        left: cython.uint = kd_elements(cython.address(walk))
+        while left > 0:
+            part: kd_part = kd_next_part(cython.address(walk), topic_id)
+            records: object = None
+            if part.records is not cython.NULL:
+                records = cython.cast(cython.p_char, part.records)[: part.length]
+            parts.append(
+                (
+                    name,
+                    cython.cast(cython.int, kd_u32(part.index)),
+                    kd_i64(part.offsets),
+                    kd_i64(part.offsets + 8),
+                    kd_i64(part.offsets + 16),
+                    records,
+                )
+            )
+            left -= 1
+        kd_expect(cython.address(walk), 0)
+        topics -= 1
+    return parts
+
+
+@cython.final
+@cython.cclass
+class Arrivals:
+    """Records that came while a network thread waited, for the application's thread to take."""
+
+    def __cinit__(self) -> None:
+        self._waiting = deque()
+        self._shown = self._arrivals.flag.fd = -1
+
+    def __dealloc__(self) -> None:
+        if self._shown >= 0:
+            close_fd(self._shown)
+        while (first := kd_arrivals_first(cython.address(self._arrivals))) is not cython.NULL:
+            free(first.frame)
+            kd_arrivals_taken(cython.address(self._arrivals))
+
+    def flag(self) -> Flag:
+        """What that thread waits for. It is raised when records come, without the interpreter."""
+        flag: Flag = Flag.__new__(Flag)
+        flag._flag = cython.address(self._arrivals.flag)
+        flag._of = self
+        return flag
+
+    def has_some(self) -> bool:
+        """Whether there is anything to take."""
+        return bool(self._waiting) or kd_arrivals_first(cython.address(self._arrivals)) is not cython.NULL
+
+    def take(self, into: object) -> None:
+        """Append what came to the deque ``into``, as what `Follow.read` makes of it. Any thread.
+
+        It is taken out in the same step, so an interruption loses nothing and nothing is given twice.
+        """
+        if kd_arrivals_first(cython.address(self._arrivals)) is not cython.NULL:
+            self._collect()
+        waiting: object = self._waiting
+        while waiting:
+            arrival: Arrival = waiting[0]
+            found = arrival.follow.read(arrival.parts)
+            # The other thread may have been faster, or a signal handler.
+            if not waiting or waiting[0] is not arrival:
+                continue
+            if found is None:
+                # Not what was asked for: the network thread ends the connection.
+                return
+            fetches, arrival.follow.asked = found
+            waiting.popleft()
+            into.extend(fetches)
+
+    def drop(self, follow: object) -> None:
+        """Nobody may have what came for this any more."""
+        for arrival in list(self._waiting):
+            if arrival.follow is follow:
+                self._waiting.remove(arrival)
+
+    @cython.cfunc
+    def _collect(self) -> object:
+        """Make objects of what the poller has put."""
+        arrivals: cython.pointer(kd_arrivals) = cython.address(self._arrivals)
+        while (first := kd_arrivals_first(arrivals)) is not cython.NULL:
+            owner: Intake = cython.cast(Intake, first.owner)
+            arrival: Arrival = Arrival.__new__(Arrival)
+            arrival.follow = owner._leave.follow
+            arrival.parts = _parts_of(first)
+            arrival.number = first.number
+            arrival.size = first.length
+            free(first.frame)
+            kd_arrivals_taken(arrivals)
+            owner._arrived.append(arrival)
+            self._waiting.append(arrival)
+        return None
+
+
+@cython.final
+@cython.cclass
+class Flag:
+    """As `kadence.consumer.shared_state.Signal`; it can be raised without the interpreter, too."""
+
+    def show(self) -> int:
+        """A descriptor that becomes readable when it is raised, from now on; below 0: that is not possible.
+
+        It stays open as long as this.
+        """
+        arrivals: Arrivals = self._of
+        if not hasattr(os, "eventfd"):
+            return -1
+        if arrivals._shown < 0:
+            arrivals._shown = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        kd_flag_show(self._flag, arrivals._shown)
+        return arrivals._shown
+
+    def seen(self) -> None:
+        """The descriptor was readable: lower the flag. Whoever looks after this misses nothing."""
+        kd_flag_seen(self._flag)
+
+    def hide(self) -> None:
+        """No event loop watches it any more."""
+        kd_flag_show(self._flag, -1)
+
+    @property
+    def waiting(self) -> bool:
+        return self._flag.waiting != 0
+
+    @waiting.setter
+    def waiting(self, value: cython.bint) -> None:
+        self._flag.waiting = value
+
+    def enter(self) -> None:
+        kd_flag_enter(self._flag)
+
+    def wait(self, seconds: object) -> None:
+        left: int64_t = (
+            -1 if seconds is None else cython.cast(int64_t, min(max(float(seconds), 0.0), 1e9) * 1e9)
+        )
+        until: int64_t = 0 if left < 0 else kd_now_ns() + left
+        result: cython.int = 0
+        while True:
+            with cython.nogil:
+                result = kd_flag_wait(self._flag, left)
+            if result >= 0 and (result > 0 or seconds is not None):
+                return
+            if result < 0:
+                PyErr_CheckSignals()
+            if seconds is not None:
+                left = until - kd_now_ns()
+                if left <= 0:
+                    return
+
+    def leave(self, *, interrupts: cython.bint = False) -> None:
+        self._flag.waiting = interrupts
+        if interrupts:
+            self.set()
+
+    def set(self) -> None:
+        if self._flag.waiting:
+            if self.on_set is not None:
+                self.on_set()
+            else:
+                kd_flag_raise(self._flag)
+
+
+def new_arrivals() -> object:
+    """`Arrivals`; None where they are not possible: without futexes, or where threads share the interpreter."""
+    if not KD_HAS_ARRIVALS or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return None
+    return Arrivals()
+
+
 @cython.cclass
 class Wake:
     """Ends a wait of the `Poller` from any thread, without letting go of the interpreter. A flood costs one byte."""
@@ -312,17 +545,27 @@ class Wake:
     def wake(self) -> None:
         """End the present wait, or the next one. Any thread, and signal handlers."""
         one: int64_t = 1
-        # Closed meanwhile: there is no wait left to end.
-        if self._woken or self._writer < 0:
-            return
-        self._woken = True
-        write(self._writer, cython.address(one), 8)
+        # Without the interpreter's lock another thread may close it at any time.
+        with cython.critical_section(self):
+            # Closed meanwhile: there is no wait left to end.
+            if self._woken or self._writer < 0:
+                return
+            self._woken = True
+            write(self._writer, cython.address(one), 8)
+
+    @cython.cfunc
+    def _seen(self) -> object:
+        """The wait is over. Whoever looks after this sees what others changed before they called `wake`."""
+        with cython.critical_section(self):
+            self._woken = False
+        return None
 
     def close(self) -> None:
         """Close both ends."""
-        reader, writer = self._reader, self._writer
-        # First the numbers: somebody else may get them next.
-        self._reader = self._writer = -1
+        with cython.critical_section(self):
+            reader, writer = self._reader, self._writer
+            # First the numbers: somebody else may get them next.
+            self._reader = self._writer = -1
         for fd in {reader, writer} - {-1}:
             os.close(fd)
 
@@ -332,12 +575,13 @@ class Poller:
     """Waits for all of one network thread's sockets; see intake.h.
 
     Attributes:
-        releases: how often the interpreter was given away.
+        releases: how often the interpreter was given away. arrivals: where records are passed on to; None: nowhere.
     """
 
     def __cinit__(self, wake: Wake) -> None:
         self.releases = 0
         self._wake = wake
+        self.arrivals = None
         self._owners = []
         self._kept = []
         self._places = {}
@@ -355,6 +599,11 @@ class Poller:
         place: cython.int = self._append(fd) if found is None else found
         wanted: cython.int = (POLLIN if events & _READ else 0) | (POLLOUT if events & _WRITE else 0)
         self._set(place, wanted, owner, intake)
+
+    def pass_on(self) -> object:
+        """Let records be passed on to the application: to these `Arrivals`; None: that is not possible."""
+        self.arrivals = new_arrivals()
+        return self.arrivals
 
     def unwatch(self, fd: cython.int) -> None:
         """Forget it. Before it is closed."""
@@ -389,6 +638,9 @@ class Poller:
             self.releases += 1
             with cython.nogil:
                 found = kd_wait(self._fds, self._intakes, self._count, timeout)
+        if self.arrivals is not None:
+            # Before anything else may end the connections that they name.
+            cython.cast(Arrivals, self.arrivals)._collect()
         if found < KD_ERRNO:
             number = KD_ERRNO - found
             raise OSError(number, os.strerror(number))
@@ -413,7 +665,7 @@ class Poller:
                 seen = (seen & POLLOUT) | (POLLIN if kept.is_due else 0)
             if seen:
                 if place == 0:
-                    self._wake._woken = False
+                    self._wake._seen()
                 events = (_READ if seen & ~POLLOUT else 0) | (_WRITE if seen & ~POLLIN else 0)
                 ready.append((self._owners[place], events))
         return ready
@@ -462,6 +714,8 @@ class Poller:
             ):
                 leave = cython.cast(Intake, self._kept[place])._leave
                 self._intakes[place].again.is_allowed = leave.allowed
+                if self._intakes[place].again.asked is not cython.NULL:
+                    self._intakes[place].again.room = leave.follow.room()
                 is_left = is_left or self._intakes[place].again.is_allowed != 0
         return is_left
 

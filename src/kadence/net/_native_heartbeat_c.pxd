@@ -16,12 +16,12 @@ from kadence.net._drain_c cimport (
 cdef extern from "native_heartbeat.h" nogil:
     ctypedef struct kd_heartbeat:
         kd_gate gate
-        int64_t sent_at
     void kd_heartbeat_open(kd_heartbeat *heartbeat, int fd, void *ssl)
     int kd_heartbeat_arm(
         kd_heartbeat *heartbeat, const unsigned char *frame, size_t length, int64_t due, int64_t until, int64_t interval
     )
     void kd_heartbeat_disarm(kd_heartbeat *heartbeat)
+    int64_t kd_heartbeat_sent_at(kd_heartbeat *heartbeat)
     int kd_heartbeat_count_sent(kd_heartbeat *heartbeat)
     void kd_heartbeat_close(kd_heartbeat *heartbeat)
     void kd_heartbeat_free(kd_heartbeat *heartbeat)

@@ -85,7 +85,7 @@ class NativeHeartbeat:
     @property
     def sent_at(self) -> int:
         """When it was sent the last time (monotonic ms); -1: never."""
-        return self._heartbeat.sent_at
+        return kd_heartbeat_sent_at(cython.address(self._heartbeat))
 
     def close(self) -> None:
         """Touch the connection never again. Before its descriptor is closed."""

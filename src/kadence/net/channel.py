@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import FOREVER
 from kadence.connection.connection import BrokerConnection, Phase
-from kadence.connection.frames import LENGTH_BYTES, OPENING_LIMIT
 from kadence.connection.request import ANY_NODE, Completed, ConnectionPurpose, NativeHeartbeatPlan, Request
+from kadence.connection.sent import LENGTH_BYTES, OPENING_LIMIT
 from kadence.errors import (
     AuthenticationError,
     DisconnectedError,
     KafkaError,
+    MalformedMessageError,
     RequestTimedOutError,
     TransportError,
 )
@@ -30,16 +31,15 @@ from kadence.net.dial import Dial, Step, tell
 from kadence.net.inbox import Frame, Inbox
 from kadence.net.native_heartbeat import NativeHeartbeatSender, OnNativeHeartbeats, heartbeat_sender_of
 from kadence.net.poller import REPEATED
-from kadence.net.stream import Stream
+from kadence.net.sockets import Stream
 
 if TYPE_CHECKING:
-    from kadence.metrics.network import NetworkMeters
+    from kadence.metrics.sensors import NetworkMeters
     from kadence.net.arena import ArenaPool
     from kadence.net.config import ConnectionConfig
     from kadence.net.dns import Found, Resolver
     from kadence.net.logins import Logins
-    from kadence.net.nodes import KnownNode
-    from kadence.net.outages import Outages
+    from kadence.net.nodes import KnownNode, Outages
     from kadence.net.poller import Poller
     from kadence.net.sockets import Sockets
 
@@ -47,8 +47,9 @@ __all__ = ["Channel", "IdleError"]
 
 _log = logger("kadence.net")
 
-_REPEATING_MS: Final = 5_000
-"""How long a fetch is sent again without Python: metrics are no further behind than that."""
+_REPEATING_MS: Final = 10_000
+"""How long a fetch is sent again before Python counts it: metrics are no further behind than that. Longer than the
+interval of heartbeats (5 s, or 3 s), so that a group member wakes for these alone."""
 
 _SILENT_MS: Final = 500
 """A broker that works answers what is short, such as metadata, long before that."""
@@ -86,6 +87,7 @@ class Channel:
         "_poller",
         "_pool",
         "_repeating",
+        "_repeating_at",
         "_sockets",
         "_stream",
         "_used_at",
@@ -139,6 +141,7 @@ class Channel:
         self._has_answered = False
         # The fetch that the poller may send again.
         self._repeating: Request | None = None
+        self._repeating_at = 0
         self.belong(known)
 
     def belong(self, known: KnownNode) -> None:
@@ -498,11 +501,14 @@ class Channel:
         if request is None or request is self._repeating or stream.session is None:
             return
         assert request.repeat is not None
-        self._repeating = request
+        self._repeating, self._repeating_at = request, now
         # A broker that answers much sooner than asked does not wait, and is asked again at Python's pace.
         least_ms = request.message.max_wait_ms // 2
         intake: Any = stream.intake
         intake.send_again(request.repeat, *connection.again(), now, least_ms, now + _REPEATING_MS)
+        follow, arrivals = request.repeat.follow, self._poller.arrivals
+        if follow is not None and arrivals is not None and connection.follows():
+            intake.follow(arrivals, follow.table)
 
     def _repeated(self, now: int) -> None:
         """Count what the poller has sent and read by itself."""
@@ -512,15 +518,22 @@ class Channel:
         assert request is not None
         assert request.repeat is not None
         intake: Any = stream.intake
-        count, sent_at, answer_bytes = intake.sent_again()
-        size = connection.repeated(count, sent_at)
-        meters = self._node_meters
-        for _ in range(count):
-            meters.requests.record(now, size)
-            meters.outgoing.record(now, size)
-            meters.incoming.record(now, answer_bytes)
-            meters.latency.record(now, request.message.max_wait_ms)
+        count, sent_at, size, answer_bytes, passed_on = intake.sent_again(now + _REPEATING_MS)
+        connection.repeated(count, sent_at, size)
         self._used_at = sent_at
+        meters = self._node_meters
+        meters.requests.record_alike(now, size, count)
+        meters.outgoing.record_alike(now, size, count)
+        meters.incoming.record_alike(now, answer_bytes, count)
+        meters.latency.record_alike(now, max(sent_at - self._repeating_at, 0), count)
+        self._repeating_at = sent_at
+        if passed_on and not request.repeat.passed_on(now, passed_on):
+            assert request.repeat.follow is not None
+            assert self._poller.arrivals is not None
+            self._poller.arrivals.drop(request.repeat.follow)
+            raise MalformedMessageError(
+                f"{self.known} answered a fetch with other records than were asked for"
+            )
         request.repeat.told(count, sent_at)
 
     def _broken(self, error: OSError | TransportError, now: int) -> None:

@@ -30,15 +30,15 @@ from kadence.errors import (
     RequestTimedOutError,
 )
 from kadence.logs import logger
-from kadence.metrics.network import NetworkMeters
+from kadence.metrics.sensors import NetworkMeters
 from kadence.net.arena import ArenaPool
 from kadence.net.channel import Channel, IdleError
 from kadence.net.config import ConnectionConfig
 from kadence.net.dns import Found, Lookup, Resolver
 from kadence.net.logins import Logins
 from kadence.net.native_heartbeat import OnNativeHeartbeats
-from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode
-from kadence.net.outages import Outages
+from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode, Outages
+from kadence.net.poller import REPEATED, Arrivals
 from kadence.net.sockets import SYSTEM, Sockets
 from kadence.types import Node
 
@@ -99,6 +99,8 @@ class NetworkClient:
         self._closed = False
         self.woken = False
         """Whether another thread has ended the latest `poll`."""
+        self.is_quiet = False
+        """Whether the latest `poll` did nothing but tell senders of fetches that were repeated (`Repeat`)."""
         # Whether `_work` has something to do before `_due_at`: with the channels that are stirred, or with all of them.
         self._stirred = True
         self._stirred_all = True
@@ -288,6 +290,7 @@ class NetworkClient:
         meters.waits.record(woke_at, woke_at - now)
         self._is_late = patience is not None and woke_at - now > patience + _LATE_MS
         if found := self._resolver.results():
+            self.is_quiet = False
             self._deliver_found(found, woke_at)
         if self._logins.deliver(woke_at):
             for channel in tuple(self._channels.values()):
@@ -307,6 +310,10 @@ class NetworkClient:
     def wakeup(self) -> None:
         """End the present `poll`, or the next one. Any thread; a flood costs one byte."""
         self._wakeup.wake()
+
+    def pass_on(self) -> Arrivals | None:
+        """Let fetched records go to another thread without the interpreter. None: that is not possible here."""
+        return self._poller.pass_on()
 
     def close(self, timeout_ms: int = 0) -> None:
         """Close every connection; what is not yet written gets ``timeout_ms`` to go out.
@@ -342,7 +349,9 @@ class NetworkClient:
         """Wait, and let each channel do what its socket is ready for. Returns when that began (ms)."""
         ready = self._poller.wait(wait_ms)
         self._woke_at = woke_at = self._clock.now_ms()
+        self.is_quiet = bool(ready)
         for channel, events in ready:
+            self.is_quiet = self.is_quiet and events == REPEATED
             if channel is None:
                 self.woken = True
             else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-from kadence.security.login import credentials
 from kadence.version import VERSION
 
 if TYPE_CHECKING:
@@ -79,10 +78,19 @@ class ConnectionConfig:
             max_frame_bytes=max(_FRAME_BYTES, getattr(config, "fetch_max_bytes", 0) + _FRAME_ROOM),
             spare_arena_bytes=min(_SPARE_BYTES, getattr(config, "buffer_memory", _SPARE_BYTES)),
             ssl_context=context,
-            credentials=credentials(config),
+            credentials=_credentials(config),
             token_context=tokens,
             software_version=VERSION,
         )
+
+
+def _credentials(config: ClientConfig) -> Credentials | None:
+    """What reads the keys of SASL is loaded where there is SASL."""
+    if not config.security_protocol.startswith("SASL_"):
+        return None
+    from kadence.security.login import credentials
+
+    return credentials(config)
 
 
 def _contexts(config: ClientConfig) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kadence.connection.frames import check_length
+from kadence.connection.sent import check_length
 from kadence.errors import DisconnectedError
 from kadence.net.arena import fresh_memory
 

@@ -8,7 +8,8 @@
  * there is read into memory that Python gives (`into`), beginning with what the room holds of it.
  *
  * An idle consumer's fetch is answered with nothing, again and again. Such an answer is known byte for byte, and so is
- * the request that follows it: both are dealt with here (kd_repeat), and Python hears of it when it comes by.
+ * the request that follows it: both are dealt with here (kd_repeat), and Python hears of it when it comes by. So are small
+ * answers with records: the application is woken for them, and the next fetch leaves at once (following.h, arrivals.h).
  */
 #ifndef KADENCE_INTAKE_H
 #define KADENCE_INTAKE_H
@@ -20,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "arrivals.h"
+#include "following.h"
 #include "session.h"
 
 #define KD_LENGTH_BYTES 4
@@ -34,15 +37,24 @@
 
 #define KD_CORRELATION_AT 8 /* in a request's frame: length, API key and version come first */
 #define KD_EMPTY_MOST 32 /* bytes of an answer that says that there is nothing */
+#define KD_LAG_MS 500 /* Python counts records no later than this after they came, */
+#define KD_LEAST_ROOM 32768 /* or when there is room for no more than so many bytes of them */
 
-/* A request that goes out again, with the next numbers, when its answer says that there is nothing (kd_repeat). */
+/* A fetch that goes out again, with the next numbers, without Python (kd_repeat). */
 typedef struct {
-    unsigned char *frame; /* as it was sent last; NULL: there is none */
-    size_t length, epoch_at; /* where its session epoch stands */
-    unsigned char answer[KD_EMPTY_MOST]; /* the frame that says so */
+    unsigned char *frame; /* one that names no partition; NULL: there is none */
+    size_t length, epoch_at; /* where its session epoch stands; the topics come next */
+    unsigned char answer[KD_EMPTY_MOST]; /* the frame that says that there is nothing */
     size_t answer_length;
     int64_t sent_ms, least_ms, until_ms; /* not sooner than least_ms after the last one, and not from until_ms on */
     int is_allowed, count; /* how often it went out since Python was told */
+    size_t sent, heard; /* bytes of that */
+    unsigned char *asked; /* what the session asks of each partition; NULL: an answer with records is for Python */
+    size_t asked_length, room; /* how many bytes of answers may still come before Python was told */
+    kd_arrivals *arrivals;
+    void *owner; /* what Python is told that they belong to */
+    int arrived; /* how many came with records since Python was told, the first of them at first_ms */
+    int64_t first_ms;
 } kd_again;
 
 typedef struct {
@@ -80,11 +92,13 @@ static int kd_is_due(const kd_intake *intake) {
     return intake->state != KD_OPEN || kd_has_frame(intake);
 }
 
-static int64_t kd_now_ms(void) {
+static int64_t kd_now_ns(void) {
     struct timespec spec;
     clock_gettime(CLOCK_MONOTONIC, &spec);
-    return (int64_t)spec.tv_sec * 1000 + spec.tv_nsec / 1000000;
+    return (int64_t)spec.tv_sec * 1000000000 + spec.tv_nsec;
 }
+
+static int64_t kd_now_ms(void) { return kd_now_ns() / 1000000; }
 
 /* Read what is there, as far as there is memory for it. */
 static void kd_advance(kd_intake *intake) {
@@ -140,35 +154,86 @@ static void kd_count(unsigned char *at, int change) {
     at[3] = (unsigned char)number;
 }
 
-/* If exactly the empty answer was read, take it away and send the request again: Python need not know at once. */
+/* Send a fetch whose correlation id and epoch are one less than they are to be. Whether it is out. */
+static int kd_send_again(kd_intake *intake, unsigned char *frame, size_t length) {
+    kd_again *again = &intake->again;
+    ssize_t result;
+    kd_count(frame + KD_CORRELATION_AT, 1);
+    kd_count(frame + again->epoch_at, 1);
+    result = kd_session_write(intake->session, frame, length);
+    if (result == (ssize_t)length) {
+        if (frame != again->frame) {
+            kd_count(again->frame + KD_CORRELATION_AT, 1);
+            kd_count(again->frame + again->epoch_at, 1);
+        }
+        kd_count(again->answer + KD_LENGTH_BYTES, 1);
+        again->sent_ms = intake->heard_ms;
+        again->count++;
+        again->sent += length;
+        again->heard += intake->end - intake->begin;
+        intake->begin = intake->end = 0;
+        return 1;
+    }
+    again->is_allowed = 0;
+    if (result == KD_NOT_NOW) {
+        kd_count(frame + KD_CORRELATION_AT, -1);
+        kd_count(frame + again->epoch_at, -1);
+    } else {
+        /* A part of it is out. Nothing else was on its way, so this is as good as never. */
+        intake->state = KD_ERRNO - EPIPE;
+    }
+    return 0;
+}
+
+/* An answer with plain records: put it where the application finds it, and send the fetch that follows. */
+static void kd_pass_on(kd_intake *intake) {
+    kd_again *again = &intake->again;
+    const unsigned char *answer = intake->room + intake->begin;
+    size_t held = intake->end - intake->begin, topics_at = again->epoch_at + 4, head = KD_LENGTH_BYTES + KD_SAME_HEAD;
+    kd_arrival *arrival = kd_arrivals_room(again->arrivals);
+    unsigned char *frame, *kept, *end;
+    if (arrival == NULL || held <= head || held > again->room) return;
+    if ((size_t)kd_length(intake) + KD_LENGTH_BYTES != held) return;
+    if (memcmp(answer + KD_LENGTH_BYTES, again->answer + KD_LENGTH_BYTES, KD_SAME_HEAD) != 0) return;
+    frame = malloc(again->length + held);
+    kept = malloc(held);
+    if (frame != NULL && kept != NULL) {
+        end = kd_follow(answer + head, held - head, again->asked, again->asked_length, frame + topics_at);
+        if (end != NULL) {
+            size_t rest = again->length - topics_at - 1;
+            memcpy(frame, again->frame, topics_at);
+            end = kd_put(end, again->frame + topics_at + 1, rest);
+            kd_put_number(frame, (uint64_t)(end - frame - KD_LENGTH_BYTES), KD_LENGTH_BYTES);
+            memcpy(kept, answer + head, held - head);
+            if (kd_send_again(intake, frame, (size_t)(end - frame))) {
+                if (again->arrived++ == 0) again->first_ms = intake->heard_ms;
+                again->room -= held;
+                arrival->owner = again->owner;
+                arrival->frame = kept;
+                arrival->length = held - head;
+                arrival->number = again->count;
+                kept = NULL;
+                kd_arrivals_put(again->arrivals);
+            }
+        }
+    }
+    free(frame);
+    free(kept);
+}
+
+/* If exactly one answer was read that Python need not know of at once, take it away and send the fetch again. */
 static void kd_repeat(kd_intake *intake) {
     kd_again *again = &intake->again;
     size_t held = intake->end - intake->begin;
     int64_t now = intake->heard_ms;
-    ssize_t result;
     if (!again->is_allowed || intake->state != KD_OPEN || intake->into != NULL || intake->more) return;
-    if (intake->session->outbox.unwritten) return;
-    if (held != again->answer_length || memcmp(intake->room + intake->begin, again->answer, held) != 0) return;
-    /* A broker that does not wait is asked again at Python's pace. */
-    if (now >= again->until_ms || now - again->sent_ms < again->least_ms) return;
-    kd_count(again->frame + KD_CORRELATION_AT, 1);
-    kd_count(again->frame + again->epoch_at, 1);
-    result = kd_session_write(intake->session, again->frame, again->length);
-    if (result != (ssize_t)again->length) {
-        again->is_allowed = 0;
-        if (result == KD_NOT_NOW) {
-            kd_count(again->frame + KD_CORRELATION_AT, -1);
-            kd_count(again->frame + again->epoch_at, -1);
-        } else {
-            /* A part of it is out. Nothing else was on its way, so this is as good as never. */
-            intake->state = KD_ERRNO - EPIPE;
-        }
-        return;
+    if (intake->session->outbox.unwritten || now >= again->until_ms) return;
+    if (held == again->answer_length && memcmp(intake->room + intake->begin, again->answer, held) == 0) {
+        /* A broker that does not wait is asked again at Python's pace. */
+        if (now - again->sent_ms >= again->least_ms) kd_send_again(intake, again->frame, again->length);
+    } else if (again->asked != NULL) {
+        kd_pass_on(intake);
     }
-    kd_count(again->answer + KD_LENGTH_BYTES, 1);
-    intake->begin = intake->end = 0;
-    again->sent_ms = now;
-    again->count++;
 }
 
 /* Before poll(): look for room to write where something waits in an outbox, too. */
@@ -238,22 +303,36 @@ static int kd_is_long(kd_intake **intakes, int count) {
     return 0;
 }
 
+/* When Python must count what came, in ms from now; below 0: nothing did. */
+static int64_t kd_until_counted(kd_intake **intakes, int count, int64_t now) {
+    int64_t left = -1;
+    for (int place = 0; place < count; place++) {
+        int64_t due;
+        if (intakes[place] == NULL || !intakes[place]->again.arrived) continue;
+        due = intakes[place]->again.first_ms + KD_LAG_MS - now;
+        if (due < 0 || intakes[place]->again.room < KD_LEAST_ROOM) due = 0;
+        if (left < 0 || due < left) left = due;
+    }
+    return left;
+}
+
 /* Look until something is found or the time is over (below 0: for ever). Without the interpreter. */
 static int kd_wait(struct pollfd *fds, kd_intake **intakes, int count, int64_t timeout_ms) {
-    int64_t until = timeout_ms < 0 ? -1 : kd_now_ms() + timeout_ms;
+    int64_t now = kd_now_ms(), until = timeout_ms < 0 ? -1 : now + timeout_ms;
     for (;;) {
-        int64_t left = -1;
+        int64_t left = kd_until_counted(intakes, count, now);
         int found;
+        if (left == 0) return 0;
         if (kd_is_pending(intakes, count)) {
             left = 0;
-        } else if (until >= 0) {
-            left = until - kd_now_ms();
-            if (left < 0) left = 0;
-            if (left > INT_MAX) left = INT_MAX;
+        } else if (until >= 0 && (left < 0 || until - now < left)) {
+            left = until - now < 0 ? 0 : until - now;
         }
+        if (left > INT_MAX) left = INT_MAX;
         found = kd_look(fds, intakes, count, (int)left);
         if (found != 0) return found;
-        if (until >= 0 && kd_now_ms() >= until) return 0;
+        now = kd_now_ms();
+        if (until >= 0 && now >= until) return 0;
     }
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kadence.clock import Clock, SystemClock
-from kadence.connection.frames import LENGTH_BYTES, SHORTEST
+from kadence.connection.sent import LENGTH_BYTES, SHORTEST
 
 __all__ = ["ROOM", "Intake", "PlainIntake"]
 

@@ -257,6 +257,16 @@ static void kd_heartbeat_disarm(kd_heartbeat *heartbeat) {
     pthread_mutex_unlock(&kd_heartbeat_thread.lock);
 }
 
+/* When it was sent the last time; -1: never. */
+static int64_t kd_heartbeat_sent_at(kd_heartbeat *heartbeat) {
+    int64_t sent_at;
+    if (heartbeat->process != kd_heartbeat_thread.process) return heartbeat->sent_at;
+    pthread_mutex_lock(&heartbeat->gate.lock);
+    sent_at = heartbeat->sent_at;
+    pthread_mutex_unlock(&heartbeat->gate.lock);
+    return sent_at;
+}
+
 /* How many frames were sent since the last call. */
 static int kd_heartbeat_count_sent(kd_heartbeat *heartbeat) {
     int count;

@@ -23,7 +23,7 @@ from kadence.wire import WireError
 
 if TYPE_CHECKING:
     from kadence.connection.connection import BrokerConnection
-    from kadence.net.stream import Stream
+    from kadence.net.sockets import Stream
 
 __all__ = ["AVAILABLE", "NativeHeartbeatSender", "OnNativeHeartbeats", "heartbeat_sender_of"]
 

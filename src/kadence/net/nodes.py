@@ -1,17 +1,24 @@
-"""The brokers that a client may connect to, and the state of its connections to them."""
+"""The brokers that a client may connect to: its connections to them, and what is logged of those that are away.
+
+No I/O. Lines are counted by address: a broker and the bootstrap server of the same address are one, and so are all
+connections to it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
+from kadence.errors import KafkaError
+from kadence.logs import logger
 from kadence.printable import printable
 
 if TYPE_CHECKING:
     from kadence.connection.backoff import Backoff
-    from kadence.connection.versions import Ranges
+    from kadence.connection.request import Ranges
     from kadence.types import Node
 
-__all__ = ["FIRST_BOOTSTRAP", "KnownNode"]
+__all__ = ["FIRST_BOOTSTRAP", "KnownNode", "Outages"]
 
 FIRST_BOOTSTRAP = -2
 """Bootstrap addresses have no id yet; they get -2, -3 … (-1 means any node)."""
@@ -89,3 +96,48 @@ class KnownNode:
             if self.is_bootstrap
             else f"broker {self.node.node_id} ({self.address})"
         )
+
+
+_log = logger("kadence.net")
+
+_FIRST_MS: Final = 10_000
+_LONGEST_MS: Final = 300_000
+
+
+@dataclass(slots=True)
+class _Outage:
+    since: int
+    kind: type[KafkaError]
+    attempts: int
+    wait_ms: int
+    due: int
+
+
+class Outages:
+    """Tells of each address that cannot be reached, again after 10 seconds, 30, 70, and so on, at last every 5 minutes.
+
+    Another kind of error, a login that is refused where nobody answered before, is told at once.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Outage] = {}
+
+    def failed(self, now: int, address: str, error: KafkaError) -> None:
+        """An attempt to connect has failed."""
+        outage = self._known.get(address)
+        if outage is None:
+            self._known[address] = _Outage(now, type(error), 1, _FIRST_MS, now + _FIRST_MS)
+            _log.warning("%s", error)
+            return
+        outage.attempts += 1
+        if now < outage.due and isinstance(error, outage.kind):
+            return
+        _log.warning("%s (%d attempts in %d s)", error, outage.attempts, (now - outage.since) // 1000)
+        outage.kind = type(error)
+        outage.wait_ms = min(2 * outage.wait_ms, _LONGEST_MS)
+        outage.due = now + outage.wait_ms
+
+    def reached(self, now: int, address: str, name: str) -> None:
+        """A connection is ready."""
+        if self._known and (outage := self._known.pop(address, None)) is not None:
+            _log.info("connected to %s again, after %d s", name, (now - outage.since) // 1000)

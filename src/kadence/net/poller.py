@@ -7,22 +7,50 @@ whole, a connection ended, a socket can be written, another thread wakes this on
 from __future__ import annotations
 
 import selectors
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kadence.net import drain
 from kadence.net.wakeup import ClearedWakeup, PlainWakeup, Wakeup
 
 if TYPE_CHECKING:
+    from kadence.connection.request import Follow
     from kadence.net.intake import Intake
 
-__all__ = ["REPEATED", "PlainPoller", "Poller", "new_poller"]
+__all__ = ["REPEATED", "Arrivals", "PlainPoller", "Poller", "new_poller"]
 
 REPEATED: Final = 4
 """An event beside selectors' two: a fetch went out again because its answer brought nothing (`Repeat`)."""
 
 
+class Arrivals(Protocol):
+    """Records that came while a network thread waited, for another thread to take."""
+
+    def flag(self) -> Any:
+        """What that thread waits for: raised when records come."""
+        ...
+
+    def has_some(self) -> bool:
+        """Whether there is anything to take."""
+        ...
+
+    def take(self, into: deque[Any]) -> None:
+        """Append what came, as `Follow.read` has it. An interruption loses nothing."""
+        ...
+
+    def drop(self, follow: Follow) -> None:
+        """Nobody may have what came for this any more."""
+        ...
+
+
 class Poller(Protocol):
-    """One network thread's sockets."""
+    """One network thread's sockets.
+
+    Attributes:
+        arrivals: where records are passed on to; None: nowhere.
+    """
+
+    arrivals: Arrivals | None
 
     def watch(self, fd: int, events: int, owner: Any, intake: Intake | None = None) -> None:
         """Tell ``owner`` of these events (`selectors`) from now on.
@@ -33,6 +61,10 @@ class Poller(Protocol):
 
     def unwatch(self, fd: int) -> None:
         """Forget it. Before it is closed."""
+        ...
+
+    def pass_on(self) -> Arrivals | None:
+        """Pass on records from now on, where a fetch gives leave. None: this poller cannot."""
         ...
 
     def wait(self, wait_ms: int | None) -> list[tuple[Any, int]]:
@@ -59,6 +91,8 @@ def new_poller() -> tuple[Poller, Wakeup]:
 class PlainPoller:
     """By a selector of the standard library's interface."""
 
+    arrivals: Arrivals | None = None
+
     def __init__(self, selector: selectors.BaseSelector, wakeup: ClearedWakeup) -> None:
         self._wakeup = wakeup
         self._selector = selector
@@ -78,6 +112,9 @@ class PlainPoller:
     def unwatch(self, fd: int) -> None:
         self._intakes.pop(fd, None)
         self._selector.unregister(fd)
+
+    def pass_on(self) -> None:
+        """It reads with the interpreter only."""
 
     def wait(self, wait_ms: int | None) -> list[tuple[Any, int]]:
         is_pending = any(intake.more or intake.is_due for _, intake in self._intakes.values())

@@ -14,6 +14,13 @@ cdef extern from *:
     """
     object kd_new(object type, object nothing)
 
+cdef class ProduceRequestResult:
+    cdef readonly object gate
+    cdef readonly bint done
+    cdef public bint is_written
+    cdef list _callbacks
+    cdef object _is_mine
+
 @cython.no_gc
 cdef class FutureRecordMetadata:
     cdef readonly object delivery
@@ -24,6 +31,7 @@ cdef class OpenBatch:
     cdef public RecordEncoder builder
     cdef public object delivery
     cdef public long long size
+    cdef public long long limit
     cdef public bint is_open
 
 cdef class Sticky:
@@ -53,10 +61,31 @@ cdef class FastAppender:
     cdef object is_mine
     cdef readonly object receipt
     cdef readonly object wall_ms
+    cdef object place(
+        self, object topic, object value, object key, object partition, object timestamp, object headers, bint is_anywhere
+    )
     cdef object add(
         self, TopicInfo place, long long number, long long when, object timestamp, unsigned char* key, Py_ssize_t key_size,
         unsigned char* value, Py_ssize_t value_size, long long size, object key_object, object value_object,
         object headers
     )
 
+cdef class ShortWay:
+    cdef readonly FastAppender appender
+    cdef object key_serializer
+    cdef object value_serializer
+    cdef object key_method
+    cdef object value_method
+    cdef bint shows_headers
+    cdef object choose
+    cdef bint is_plain
+    cdef object looked_at
+    cdef object not_taken
+    cdef object loop
+    cdef object running
+    cdef object check
+    cdef object made(self, str field, object serializer, object method, str topic, object headers, object data)
+
+cdef bint is_alike(object data) noexcept
+cdef bint is_ready(object data) noexcept
 cdef long long size_of_plain(object headers) except -2

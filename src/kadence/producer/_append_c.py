@@ -9,6 +9,8 @@ from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.kadence.producer._append_c import kd_murmur2, kd_new
 from cython.cimports.kadence.records._builder_c import RecordEncoder, kd_add_plain
 
+from kadence.errors import KafkaError
+from kadence.producer.serializing import failed, made_bytes
 from kadence.records import MOST_HEADERS
 
 if not cython.compiled:
@@ -36,6 +38,45 @@ def estimated_size(key: bytes | None, value: bytes | None, headers) -> int:
 
 
 @cython.cclass
+class ProduceRequestResult:
+    """See `_append_py.ProduceRequestResult`. With the interpreter's lock nothing comes into a method."""
+
+    def __init__(self, gate):
+        self.gate = gate
+        self._is_mine = gate._is_owned
+        self._callbacks = []
+
+    def add_callback(self, callback, future) -> bool:
+        """See `_append_py.ProduceRequestResult.add_callback`."""
+        if not self.done and self._is_mine():
+            self.gate.check_entry()
+        with cython.critical_section(self):
+            if self.done:
+                return False
+            self._callbacks.append(callback)
+            self._callbacks.append(future)
+            return True
+
+    def end(self) -> list:
+        """See `_append_py.ProduceRequestResult.end`."""
+        with cython.critical_section(self):
+            callbacks: list = self._callbacks
+            self.done = True
+            self._callbacks = []
+            return callbacks
+
+
+def call_back(callbacks: list, failed) -> None:
+    """See `_append_py.call_back`."""
+    at: cython.Py_ssize_t
+    for at in range(0, len(callbacks), 2):
+        try:
+            callbacks[at](callbacks[at + 1])
+        except BaseException:  # noqa: BLE001 - see there
+            failed()
+
+
+@cython.cclass
 class FutureRecordMetadata:
     """See `_append_py.FutureRecordMetadata`."""
 
@@ -49,10 +90,11 @@ class FutureRecordMetadata:
 class OpenBatch:
     """See `_append_py.OpenBatch`."""
 
-    def __init__(self, builder: RecordEncoder, delivery, size: cython.longlong):
+    def __init__(self, builder: RecordEncoder, delivery, size: cython.longlong, limit: cython.longlong):
         self.builder = builder
         self.delivery = delivery
         self.size = size
+        self.limit = limit
         self.is_open = True
 
     @property
@@ -110,6 +152,20 @@ class FastAppender:
 
     def put(self, topic, value, key, partition, timestamp, headers=()) -> object:
         """See `_append_py.FastAppender.put`."""
+        return self.place(topic, value, key, partition, timestamp, headers, False)
+
+    @cython.cfunc
+    def place(
+        self,
+        topic: object,
+        value: object,
+        key: object,
+        partition: object,
+        timestamp: object,
+        headers: object,
+        is_anywhere: cython.bint,
+    ) -> object:
+        """As `put`; ``is_anywhere``: the key does not choose the partition."""
         place: TopicInfo
         number: cython.longlong
         when: cython.longlong
@@ -146,7 +202,7 @@ class FastAppender:
             if type(partition) is not int or not 0 <= partition < place.count:
                 return None
             number = partition
-        elif key_size >= 0:
+        elif key_size >= 0 and not is_anywhere:
             number = (kd_murmur2(key_at, key_size) & 0x7FFFFFFF) % cython.cast(cython.uint, place.count)
         else:
             number = -1
@@ -210,7 +266,7 @@ class FastAppender:
         if (
             not batch.is_open
             or not self.is_usable
-            or batch.size + size >= self.batch_size
+            or batch.size + size >= batch.limit
             or self.used_bytes + size > self.buffer_memory
         ):
             return None
@@ -251,3 +307,114 @@ def size_of_plain(headers: object) -> cython.longlong:
         elif data is not None:
             return -1
     return size
+
+
+@cython.cclass
+class ShortWay:
+    """See `_append_py.ShortWay`."""
+
+    def __init__(
+        self, appender: FastAppender, key_serializer, value_serializer, choose, looked_at, not_taken
+    ):
+        self.appender = appender
+        self.key_method = getattr(key_serializer, "serialize", None)
+        self.value_method = getattr(value_serializer, "serialize", None)
+        self.key_serializer = key_serializer
+        self.value_serializer = value_serializer
+        self.shows_headers = self.key_method is not None or self.value_method is not None
+        self.choose = choose
+        self.is_plain = key_serializer is None and value_serializer is None and choose is None
+        self.looked_at = looked_at
+        self.not_taken = not_taken
+
+    def only_on(self, loop, running, check) -> None:
+        """See `_append_py.ShortWay.only_on`."""
+        self.loop = loop
+        self.running = running
+        self.check = check
+
+    def put(self, topic, value, key, partition, timestamp, headers=()) -> object:
+        """See `_append_py.ShortWay.put`."""
+        appender: FastAppender = self.appender
+        is_anywhere: cython.bint = False
+        if self.running is not None and self.running() is not self.loop:
+            self.check()
+        if self.is_plain:
+            taken = appender.place(topic, value, key, partition, timestamp, headers, False)
+            if taken is not None or not (
+                is_alike(value) or is_alike(key) or (headers and type(headers) is dict)
+            ):
+                return taken
+        if type(topic) is not str or not appender.is_usable:
+            return None
+        place = appender.places.get(topic)
+        if (
+            place is None
+            or (self.value_serializer is None and not is_ready(value))
+            or (self.key_serializer is None and not is_ready(key))
+            or (partition is not None and type(partition) is not int)
+        ):
+            return None
+        if timestamp is not None and (type(timestamp) is not int or not 0 <= timestamp <= 0x7FFFFFFFFFFFFFFF):
+            return None
+        if not headers:
+            headers = ()
+        elif type(headers) is dict:
+            headers = list(headers.items())
+        elif self.shows_headers and type(headers) is list:
+            # A serialiser may add some; the caller's own list stays as it is.
+            headers = list(headers)
+        if headers and size_of_plain(headers) < 0:
+            return None
+        value = self.made("value", self.value_serializer, self.value_method, topic, headers, value)
+        key = self.made("key", self.key_serializer, self.key_method, topic, headers, key)
+        if partition is None and self.choose is not None:
+            try:
+                partition = self.choose(topic, key, place)
+            except KafkaError as error:
+                self.not_taken(error)
+                raise
+            is_anywhere = True
+        taken = appender.place(topic, value, key, partition, timestamp, headers, is_anywhere)
+        if taken is not None:
+            return taken
+        if timestamp is None:
+            timestamp = appender.wall_ms()
+        return self.looked_at(topic, value, key, partition, timestamp, tuple(headers), is_anywhere)
+
+    @cython.cfunc
+    def made(
+        self,
+        field: str,
+        serializer: object,
+        method: object,
+        topic: str,
+        headers: object,
+        data: object,
+    ) -> object:
+        """What a serialiser makes of a key or value; bytes that have no serialiser."""
+        if data is None:
+            return None
+        if serializer is None:
+            return data if type(data) is bytes else bytes(data)
+        try:
+            made = serializer(data) if method is None else method(topic, headers, data)
+        except Exception as error:
+            raise failed(field, topic, error) from error
+        return made if type(made) is bytes else made_bytes(field, topic, made)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def is_alike(data: object) -> cython.bint:
+    """Whether these are bytes of another type."""
+    return type(data) is bytearray or type(data) is memoryview
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def is_ready(data: object) -> cython.bint:
+    """Whether these are bytes, or nothing."""
+    return data is None or type(data) is bytes or is_alike(data)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kadence.errors import KafkaError
+from kadence.producer.serializing import serialized
 from kadence.records import MOST_HEADERS, BatchBuilder
 from kadence.types import TopicPartition
 
@@ -17,8 +19,11 @@ __all__ = [
     "FastAppender",
     "FutureRecordMetadata",
     "OpenBatch",
+    "ProduceRequestResult",
+    "ShortWay",
     "Sticky",
     "TopicInfo",
+    "call_back",
     "estimated_size",
     "murmur2",
 ]
@@ -61,6 +66,52 @@ def estimated_size(
     return size
 
 
+class ProduceRequestResult:
+    """What a batch's records have in common once they are decided, and what is called then.
+
+    Attributes:
+        gate: the producer's lock. done: whether all are decided. is_written: whether all are in the log.
+    """
+
+    __slots__ = ("_callbacks", "done", "gate", "is_written")
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate: Gate = gate
+        self.done: bool = False
+        self.is_written: bool = False
+        # Callback, future, callback, future: a record costs two places in a list, and no object.
+        self._callbacks: list[Any] = []
+
+    def add_callback(self, callback: Callable[[Any], object], future: Any) -> bool:
+        """Keep a callback of a record's future for `end`. False: that has come already. Any thread."""
+        if self.done:
+            # Also in a forked child, where nobody may ever give the lock back.
+            return False
+        self.gate.check_entry()
+        with self.gate:
+            if not self.done:
+                self._callbacks += callback, future
+            return not self.done
+
+    def end(self) -> list[Any]:
+        """All are decided. Returns each callback and its future, one behind the other."""
+        callbacks, self._callbacks = self._callbacks, []
+        self.done = True
+        return callbacks
+
+
+def call_back(callbacks: list[Any], failed: Callable[[], None]) -> None:
+    """Call what `ProduceRequestResult.end` gave; ``failed`` where a callback raises.
+
+    Whatever it raises: sys.exit() must not end the network thread, which others wait for.
+    """
+    for at in range(0, len(callbacks), 2):
+        try:
+            callbacks[at](callbacks[at + 1])
+        except BaseException:  # noqa: BLE001 - see above
+            failed()
+
+
 class FutureRecordMetadata:
     """What a record's future knows of it.
 
@@ -81,15 +132,17 @@ class OpenBatch:
 
     Attributes:
         builder: its records, encoded. delivery: what their futures wait for. size: estimated uncompressed bytes.
+        limit: the size up to which it takes records.
         is_open: whether it takes more records; never again once it was taken to be sent.
     """
 
-    __slots__ = ("builder", "delivery", "is_open", "size")
+    __slots__ = ("builder", "delivery", "is_open", "limit", "size")
 
-    def __init__(self, builder: BatchBuilder, delivery: Delivery, size: int) -> None:
+    def __init__(self, builder: BatchBuilder, delivery: Delivery, size: int, limit: int) -> None:
         self.builder = builder
         self.delivery = delivery
         self.size = size
+        self.limit = limit
         self.is_open = True
 
     @property
@@ -185,6 +238,20 @@ class FastAppender:
         None, and nothing is done, when anything is out of the common: a topic or a batch that must be begun, a batch
         that this record fills, no memory, arguments that must be looked at. The long way (`Producer.send`) begins anew.
         """
+        return self._place(topic, value, key, partition, timestamp, headers, is_anywhere=False)
+
+    def _place(
+        self,
+        topic: Any,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Any,
+        *,
+        is_anywhere: bool,
+    ) -> Any | None:
+        """As `put`; ``is_anywhere``: the key does not choose the partition."""
         if (value is not None and type(value) is not bytes) or (key is not None and type(key) is not bytes):
             return None
         if headers and not _are_plain(headers):
@@ -196,7 +263,7 @@ class FastAppender:
         if partition is not None:
             if type(partition) is not int or not 0 <= partition < place.count:
                 return None
-        elif key is not None:
+        elif key is not None and not is_anywhere:
             partition = (murmur2(key) & 0x7FFFFFFF) % place.count
         if timestamp is None:
             timestamp = self.wall_ms()
@@ -228,7 +295,7 @@ class FastAppender:
             batch is None
             or not batch.is_open
             or not self.is_usable
-            or batch.size + size >= self.batch_size
+            or batch.size + size >= batch.limit
             or self.used_bytes + size > self.buffer_memory
         ):
             return None
@@ -252,3 +319,111 @@ def _are_plain(headers: Any) -> bool:
         if type(name) is not str or not name.isascii() or not (data is None or type(data) is bytes):
             return False
     return True
+
+
+class ShortWay:
+    """What most calls of ``send()`` run, once their topic is known: a record is made bytes, placed, and put in a batch.
+
+    Args:
+        appender: takes it. key_serializer, value_serializer: None takes bytes as they are.
+        choose: the partition by topic, key and what is known of the topic; None for Kafka's default.
+        looked_at: makes what `put` gives where the record was made bytes, and the appender did not take it.
+        not_taken: told of an error of ``choose`` that is Kafka's.
+    """
+
+    def __init__(
+        self,
+        appender: FastAppender,
+        key_serializer: Any,
+        value_serializer: Any,
+        choose: Callable[[str, bytes | None, Any], int | None] | None,
+        looked_at: Callable[..., Any],
+        not_taken: Callable[[KafkaError], None],
+    ) -> None:
+        self.appender = appender
+        self.key_serializer = key_serializer
+        self.value_serializer = value_serializer
+        self.choose = choose
+        self.is_plain = key_serializer is None and value_serializer is None and choose is None
+        self.looked_at = looked_at
+        self.not_taken = not_taken
+        self.loop: Any = None
+        self.running: Callable[[], Any] | None = None
+        self.check: Callable[[], None] | None = None
+
+    def only_on(self, loop: Any, running: Callable[[], Any], check: Callable[[], None]) -> None:
+        """Call ``check`` where another event loop runs than this one."""
+        self.loop = loop
+        self.running = running
+        self.check = check
+
+    def put(
+        self,
+        topic: Any,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Any = (),
+    ) -> Any | None:
+        """Add a record to the batch that its partition is filling, and give its future.
+
+        None, and nothing is done, when anything is out of the common. Otherwise serialisers and partitioner are called.
+        What they make is given for the long way to go on with, when the appender does not take the record.
+
+        Raises:
+            SerializationError: a serialiser failed, or made no bytes.
+        """
+        if self.running is not None and self.running() is not self.loop:
+            assert self.check is not None
+            self.check()
+        appender = self.appender
+        if self.is_plain:
+            taken = appender.put(topic, value, key, partition, timestamp, headers)
+            if taken is not None or not (
+                _is_alike(value) or _is_alike(key) or (headers and type(headers) is dict)
+            ):
+                return taken
+        place = appender.places.get(topic) if type(topic) is str and appender.is_usable else None
+        if (
+            place is None
+            or (self.value_serializer is None and not _is_ready(value))
+            or (self.key_serializer is None and not _is_ready(key))
+            or (partition is not None and type(partition) is not int)
+            or (timestamp is not None and (type(timestamp) is not int or not 0 <= timestamp < _INT64))
+        ):
+            return None
+        if not headers:
+            headers = ()
+        elif type(headers) is dict:
+            headers = list(headers.items())
+        elif type(headers) is list:
+            # A serialiser may add some; the caller's own list stays as it is.
+            headers = list(headers)
+        if headers and not _are_plain(headers):
+            return None
+        value = serialized("value", self.value_serializer, topic, headers, value)
+        key = serialized("key", self.key_serializer, topic, headers, key)
+        is_anywhere = partition is None and self.choose is not None
+        if partition is None and self.choose is not None:
+            try:
+                partition = self.choose(topic, key, place)
+            except KafkaError as error:
+                self.not_taken(error)
+                raise
+        taken = appender._place(topic, value, key, partition, timestamp, headers, is_anywhere=is_anywhere)
+        if taken is not None:
+            return taken
+        if timestamp is None:
+            timestamp = appender.wall_ms()
+        return self.looked_at(topic, value, key, partition, timestamp, headers, is_anywhere)
+
+
+def _is_alike(data: Any) -> bool:
+    """Whether these are bytes of another type."""
+    return type(data) is bytearray or type(data) is memoryview
+
+
+def _is_ready(data: Any) -> bool:
+    """Whether these are bytes, or nothing."""
+    return data is None or type(data) is bytes or _is_alike(data)

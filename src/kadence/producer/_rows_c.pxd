@@ -43,6 +43,7 @@ cdef class _View:
 cdef struct Lane:
     kd_frame* frame
     long long size
+    long long limit
     int began
     int added
     int64_t first
@@ -57,6 +58,6 @@ cdef class Rows:
     cdef void strings(self, kd_strings* into, object column) except *
     cdef void numbers(self, kd_numbers* into, object column, int64_t count, int width) except *
     cdef int64_t fill(
-        self, Lane* table, int count, int32_t* lanes, int64_t start, int64_t stop, long long now, long long batch_size,
+        self, Lane* table, int count, int32_t* lanes, int64_t start, int64_t stop, long long now,
         long long memory, long long* used, bint* failed
     ) noexcept nogil

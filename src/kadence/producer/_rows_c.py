@@ -259,6 +259,7 @@ class Rows:
                 if batch.is_open:
                     table[i].frame = cython.address(batch.builder.frame)
                     table[i].size = batch.size
+                    table[i].limit = batch.limit
                     table[i].began = table[i].frame.count
             used: cython.longlong = appender.used_bytes
             failed: cython.bint = False
@@ -270,7 +271,6 @@ class Rows:
                     start,
                     stop,
                     now,
-                    appender.batch_size,
                     appender.buffer_memory,
                     cython.address(used),
                     cython.address(failed),
@@ -299,7 +299,6 @@ class Rows:
         start: int64_t,
         stop: int64_t,
         now: cython.longlong,
-        batch_size: cython.longlong,
         memory: cython.longlong,
         used: cython.p_longlong,
         failed: cython.pointer(cython.bint),
@@ -317,7 +316,7 @@ class Rows:
             size = kd_estimate(cython.address(self.rows), row)
             if size < 0:
                 return row
-            if lane.frame.count > 0 and lane.size + size > batch_size:
+            if lane.frame.count > 0 and lane.size + size > lane.limit:
                 return row
             if row > start and used[0] + size > memory:
                 return row

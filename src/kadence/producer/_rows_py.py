@@ -243,7 +243,7 @@ class Rows:
             size = self.estimate(row)
             if size < 0:
                 break
-            if batch.count and batch.size + size > appender.batch_size:
+            if batch.count and batch.size + size > batch.limit:
                 break
             if row > start and appender.used_bytes + size > appender.buffer_memory:
                 break

@@ -14,6 +14,7 @@ from kadence.clock import FOREVER, add_ms, wall_ms
 from kadence.errors import KafkaError
 from kadence.producer.append import FastAppender, OpenBatch, estimated_size
 from kadence.producer.futures import Delivery, RecordFuture
+from kadence.producer.measures import Measures
 from kadence.records import BatchBuilder
 from kadence.types import TopicPartition
 
@@ -54,9 +55,15 @@ class Batch(OpenBatch):
     builder: BatchBuilder
 
     def __init__(
-        self, tp: TopicPartition, created: int, deadline: int, builder: BatchBuilder, delivery: Delivery
+        self,
+        tp: TopicPartition,
+        created: int,
+        deadline: int,
+        builder: BatchBuilder,
+        delivery: Delivery,
+        limit: int,
     ) -> None:
-        super().__init__(builder, delivery, _BATCH_OVERHEAD)
+        super().__init__(builder, delivery, _BATCH_OVERHEAD, limit)
         self.tp = tp
         self.created = created
         self.deadline = deadline
@@ -104,12 +111,15 @@ class Accumulator(FastAppender):
         """Every batch whose delivery is undecided, sent or not."""
         self.untold: set[Delivery] = set()
         """Of batches that are decided, those whose futures may not know yet, or whose callbacks have not all run."""
+        self._limits: dict[str, int] = {}
+        """The size of batches for topics whose brokers have refused larger ones."""
         self._busy: set[TopicPartition] = set()
-        """Partitions whose last batch was sent nearly full: the memory of the next need not grow."""
+        """Partitions whose last batch was not small: the next gets its memory at once, and need not grow."""
         self.blocked = 0
         """How many callers wait for memory. Then lingering makes no sense."""
         self.flushing = 0
         """How many callers wait for everything to be sent."""
+        self.measures = Measures()
 
     def has_room(self, size: int) -> bool:
         """Whether a record of ``size`` bytes may come in. The first one always may, or it never could."""
@@ -134,21 +144,22 @@ class Accumulator(FastAppender):
         batch.builder.append(timestamp, key, value, headers)
         batch.size += size
         self.used_bytes += size
-        return RecordFuture(batch.delivery, index, timestamp), is_news or batch.size >= self.batch_size
+        return RecordFuture(batch.delivery, index, timestamp), is_news or batch.size >= batch.limit
 
     def batch_for(self, tp: TopicPartition, size: int, now: int) -> tuple[Batch, bool]:
         """The batch that a record of ``size`` bytes goes to, and whether it was begun for it."""
         batches = self.waiting.get(tp)
         last = batches[-1] if batches else None
-        is_new = last is None or (last.size + size > self.batch_size and last.count > 0)
+        is_new = last is None or (last.size + size > last.limit and last.count > 0)
         if last is None or is_new:
             if last is not None:
                 last.is_open = False
             delivery = Delivery(tp.topic, tp.partition, self.gate, self.untold)
             builder = BatchBuilder()
+            limit = self._limits.get(tp.topic, self.batch_size)
             if tp in self._busy:
-                builder.reserve(self.batch_size)
-            last = Batch(tp, now, add_ms(now, self._delivery_timeout_ms), builder, delivery)
+                builder.reserve(limit)
+            last = Batch(tp, now, add_ms(now, self._delivery_timeout_ms), builder, delivery, limit)
             self.waiting.setdefault(tp, deque()).append(last)
             self.incomplete.add(last)
             self.used_bytes += last.size
@@ -161,7 +172,7 @@ class Accumulator(FastAppender):
         """When the oldest waiting batch of ``tp`` should be sent: at once if it is full or somebody waits for it."""
         batches = self.waiting[tp]
         oldest = batches[0]
-        if len(batches) > 1 or oldest.size >= self.batch_size or self.blocked or self.flushing:
+        if len(batches) > 1 or oldest.size >= oldest.limit or self.blocked or self.flushing:
             return 0
         return add_ms(oldest.created, self._linger_ms)
 
@@ -173,7 +184,7 @@ class Accumulator(FastAppender):
         place = self.places.get(tp.topic)
         if place is not None and tp.partition < place.count and place.open_batches[tp.partition] is batch:
             place.open_batches[tp.partition] = None
-        if batch.size > self.batch_size - self.batch_size // 8:
+        if batch.size > batch.limit // 8:
             self._busy.add(tp)
         else:
             self._busy.discard(tp)
@@ -186,6 +197,8 @@ class Accumulator(FastAppender):
     def forget(self, topics: set[str]) -> None:
         """Drop what was learnt of these topics."""
         self._busy = {tp for tp in self._busy if tp.topic not in topics}
+        for topic in topics:
+            self._limits.pop(topic, None)
 
     def expired(self, now: int) -> list[Batch]:
         """Remove and give the waiting batches whose time is over."""
@@ -211,7 +224,7 @@ class Accumulator(FastAppender):
             records = batch.builder.records_between(first, last)
             builder = BatchBuilder()
             builder.extend(records)
-            piece = Batch(batch.tp, batch.created, batch.deadline, builder, batch.delivery)
+            piece = Batch(batch.tp, batch.created, batch.deadline, builder, batch.delivery, batch.limit)
             piece.is_open = False
             piece.first = batch.first + first
             piece.size += sum(estimated_size(key, value, headers) for _, key, value, headers in records)
@@ -222,6 +235,20 @@ class Accumulator(FastAppender):
                 piece.base_sequence = (batch.base_sequence + first) & 0x7FFFFFFF
             pieces.append(piece)
         return pieces[0], pieces[1]
+
+    def refused(self, batch: Batch) -> None:
+        """A broker found a batch too large: the topic's next ones are half as large.
+
+        They do not grow again while the topic is in use. Nobody tells the producer of a new ``max.message.bytes``, and
+        each try of a larger batch would cost a request and hold up its partition.
+        """
+        topic, limit = batch.tp.topic, batch.size // 2
+        if limit >= self._limits.get(topic, self.batch_size):
+            return
+        self._limits[topic] = limit
+        for tp, batches in self.waiting.items():
+            if tp.topic == topic:
+                batches[-1].limit = limit
 
     def split(self, batch: Batch, pieces: tuple[Batch, Batch]) -> None:
         """Its pieces take the place of a batch."""

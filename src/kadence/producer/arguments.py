@@ -8,20 +8,19 @@ from typing import Any
 
 from kadence.errors import SerializationError
 from kadence.producer.accumulator import Header
+from kadence.producer.serializing import checked_bytes
 from kadence.records import MOST_HEADERS
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = [
     "Bytes",
     "Headers",
-    "checked_bytes",
     "checked_group",
     "checked_headers",
     "checked_offsets",
     "checked_partition",
     "checked_timestamp",
     "checked_topic",
-    "serialized",
 ]
 
 Bytes = bytes | bytearray | memoryview
@@ -75,41 +74,6 @@ def checked_group(group: Any) -> GroupMetadata:
     if isinstance(group, GroupMetadata):
         return group
     raise TypeError(f"group_metadata is what consumer.group_metadata() returns, not {group!r}")
-
-
-def checked_bytes(what: str, data: Any) -> bytes:
-    """Bytes of anything that holds some."""
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
-    advice = f", e.g. {what}.encode()" if isinstance(data, str) else ""
-    raise SerializationError(
-        f"{what} must be bytes or None, not {type(data).__name__}: encode it first{advice}"
-    )
-
-
-def serialized(field: str, serializer: Any, topic: str, headers: Sequence[Header], data: Any) -> bytes | None:
-    """What a serialiser makes of a key or value; None stays None.
-
-    Args:
-        field: ``key`` or ``value``. serializer: None takes bytes as they are.
-    """
-    if data is None:
-        return None
-    if serializer is None:
-        return checked_bytes(field, data)
-    try:
-        method = getattr(serializer, "serialize", None)
-        made = serializer(data) if method is None else method(topic, headers, data)
-    except Exception as error:
-        # Not the data, which may be secret.
-        raise SerializationError(
-            f"the {field} of a record for topic {topic!r} cannot be serialised: {error!r}"
-        ) from error
-    if isinstance(made, bytes | bytearray | memoryview):
-        return bytes(made)
-    raise SerializationError(
-        f"{field}.serializer made {type(made).__name__} of the {field} of a record for topic {topic!r}, not bytes"
-    )
 
 
 def checked_timestamp(timestamp: int) -> int:

@@ -177,7 +177,7 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
                 call(tell, self)
 
         for delivery in deliveries.values():
-            delivery.add_callback(one_is_decided, self)
+            delivery.when_done(one_is_decided, self)
         if not deliveries:
             call(tell, self)
 

@@ -30,7 +30,7 @@ def network_side(
         ConfigError: a certificate or key file that cannot be used.
     """
     # Made here rather than on its thread because calls must be able to wake it.
-    client = around.client(ConnectionConfig.of(config))
+    client = around.client(ConnectionConfig.of(config), accumulator.measures.network)
     name = f"{config.client_id}-network"
     state = NetworkState(accumulator, client.wakeup, name)
 

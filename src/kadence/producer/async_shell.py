@@ -6,22 +6,19 @@ A cancelled ``send()`` has handed over nothing, and one that returned has handed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import cast
 
 from kadence.client import async_shell
-from kadence.client.engine import Engine
+from kadence.client.engine import END_MS, Engine
 from kadence.client.loop_gate import LoopGate
-from kadence.client.unclosed import END_MS
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms, wait_seconds
 from kadence.idioms import NotAwaited, running_loop
+from kadence.producer.append import ShortWay
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.network_state import NetworkState
 
 __all__ = ["AsyncShell"]
-
-T = TypeVar("T")
 
 
 class AsyncShell(async_shell.AsyncShell):
@@ -45,18 +42,9 @@ class AsyncShell(async_shell.AsyncShell):
         """What `stop` returns, for those who await it as in aiokafka."""
         return cast(None, NotAwaited("producer", "says that the program is to end"))
 
-    def guarded(self, put: Callable[..., T]) -> Callable[..., T]:
-        """The short way of a record. It never waits, so nothing else would tell another loop from the producer's."""
-        running, own = asyncio.get_running_loop, self._gate.loop
-
-        def checked(
-            topic: object, value: object, key: object, partition: object, timestamp: object, headers: object
-        ) -> T:
-            if running() is not own:
-                self.check_loop()
-            return put(topic, value, key, partition, timestamp, headers)
-
-        return checked
+    def guard(self, short_way: ShortWay) -> None:
+        """The short way of a record never waits, so nothing else would tell another loop from the producer's."""
+        short_way.only_on(self._gate.loop, asyncio.get_running_loop, self.check_loop)
 
     async def outcome(self, future: RecordFuture) -> RecordMetadata:
         """Wait until a record is acknowledged."""

@@ -6,22 +6,21 @@ the calls and have their shells carry them out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kadence.client.waits import Waits
 from kadence.clock import Clock, Seconds, to_ms
 from kadence.config import ProducerConfig
 from kadence.errors import IllegalStateError, KafkaError, SerializationError
 from kadence.producer.accumulator import Accumulator, Header
-from kadence.producer.append import TopicInfo, estimated_size
+from kadence.producer.append import ShortWay, TopicInfo, estimated_size
 from kadence.producer.arguments import (
     Headers,
     checked_headers,
     checked_partition,
     checked_timestamp,
     checked_topic,
-    serialized,
 )
 from kadence.producer.arrow_delivery import ArrowDelivery
 from kadence.producer.arrow_sending import ArrowSending
@@ -29,14 +28,32 @@ from kadence.producer.futures import RecordFuture, runs_callbacks
 from kadence.producer.partitioner import partition_for_key
 from kadence.producer.partitioning import chooser
 from kadence.producer.send_checks import SendChecks
+from kadence.producer.serializing import serialized
 from kadence.producer.topics import Topics
 from kadence.types import PartitionInfo
+
+if TYPE_CHECKING:
+    from kadence.metrics import MetricName
+    from kadence.producer.metrics import Metrics
 
 __all__ = ["Calls", "Outgoing"]
 
 
-Outgoing = tuple[str, bytes | None, bytes | None, int | None, int, Sequence[Header]]
-"""A record that was looked at and can be sent, in the order of `Producer.send`. A plain tuple: there may be many."""
+class Outgoing(NamedTuple):
+    """A record that was looked at and can be sent, in the order of `Producer.send`.
+
+    Attributes:
+        is_anywhere: whether a partitioner of the program's own was asked already, and left the choice where
+            ``partition`` is None.
+    """
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    partition: int | None
+    timestamp: int
+    headers: Sequence[Header]
+    is_anywhere: bool = False
 
 
 class Calls:
@@ -65,10 +82,16 @@ class Calls:
         self._key_serializer = config.key_serializer
         self._value_serializer = config.value_serializer
         self._chooser = chooser(config)
-        self.takes_all_as_they_are = (
-            self._key_serializer is None and self._value_serializer is None and self._chooser is None
+        self._metrics: Metrics | None = None
+        self.short_way = ShortWay(
+            accumulator,
+            self._key_serializer,
+            self._value_serializer,
+            self._chooser,
+            Outgoing,
+            self.not_taken,
         )
-        """Whether records may go to the accumulator without coming here first."""
+        """Where each record goes first."""
 
     # ------------------------------------------------------------ sending
 
@@ -93,16 +116,12 @@ class Calls:
         if type(key) is not bytes or self._key_serializer is not None:
             key = serialized("key", self._key_serializer, topic, checked, key)
         timestamp = self._accumulator.wall_ms() if timestamp is None else checked_timestamp(timestamp)
-        return topic, value, key, partition, timestamp, checked
+        return Outgoing(topic, value, key, partition, timestamp, checked)
 
     def send(self, record: Outgoing) -> Waits[RecordFuture]:
-        """Hand over a record, as soon as its topic is known and there is room.
-
-        It waits nowhere, and begins no other generator, where all is at hand: most records of a producer with
-        serialisers come by here.
-        """
+        """Hand over a record, as soon as its topic is known and there is room."""
         send_checks, accumulator = self._send_checks, self._accumulator
-        topic, value, key, partition, timestamp, headers = record
+        topic, value, key, partition, timestamp, headers, is_anywhere = record
         deadline = send_checks.block_until()
         if send_checks.is_in_doubt:
             yield from send_checks.know_why(deadline)
@@ -117,7 +136,7 @@ class Calls:
         place = accumulator.places.get(topic) or (yield from send_checks.look_up(topic, deadline))
         if partition is not None:
             place = yield from send_checks.with_partition(topic, place, partition, deadline)
-        else:
+        elif not is_anywhere:
             partition = self._partition(topic, key, place)
         with self._gate:
             if not accumulator.has_room(size):
@@ -182,7 +201,7 @@ class Calls:
     def flush(self, timeout: Seconds | None) -> Waits[None]:
         accumulator, send_checks = self._accumulator, self._send_checks
         send_checks.check_usable()
-        deadline = send_checks.deadline(to_ms(timeout))
+        deadline, began = send_checks.deadline(to_ms(timeout)), self._clock.now_ms()
         with self._gate:
             pending = {batch.delivery for batch in accumulator.incomplete}
             if not runs_callbacks(self._gate):
@@ -201,6 +220,16 @@ class Calls:
                     )
             finally:
                 accumulator.flushing -= 1
+                accumulator.measures.flush_ms += self._clock.now_ms() - began
+
+    def metrics(self) -> Mapping[MetricName, float]:
+        metrics = self._metrics
+        if metrics is None:
+            # Not loaded before they are asked for, which most producers never are.
+            from kadence.producer.metrics import Metrics
+
+            metrics = self._metrics = Metrics(self._config.client_id, self._accumulator)
+        return metrics.read(self._clock.now_ms())
 
 
 def _names_partitions(data: Any) -> bool:

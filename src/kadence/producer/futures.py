@@ -21,7 +21,7 @@ from kadence.clock import Seconds, to_ms
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.idioms import advised
 from kadence.logs import logger
-from kadence.producer.append import FutureRecordMetadata
+from kadence.producer.append import FutureRecordMetadata, ProduceRequestResult, call_back
 from kadence.producer.like_futures import LikeFuture
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Span(NamedTuple):
     error: KafkaError | None
 
 
-class Delivery:
+class Delivery(ProduceRequestResult):
     """The common fate of a batch's records, decided by the network thread.
 
     Usually by one answer for all. A batch that the broker found too large is split; then each piece is a part
@@ -121,28 +121,17 @@ class Delivery:
         untold: where it stands from the end of a batch until its callbacks have run (`Accumulator.untold`).
     """
 
-    __slots__ = (
-        "_callbacks",
-        "_parts",
-        "_untold",
-        "_waiters",
-        "done",
-        "gate",
-        "outstanding",
-        "partition",
-        "topic",
-    )
+    __slots__ = ("_parts", "_tells", "_untold", "_waiters", "outstanding", "partition", "topic")
 
     def __init__(self, topic: str, partition: int, gate: Gate, untold: set[Delivery] | None = None) -> None:
+        super().__init__(gate)
         self.topic: str = topic
         self.partition: int = partition
-        self.gate: Gate = gate
         self._untold: set[Delivery] = set() if untold is None else untold
-        self.done: bool = False
         self.outstanding: int = 1
         """How many parts are undecided."""
         self._parts: list[_Part] = []
-        self._callbacks: list[tuple[Callable[[Any], object], Any]] = []
+        self._tells: list[tuple[Callable[[Any], object], Any]] = []
         self._waiters: dict[Slices, list[asyncio.Future[None]]] | None = None
         """What tasks await, by their loops; each loop is woken once."""
 
@@ -163,10 +152,11 @@ class Delivery:
             self.outstanding -= 1
             if self.outstanding:
                 return
-            self.done = True
-            callbacks, self._callbacks = self._callbacks, []
+            self.is_written = all(each.error is None for each in self._parts)
+            callbacks = self.end()
+            tells, self._tells = self._tells, []
             waiters, self._waiters = self._waiters, None
-            if not callbacks:
+            if not callbacks and not tells:
                 self._untold.discard(self)
             self.gate.notify_all()
         for slices, futures in (waiters or {}).items():
@@ -179,12 +169,13 @@ class Delivery:
                     self.partition,
                 )
         # Outside the lock: a callback may call send(), which takes it.
-        for callback, future in callbacks:
-            try:
-                call(callback, future)
-            except BaseException:  # noqa: BLE001 - sys.exit() must not end the network thread, which others wait for
-                _log.exception("a callback of a future raised; the delivery is not affected")
-        if callbacks:
+        for tell in tells:
+            call_back([*tell], _callback_failed)
+        if isinstance(self.gate, LoopGate):
+            self.gate.call_each(_call_pair, zip(callbacks[::2], callbacks[1::2], strict=True))
+        else:
+            call_back(callbacks, _callback_failed)
+        if callbacks or tells:
             # On a loop, the callbacks stand in line there.
             at_home(self.gate, Delivery._all_told)(self)
 
@@ -196,9 +187,9 @@ class Delivery:
     def forsake(self, error: KafkaError) -> None:
         """Nobody in this process will ever decide it. In a forked child, where the lock may be held for ever."""
         self._parts = [_Part(0, -1, -1, error, {})]
-        self._callbacks = []
+        self._tells = []
         self._waiters = None
-        self.done = True
+        self.end()
 
     def decided(self) -> asyncio.Future[None]:
         """What a task of the running loop awaits until it is decided. Cancelling that harms nothing else."""
@@ -215,19 +206,22 @@ class Delivery:
                 self._waiters.setdefault(slices, []).append(waiter)
         return waiter
 
-    def add_callback(self, callback: Callable[[Any], object], future: Any) -> None:
-        """Call ``callback(future)`` once decided."""
+    def when_done(self, tell: Callable[[Any], object], future: Any) -> None:
+        """Call ``tell(future)`` once decided, on any thread."""
         if not self.done:
             self.gate.check_entry()
             with self.gate:
                 if not self.done:
-                    self._callbacks.append((callback, future))
+                    self._tells.append((tell, future))
                     return
-        call(callback, future)
+        call(tell, future)
 
     def outcome(self, index: int) -> tuple[int, int, KafkaError | None]:
         """Offset (-1 unknown), log append time (-1 none) and error of one record; only when `done`."""
-        part = self._parts[bisect_right(self._parts, index, key=lambda part: part.first) - 1]
+        parts = self._parts
+        part = parts[0]
+        if len(parts) > 1:
+            part = parts[bisect_right(parts, index, key=lambda part: part.first) - 1]
         if part.error is not None:
             return -1, -1, part.record_errors.get(index, part.error)
         offset = part.base_offset + index - part.first if part.base_offset >= 0 else -1
@@ -264,7 +258,15 @@ def call(callback: Callable[[Any], object], future: Any) -> None:
     try:
         callback(future)
     except Exception:  # noqa: BLE001 - a user's callback may raise anything, and the thread must go on
-        _log.exception("a callback of a future raised; the delivery is not affected")
+        _callback_failed()
+
+
+def _call_pair(pair: tuple[Callable[[Any], object], Any]) -> None:
+    call(*pair)
+
+
+def _callback_failed() -> None:
+    _log.exception("a callback of a future raised; the delivery is not affected")
 
 
 def at_home(gate: Gate, callback: Callable[[Any], object]) -> Callable[[Any], object]:
@@ -319,6 +321,8 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
             KafkaTimeoutError: not decided within ``timeout`` seconds.
         """
         delivery = self.delivery
+        if delivery.is_written:
+            return None
         if not delivery.done:
             delivery.gate.check_entry()
             check_may_wait(delivery.gate)
@@ -346,10 +350,12 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
         exceptions are logged. It may call `Producer.send`, but a call that would wait for this producer raises
         `IllegalStateError`.
         """
-        self._when_done(at_home(self.delivery.gate, callback))
+        # There may be one for each record: no step that it can do without.
+        if not self.delivery.add_callback(callback, self):
+            call(at_home(self.delivery.gate, callback), self)
 
     def _when_done(self, tell: Callable[[Any], object]) -> None:
-        self.delivery.add_callback(tell, self)
+        self.delivery.when_done(tell, self)
 
     def cancel(self) -> bool:
         """Always False: a record that was handed over cannot be called back."""

@@ -43,6 +43,7 @@ class Outcomes:
     ) -> None:
         self._config = config
         self._accumulator = accumulator
+        self._measures = accumulator.measures
         self._topics = topics
         self._identity = identity
         self._transactions = identity if isinstance(identity, Transactions) else None
@@ -94,6 +95,7 @@ class Outcomes:
             )
             self.fail(batch, error)
             return
+        self._measures.topic(batch.tp.topic).repeated.record(now, batch.count)
         batch.last_error = error
         batch.not_before = now if at_once else now + self._backoff.delay_ms(batch.attempts - 1)
         if out_of_sequence:
@@ -115,7 +117,9 @@ class Outcomes:
             fault.__cause__ = error
             self.fail(batch, fault)
             return
+        self._measures.splits.record(self._measures.now)
         with self._accumulator.gate:
+            self._accumulator.refused(batch)
             self._accumulator.split(batch, pieces)
         self.partitions[batch.tp].replaced(batch, pieces)
         self._settle(batch.tp)
@@ -147,7 +151,11 @@ class Outcomes:
         # Nothing of a transaction is lost silently: its end raises, and readers see none of it.
         log = _log.warning if self._transactions is None else _log.info
         log("records lost: %r: %s", batch, error)
+        self._lost(batch)
         batch.delivery.fail(error, record_errors, first=batch.first)
+
+    def _lost(self, batch: Batch) -> None:
+        self._measures.topic(batch.tp.topic).failed.record(self._measures.now, batch.count)
 
     def _settle(self, tp: TopicPartition) -> None:
         """After each change of a partition's undecided batches."""
@@ -220,4 +228,5 @@ class Outcomes:
             if partition is not None and batch not in partition.in_flight:
                 partition.failed(batch)
                 self._settle(batch.tp)
+            self._lost(batch)
             batch.delivery.fail(error, first=batch.first)

@@ -6,14 +6,14 @@ and asyncio is said by the shell, `self._shell`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from kadence.client.engine import end_if_unclosed, opened
 from kadence.client.surroundings import surroundings
-from kadence.client.unclosed import end_if_unclosed
 from kadence.clock import Seconds
 from kadence.config import ProducerConfig
 from kadence.errors import KafkaError
@@ -22,7 +22,7 @@ from kadence.producer.accumulator import Accumulator
 from kadence.producer.arguments import Headers
 from kadence.producer.arrow_delivery import ArrowDelivery
 from kadence.producer.assembly import network_side
-from kadence.producer.calls import Calls
+from kadence.producer.calls import Calls, Outgoing
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.network_state import FAREWELL_MS
 from kadence.producer.send_checks import SendChecks
@@ -38,12 +38,12 @@ from kadence.producer.transaction_calls import (
     time_to_close,
 )
 from kadence.producer.transactions import Transactions
-from kadence.stopping import opened
 from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kadence.metrics import MetricName
     from kadence.producer.settings import ProducerSettings
 
 __all__ = ["Producer"]
@@ -99,9 +99,8 @@ class Producer:
             parsed, self._clock, self._accumulator, topics, self._send_checks, self._network.wakeup
         )
         self._shell = Shell(self._gate, self._clock)
-        self._put = self._shell.guarded(
-            self._accumulator.put if self._calls.takes_all_as_they_are else _look_at_all
-        )
+        self._shell.guard(self._calls.short_way)
+        self._put = self._calls.short_way.put
         self._finalizer = end_if_unclosed(self, "Producer", self._network, self._engine, FAREWELL_MS)
         self._engine.start()
         opened(self)
@@ -146,13 +145,14 @@ class Producer:
         In a transaction each of these but SerializationError and IllegalStateError makes it fail, also if it is caught:
         the transaction would lack the record. It can only be aborted then.
         """
-        future: RecordFuture | None = self._put(topic, value, key, partition, timestamp, headers)
-        if future is not None:
-            return future
-        return self._send_looking(topic, value, key, partition, timestamp, headers)
+        taken: RecordFuture | Outgoing | None = self._put(topic, value, key, partition, timestamp, headers)
+        if isinstance(taken, RecordFuture):
+            return taken
+        return self._send_looking(taken, topic, value, key, partition, timestamp, headers)
 
     def _send_looking(
         self,
+        record: Outgoing | None,
         topic: str,
         value: Any,
         key: Any,
@@ -160,11 +160,12 @@ class Producer:
         timestamp: int | None,
         headers: Headers,
     ) -> RecordFuture:
-        """The long way of a record: all is looked at, and waited for."""
+        """The long way of a record: all is looked at, unless the short way did, and waited for."""
         self._shell.breathe()
         calls = self._calls
         try:
-            record = calls.looked_at(topic, value, key, partition, timestamp, headers)
+            if record is None:
+                record = calls.looked_at(topic, value, key, partition, timestamp, headers)
             return self._shell.run(calls.send(record))
         except KafkaError as error:
             calls.not_taken(error)
@@ -244,6 +245,24 @@ class Producer:
             IllegalStateError: a callback of the producer's own futures called this, and the call would have to wait.
         """
         self._shell.run(self._calls.flush(timeout))
+
+    # ------------------------------------------------------------ what was measured
+
+    def metrics(self) -> Mapping[MetricName, float]:
+        """All metrics, under the names of Kafka's own client (docs/metrics.md).
+
+        Any thread may call it; sends no request, and waits for nothing.
+
+        Rates and averages are of the last 30 to 60 s. A value that was never measured is NaN.
+        """
+        return self._calls.metrics()
+
+    @staticmethod
+    def metric_names() -> Sequence[MetricName]:
+        """Every name that `metrics` can return, with empty tag values; for tools that register names in advance."""
+        from kadence.producer.metrics import catalogue
+
+        return catalogue()
 
     # ------------------------------------------------------------ transactions
 
@@ -422,7 +441,3 @@ class Producer:
             else "open"
         )
         return f"<{type(self).__name__} {self._config.client_id} {state} {self._accumulator!r}>"
-
-
-def _look_at_all(*_record: Any) -> None:
-    """Stands for the short way of a record where there is none: each is serialised, or partitioned, first."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from kadence.client.engine import ended
-from kadence.client.forks import forked_error, in_children
+from kadence.client.engine import ended, forked_error, in_children
 from kadence.client.gate import Gate
 from kadence.client.loop_gate import LoopGate
 from kadence.client.waits import Waits
@@ -203,10 +202,14 @@ class SendChecks:
 
     def _ask_for(self, topic: str, deadline: int) -> Waits[None]:
         """Ask for a topic, and wait for the answer."""
-        self._topics.want(topic, self._clock.now_ms())
+        began = self._clock.now_ms()
+        self._topics.want(topic, began)
         self._network.wakeup()
-        while self._topics.awaits(topic):
-            yield from self._wait_for_topic(topic, deadline)
+        try:
+            while self._topics.awaits(topic):
+                yield from self._wait_for_topic(topic, deadline)
+        finally:
+            self._accumulator.measures.metadata_ms += self._clock.now_ms() - began
 
     def _raise_if_hopeless(self, topic: str) -> None:
         """Raise an error that does not pass by waiting."""
@@ -255,6 +258,7 @@ class SendChecks:
         Args:
             limit: how long, in words and in ms; ``max.block.ms`` otherwise.
         """
+        began = self._clock.now_ms()
         words, limit_ms = limit or (f"max.block.ms={self._config.max_block_ms}", self._config.max_block_ms)
         deadline = self.deadline(limit_ms)
         self._accumulator.flushing += 1
@@ -268,8 +272,11 @@ class SendChecks:
                 yield from self.wait(deadline, f"{call} has not ended within {words}: {why}")
         finally:
             self._accumulator.flushing -= 1
+            spent = self._accumulator.measures.calls_ms
+            spent[call] = spent.get(call, 0) + self._clock.now_ms() - began
 
     def wait_for_room(self, size: int, deadline: int) -> Waits[None]:
+        measures, began = self._accumulator.measures, self._clock.now_ms()
         ticket = object()
         self._line[ticket] = None
         self._accumulator.blocked += 1
@@ -283,7 +290,12 @@ class SendChecks:
                     f"acknowledged yet; "
                     f"{self._network.trouble or 'the brokers acknowledge records more slowly than they are sent'}",
                 )
+        except KafkaTimeoutError:
+            measures.exhausted.record(self._clock.now_ms())
+            raise
         finally:
+            now = self._clock.now_ms()
+            measures.room_ms.record(now, now - began)
             self._accumulator.blocked -= 1
             del self._line[ticket]
             if self._line and isinstance(self.gate, LoopGate):

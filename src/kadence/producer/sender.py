@@ -80,6 +80,7 @@ class Sender:
         self._level = None if level is None or level < 0 else level
         self._acks = {"all": -1, "-1": -1, "1": 1, "0": 0}[config.acks]
         self._accumulator = accumulator
+        self._measures = accumulator.measures
         self._topics = topics
         self._can_send = can_send
         self._requests_in_flight: dict[int, int] = {}
@@ -117,6 +118,7 @@ class Sender:
 
     def poll(self, now: int) -> Poll:
         """The records to send at ``now``."""
+        self._measures.now = now
         if self._topics.forgotten:
             self._outcomes.forget(self._topics.forgotten)
             self._topics.forgotten.clear()
@@ -130,16 +132,19 @@ class Sender:
             chosen, ready_at = self._choose(now)
             wake_at = min(wake_at, ready_at)
             requests += [
-                request
-                for node, batches in chosen.items()
-                if (request := self._produce(now, node, batches, known))
+                request for node, batches in chosen if (request := self._produce(now, node, batches, known))
             ]
         return Poll(requests, wake_at)
 
-    def _choose(self, now: int) -> tuple[dict[int, list[Batch]], int]:
-        """Take what goes out now, by node; and when more may be ready."""
-        chosen: dict[int, list[Batch]] = {}
+    def _choose(self, now: int) -> tuple[list[tuple[int, list[Batch]]], int]:
+        """Take what goes out now, the node and the batches of each request; and when more may be ready.
+
+        One turn fills as many requests as may be in flight: before each turn the thread may wait for the interpreter.
+        """
+        chosen: list[tuple[int, list[Batch]]] = []
+        filling: dict[int, list[Batch]] = {}
         sizes: dict[int, int] = {}
+        in_flight = dict(self._requests_in_flight)
         wake_at = FOREVER
         accumulator = self._accumulator
         with accumulator.gate:
@@ -161,26 +166,27 @@ class Sender:
                     continue
                 if self._transactions is not None and not self._transactions.admits(tp):
                     continue
-                if leader not in chosen:
-                    in_flight = self._requests_in_flight.get(leader, 0)
-                    if in_flight >= self._config.max_in_flight_requests_per_connection:
-                        self._load.refused(leader, now)
+                size = batch.size if batch.encoded is None else len(batch.encoded)
+                if leader not in filling or sizes[leader] + size > self._config.max_request_size:
+                    if in_flight.get(leader, 0) >= self._config.max_in_flight_requests_per_connection:
+                        if leader not in filling:
+                            self._load.refused(leader, now)
                         continue
                     if not self._can_send(leader, ConnectionPurpose.MAIN, now):
                         self._load.refused(leader, now)
                         wake_at = min(wake_at, now + _RECONNECT_CHECK_MS)
                         continue
                     self._load.taken(leader)
-                size = sizes.get(leader, 0) + (batch.size if batch.encoded is None else len(batch.encoded))
-                if leader in chosen and size > self._config.max_request_size:
-                    wake_at = now
-                    continue
-                sizes[leader] = size
+                    in_flight[leader] = in_flight.get(leader, 0) + 1
+                    filling[leader] = []
+                    sizes[leader] = 0
+                    chosen.append((leader, filling[leader]))
+                sizes[leader] += size
                 self._topics.used(tp.topic, now)
                 if is_new:
                     accumulator.take(tp)
                     wake_at = now if tp in accumulator.waiting else wake_at
-                chosen.setdefault(leader, []).append(batch)
+                filling[leader].append(batch)
             self._load.tell(now, repeated)
         return chosen, wake_at
 
@@ -204,6 +210,13 @@ class Sender:
         for batch in batches:
             if not self._encode(batch, identity):
                 continue
+            self._measures.batch_sent(
+                batch.tp.topic,
+                count=batch.count,
+                nbytes=len(batch.encoded or b""),
+                plain=batch.builder.size,
+                queued_ms=None if batch.attempts else now - batch.created,
+            )
             self._outcomes.sent(batch)
             sent.batches[batch.tp] = batch
             topic = topics.get(batch.tp.topic)
@@ -215,6 +228,7 @@ class Sender:
             topic.partition_data.append(PartitionProduceData(index=batch.tp.partition, records=batch.encoded))
         if not sent.batches:
             return None
+        self._measures.per_request.record(now, sum(batch.count for batch in sent.batches.values()))
         self._requests_in_flight[node_id] = self._requests_in_flight.get(node_id, 0) + 1
         message = ProduceRequest(
             transactional_id=None if self._transactions is None else self._transactions.transactional_id,
@@ -268,9 +282,13 @@ class Sender:
     def on_response(self, now: int, completed: Completed) -> None:
         """Take the answer, or the failure, of one request."""
         sent: _Sent = completed.request.tag
+        self._measures.now = now
         self._requests_in_flight[sent.node_id] -= 1
         missing = dict(sent.batches)
         if completed.error is None and completed.response is not None:
+            self._measures.answered(
+                completed.received_at - completed.sent_at, completed.response.throttle_time_ms
+            )
             endpoints = endpoints_of(completed.response)
             for topic in completed.response.responses:
                 name = topic.name or sent.names_by_id.get(topic.topic_id, "")

@@ -71,7 +71,7 @@ class ProducerSettings(ClientSettings, total=False):
     is rounded up to whole ms. Default: 5.
     """
     batch_size: int | str
-    """The most bytes of one batch before compression. Default: 131072."""
+    """The most bytes of one batch before compression. Default: 1000000."""
     buffer_memory: int | str
     """The most bytes of records that wait to be sent or acknowledged. send() blocks while they are more.
     Default: 33554432.

@@ -6,20 +6,15 @@ async_shell.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from kadence.client import shell
-from kadence.client.engine import Engine
+from kadence.client.engine import END_MS, Engine
 from kadence.client.gate import Gate
-from kadence.client.unclosed import END_MS
 from kadence.clock import Clock, add_ms, wait_seconds
+from kadence.producer.append import ShortWay
 from kadence.producer.futures import RecordFuture, RecordMetadata, check_may_wait
 from kadence.producer.network_state import NetworkState
 
 __all__ = ["Shell"]
-
-T = TypeVar("T")
 
 
 class Shell(shell.Shell):
@@ -48,9 +43,8 @@ class Shell(shell.Shell):
         check_may_wait(self._gate)
         super()._wait(deadline)
 
-    def guarded(self, put: Callable[..., T]) -> Callable[..., T]:
-        """The short way of a record, which any thread may take."""
-        return put
+    def guard(self, short_way: ShortWay) -> None:
+        """Any thread may take the short way of a record."""
 
     def breathe(self) -> None:
         """Let others go on; threads do so by themselves."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kadence.protocol.message import Message, Request
 from kadence.protocol.request_header import RequestHeader
 from kadence.wire import Buffer, VersionError, WireError, Writer
+
+if TYPE_CHECKING:
+    from kadence.protocol.message import Message, Request
 
 __all__ = ["answer_header_version", "check_version", "encode_frame", "encode_request", "write_message"]
 

@@ -5,14 +5,27 @@ Callable from any thread; the objects made here belong to the thread that uses t
 application. ``IMPLEMENTATION`` says which decoder is loaded.
 """
 
-from kadence.records._implementation import IMPLEMENTATION, Cursor, Record, release_idle, spare_memory
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kadence.records._implementation import IMPLEMENTATION, Record, release_idle, spare_memory
 from kadence.records._shared import MOST_HEADERS
-from kadence.records.batch import BatchHeader, assign_offsets, iter_batches, scan, validate
-from kadence.records.builder import BatchBuilder, encode_batch, largest_record_size
+from kadence.records.batch import (
+    BatchHeader,
+    assign_offsets,
+    first_epoch,
+    iter_batches,
+    leader_epochs,
+    scan,
+    validate,
+)
 from kadence.records.columns import ALL_COLUMNS, OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
 from kadence.records.crc import KERNEL, crc32c
-from kadence.records.epochs import first_epoch, leader_epochs
 from kadence.records.fetched import MAX_BATCH_BYTES, FetchedRecords
+
+if TYPE_CHECKING:
+    from kadence.records.builder import BatchBuilder, encode_batch, largest_record_size
 
 __all__ = [
     "ALL_COLUMNS",
@@ -25,7 +38,6 @@ __all__ = [
     "BatchHeader",
     "BinaryColumn",
     "Columns",
-    "Cursor",
     "FetchedRecords",
     "HeaderColumn",
     "Record",
@@ -41,3 +53,14 @@ __all__ = [
     "spare_memory",
     "validate",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """What makes batches, when it is first used: a consumer makes none."""
+        if name not in ("BatchBuilder", "encode_batch", "largest_record_size"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from kadence.records import builder
+
+        found = globals()[name] = getattr(builder, name)
+        return found

@@ -2,6 +2,10 @@
 
 from libc.string cimport memcpy
 
+cdef extern from "pages.h" nogil:
+    size_t kd_whole_pages(size_t room)
+    void* kd_grow(void* data, size_t used, size_t room)
+
 cdef struct ByteBuffer:
     unsigned char* data
     Py_ssize_t size

@@ -139,13 +139,14 @@ def grow(byte_buffer: cython.pointer(ByteBuffer), more: cython.Py_ssize_t) -> cy
         room = byte_buffer.room + byte_buffer.room // 2
     if room < 64:
         room = 64
+    room = kd_whole_pages(room)
     data: cython.p_uchar = _take_spare(cython.address(room))
     if data != cython.NULL:
         if byte_buffer.size:
             memcpy(data, byte_buffer.data, byte_buffer.size)
         give_up(byte_buffer.data, byte_buffer.room)
     else:
-        data = cython.cast(cython.p_uchar, realloc(byte_buffer.data, room))
+        data = cython.cast(cython.p_uchar, kd_grow(byte_buffer.data, byte_buffer.size, room))
     if data == cython.NULL:
         return False
     byte_buffer.data = data

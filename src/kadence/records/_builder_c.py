@@ -25,9 +25,9 @@ if not cython.compiled:
 kd_crc32c_init()
 
 HEADER = cython.declare(cython.Py_ssize_t, 61)
-# Below it a copy and a checksum take less than 50 µs. Whoever gives the interpreter up beside a thread that computes
-# gets it back after 5 ms.
-UNLOCKED_FROM = cython.declare(cython.Py_ssize_t, 524288)
+# Below it a copy and a checksum take less than 500 µs. Whoever gives the interpreter up beside a thread that computes
+# gets it back after 5 ms: with batches of 1 MB each a producer could send no more than 200 MB/s.
+UNLOCKED_FROM = cython.declare(cython.Py_ssize_t, 2097152)
 
 
 @cython.final

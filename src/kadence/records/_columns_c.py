@@ -22,7 +22,7 @@ from cython.cimports.kadence.records._buffers_c import (
     put_int,
     validity,
 )
-from cython.cimports.kadence.records._records_c import Cursor, Row
+from cython.cimports.kadence.records._records_c import Cursor, Row, kd_let_go
 from cython.cimports.libc.stdint import INT64_MAX, INT64_MIN
 
 from kadence.records._buffers_c import release_idle, scratch, spare_memory  # noqa: F401 - as the twin has them
@@ -106,11 +106,11 @@ class ColumnsBuilder:
                 reason = self.fill(cursor, limit, byte_limit)
         else:
             reason = self.fill(cursor, limit, byte_limit)
-        cursor.is_busy = False
-        if reason == OUT_OF_MEMORY:
-            raise MemoryError
         if reason == 0 and cursor.has_leftover():
             reason = 8
+        kd_let_go(cython.address(cursor.is_busy))
+        if reason == OUT_OF_MEMORY:
+            raise MemoryError
         if reason > 0:
             raise RecordFormatError(reason)
         return reason == FULL
@@ -210,6 +210,8 @@ class ColumnsBuilder:
                 continue
             if reason > 0:
                 return reason
+            if row.end != cursor.end:
+                kd_prefetch(row.end, row.end - cursor.at)
             if (
                 (self.with_key and self.key.data.size + row.key_size > LIMIT)
                 or (self.with_value and self.value.data.size + row.value_size > LIMIT)

@@ -112,7 +112,7 @@ class ColumnsBuilder:
         if self.payload + cursor.left < bound and self._header_bytes() + headers_to_come < bound:
             rows = Rows()
             try:
-                cursor.read(rows, limit, self.with_headers)
+                cursor.read_rows(rows, limit, self.with_headers)
             finally:
                 self.add(rows, cursor.timestamp_type)
             return False
@@ -123,7 +123,7 @@ class ColumnsBuilder:
             place = cursor.place
             rows = Rows()
             try:
-                cursor.read(rows, 1, self.with_headers)
+                cursor.read_rows(rows, 1, self.with_headers)
             finally:
                 fits = self.fits(rows)
                 if fits:

@@ -1,4 +1,4 @@
-"""Which half of the decoder this process uses (`kadence.compiled`): one for all its parts."""
+"""Which half of the decoder this process uses (`kadence.compiled`): one for all its parts. Encoders: `builder`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ __all__ = [
     "ColumnsBuilder",
     "Cursor",
     "Record",
-    "RecordEncoder",
     "crc32c",
     "crc32c_kernel",
     "release_idle",
@@ -20,7 +19,7 @@ __all__ = [
     "spare_memory",
 ]
 
-_PARTS: Final = ("_records_c", "_builder_c", "_buffers_c", "_columns_c")
+_PARTS: Final = ("_records_c", "_buffers_c", "_columns_c")
 """Those that others build on come first, so that an error names the one it is about."""
 
 
@@ -29,10 +28,8 @@ IMPLEMENTATION: Final = (
 )
 
 if TYPE_CHECKING or IMPLEMENTATION == "python":
-    from kadence.records._builder_py import RecordEncoder
     from kadence.records._columns_py import ColumnsBuilder, release_idle, scratch, spare_memory
     from kadence.records._records_py import Cursor, Record, crc32c, crc32c_kernel, scan
 else:
-    from kadence.records._builder_c import RecordEncoder
     from kadence.records._columns_c import ColumnsBuilder, release_idle, scratch, spare_memory
     from kadence.records._records_c import Cursor, Record, crc32c, crc32c_kernel, scan

@@ -15,7 +15,7 @@ import cython
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
-from cython.cimports.kadence.records._records_c import PY_SSIZE_T_MAX
+from cython.cimports.kadence.records._records_c import PY_SSIZE_T_MAX, kd_let_go, kd_take
 from cython.cimports.libc.stdint import INT64_MAX, INT64_MIN, uint32_t, uint64_t
 
 from kadence.errors import ConcurrentAccessError
@@ -28,6 +28,9 @@ kd_crc32c_init()
 
 UNLOCKED_FROM = cython.declare(cython.Py_ssize_t, 32768)
 """Work on this many bytes and more gives up the interpreter's lock: some 2 µs of work against 0.1 µs to come back."""
+
+CHECKED_AHEAD = cython.declare(cython.Py_ssize_t, 2097152)
+"""How far `Cursor.check_ahead` goes: what it reads should still be in the processor's cache when records are made."""
 
 HEADERS = cython.declare(cython.int, MOST_HEADERS)
 
@@ -89,11 +92,12 @@ class Record:
         headers=(),
         leader_epoch=None,
     ):
+        number: cython.longlong = offset
         if self.topic is not None:
             raise TypeError("a record is immutable")
         self.topic = topic
         self.partition = partition
-        self.offset = offset
+        self.offset = number
         self.timestamp = timestamp
         self.timestamp_type = timestamp_type
         self.key = key
@@ -161,12 +165,14 @@ def _prepare_record_type() -> None:
     """Make attribute access and allocation cheaper than Cython does by itself; see record_type.h."""
     marks = [object() for _ in range(4)]
     headers = tuple(marks)
-    record = Record(marks[0], 0, 0, -1, 0, marks[1], marks[2], headers, marks[3])
+    record: Record = Record(marks[0], 0, 1 << 40, -1, 0, marks[1], marks[2], headers, marks[3])
     kd_add_slot(record, b"topic", marks[0])
     kd_add_slot(record, b"key", marks[1])
     kd_add_slot(record, b"value", marks[2])
     kd_add_slot(record, b"leader_epoch", marks[3])
     kd_add_slot(record, b"headers", headers)
+    kd_add_slot(record, b"offset", record.offset)
+    kd_keep_bytes(record, marks[1], marks[2], cython.address(record.is_own))
     kd_allocate_untracked(Record)
 
 
@@ -267,20 +273,22 @@ def scan(data: object, fetch_offset: cython.longlong) -> tuple:
 @cython.no_gc
 @cython.cclass
 class Cursor:
-    """Reads the records of one batch after the other; `open` gives it a batch's records, decompressed.
+    """Reads the records of one batch after the other; `open_batch` gives it a batch's records, decompressed.
 
     From a batch that lies uncompressed among others it goes on by itself to the ones that follow, as long as
     they are ordinary: so a fetch full of small batches costs no call for each of them. Where a batch is anything
-    but ordinary it stops, and the walk in `FetchedRecords` has a closer look.
+    but ordinary it stops, and its subclass `FetchedRecords` has a closer look.
 
     Attributes:
+        topic: name of the topic. partition: its partition.
         remaining: records of the open batch that are not read yet.
         next_offset: offset after the last record read.
         after: where the open batch ends in the bytes of the fetch.
         after_offset: offset after the open batch.
+        leader_epoch: epoch of the leader that wrote the open batch; None: unknown.
     """
 
-    def __cinit__(self, topic: str, partition: cython.int):
+    def __init__(self, topic: str, partition: cython.int):
         self.topic = topic
         self.partition = partition
 
@@ -288,16 +296,20 @@ class Cursor:
         if self.is_open:
             PyBuffer_Release(cython.address(self.view))
 
-    def close(self) -> None:
+    def close_batch(self) -> None:
         """Let go of the batch."""
-        if self.is_busy:
-            raise ConcurrentAccessError("records are being read by another thread")
+        self.begin()
+        self._release()
+        kd_let_go(cython.address(self.is_busy))
+
+    @cython.cfunc
+    def _release(self) -> cython.void:
         self.remaining = 0
         if self.is_open:
             self.is_open = False
             PyBuffer_Release(cython.address(self.view))
 
-    def open(
+    def open_batch(
         self,
         data: object,
         start: cython.Py_ssize_t,
@@ -323,15 +335,12 @@ class Cursor:
         Raises:
             RecordFormatError: the batch cannot hold ``count`` records.
         """
-        self.close()
-        PyObject_GetBuffer(data, cython.address(self.view), PyBUF_SIMPLE)
-        self.is_open = True
-        if start < 0 or end < start or end > self.view.len:
-            self.close()
-            raise ValueError("the range lies outside the data")
-        if count > (end - start) // 7:
-            self.close()
-            raise RecordFormatError(9)
+        self.begin()
+        try:
+            self._hold(data, start, end, count)
+        except BaseException:
+            kd_let_go(cython.address(self.is_busy))
+            raise
         self.at = cython.cast(cython.p_uchar, self.view.buf) + start
         self.end = cython.cast(cython.p_uchar, self.view.buf) + end
         self.remaining = count
@@ -348,19 +357,65 @@ class Cursor:
         self.after_offset = last_offset + 1
         self.goes_on = goes_on
         self.check_crcs = check_crcs
+        self.checked = after if check_crcs else PY_SSIZE_T_MAX
+        if goes_on and check_crcs and self.view.len - after > UNLOCKED_FROM:
+            with cython.nogil:
+                self.check_ahead()
+        kd_let_go(cython.address(self.is_busy))
 
     @cython.cfunc
-    def begin(self) -> cython.void:
-        """Enter a reading, during which nobody may pull the bytes away; whoever ends it resets ``is_busy``."""
-        if self.is_busy:
-            raise ConcurrentAccessError("records are being read by another thread")
-        self.is_busy = True
+    def _hold(
+        self, data: object, start: cython.Py_ssize_t, end: cython.Py_ssize_t, count: cython.Py_ssize_t
+    ) -> cython.void:
+        """Take other bytes in place of those before."""
+        self._release()
+        PyObject_GetBuffer(data, cython.address(self.view), PyBUF_SIMPLE)
+        self.is_open = True
+        if start < 0 or end < start or end > self.view.len:
+            self._release()
+            raise ValueError("the range lies outside the data")
+        if count > (end - start) // 7:
+            self._release()
+            raise RecordFormatError(9)
 
+    @cython.final
+    @cython.cfunc
+    def begin(self) -> cython.void:
+        """Enter a reading, during which nobody may pull the bytes away; whoever ends it lets go of ``is_busy``."""
+        if kd_take(cython.address(self.is_busy)):
+            raise ConcurrentAccessError("records are being read by another thread")
+
+    @cython.final
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def check_ahead(self) -> cython.void:
+        """Verify the large batches that follow, as far as they are ordinary.
+
+        So the cursor can go on to them at once, where whoever reads keeps the interpreter.
+        """
+        header: Header
+        size: cython.Py_ssize_t
+        start: cython.p_uchar = cython.cast(cython.p_uchar, self.view.buf)
+        until: cython.Py_ssize_t = self.after + CHECKED_AHEAD
+        at: cython.Py_ssize_t = self.after
+        while at < until:
+            size = _read_header(start + at, start + self.view.len, cython.address(header))
+            if size <= 0 or size <= UNLOCKED_FROM or header.attributes & 0x27:
+                break
+            if kd_crc32c(0, start + at + 21, size - 21, False) != header.crc:
+                break
+            at += size
+            self.checked = at
+
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def next_batch(self, largest: cython.Py_ssize_t) -> cython.bint:
-        """Go on to the following batch if it is ordinary and not above ``largest`` bytes; nothing moves if not.
+        """Go on to the following batch if it is ordinary; nothing moves if not.
+
+        One that is to be verified yet may have up to ``largest`` bytes.
 
         Ordinary: whole, true as far as can be seen, uncompressed, no control batch, of the same leader epoch, with
         records that are wanted. One without any is left by compaction, which keeps the header for its producer.
@@ -372,14 +427,17 @@ class Cursor:
         size: cython.Py_ssize_t = _read_header(
             data, cython.cast(cython.p_uchar, self.view.buf) + self.view.len, cython.address(header)
         )
-        if size <= 0 or size > largest or header.attributes & 0x27 or header.leader_epoch != self.epoch:
+        if size <= 0 or header.attributes & 0x27 or header.leader_epoch != self.epoch:
+            return False
+        is_checked: cython.bint = size <= self.checked - self.after
+        if not is_checked and size > largest:
             return False
         wanted: cython.longlong = max(self.next_offset, self.after_offset)
         if header.count == 0 or header.count > (size - 61) // 7:
             return False
         if header.base_offset + header.last_delta < wanted:
             return False
-        if self.check_crcs and kd_crc32c(0, data + 21, size - 21, False) != header.crc:
+        if not is_checked and kd_crc32c(0, data + 21, size - 21, False) != header.crc:
             return False
         self.at = data + 61
         self.end = data + size
@@ -395,6 +453,7 @@ class Cursor:
         self.after_offset = self.last_offset + 1
         return True
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -465,6 +524,7 @@ class Cursor:
         row.end = end
         return 0
 
+    @cython.final
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
@@ -472,7 +532,7 @@ class Cursor:
         """Whether the batch has bytes beyond its last record."""
         return self.remaining == 0 and self.is_open and self.at != self.end
 
-    def take(
+    def read(
         self, out: list, limit: cython.Py_ssize_t, room: cython.Py_ssize_t = PY_SSIZE_T_MAX
     ) -> cython.Py_ssize_t:
         """Append up to ``limit`` records to ``out``; stop after the one with which they take ``room`` bytes.
@@ -482,23 +542,6 @@ class Cursor:
         Raises:
             RecordFormatError: the next record cannot be read; those before it are in ``out``.
         """
-        self.begin()
-        try:
-            return self._take(out, limit, room, PY_SSIZE_T_MAX, 0)
-        finally:
-            self.is_busy = False
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _take(
-        self,
-        out: list,
-        limit: cython.Py_ssize_t,
-        room: cython.Py_ssize_t,
-        most: cython.Py_ssize_t,
-        kept: cython.Py_ssize_t,
-    ) -> cython.Py_ssize_t:
-        """As `take`. Not more than ``most`` bytes, and with ``kept`` so many records of the open batch are left."""
         row: Row
         reason: cython.int
         record: Record
@@ -507,88 +550,46 @@ class Cursor:
         headers: object
         empty: tuple = ()
         size: cython.Py_ssize_t = 0
-        while (
-            limit > 0
-            and size < room
-            and (self.remaining > kept or (kept == 0 and self.next_batch(UNLOCKED_FROM)))
-        ):
-            reason = self.step(cython.address(row))
-            if reason < 0:
-                continue
-            if reason > 0:
-                raise RecordFormatError(reason)
-            if row.end - self.at > most - size:
-                break
-            headers = _headers(row.headers, row.end, row.header_count) if row.header_count else empty
-            record = Record.__new__(Record)
-            record.topic = topic
-            record.partition = self.partition
-            record.offset = row.offset
-            record.timestamp = row.timestamp
-            record.timestamp_type = self.timestamp_type
-            if row.key_size >= 0:
-                record.key = PyBytes_FromStringAndSize(cython.cast(cython.p_char, row.key), row.key_size)
-            if row.value_size >= 0:
-                record.value = PyBytes_FromStringAndSize(
-                    cython.cast(cython.p_char, row.value), row.value_size
-                )
-            record.headers = headers
-            record.leader_epoch = epoch
-            out.append(record)
-            size += row.end - self.at
-            self.at = row.end
-            self.remaining -= 1
-            self.previous = row.offset
-            self.next_offset = row.offset + 1
-            limit -= 1
-        if self.has_leftover():
-            raise RecordFormatError(8)
-        return size
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def take_more(self, out: list, limit: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.bint:
-        """Append up to ``limit`` records to ``out`` that take at most ``room`` bytes; for compiled callers.
-
-        At least one is left in the open batch, so that whoever walks over the batches has nothing to do afterwards but
-        `FetchedRecords.catch_up`: the last one of a batch is taken only where the cursor goes on to the next batch.
-
-        Returns:
-            False when the cursor does not stand behind the records in ``out``: it is to be opened anew.
-
-        Raises:
-            RecordFormatError: as `take`; the cursor is to be opened anew.
-        """
-        at: cython.p_uchar
-        previous: cython.longlong
-        wanted: cython.longlong
-        remaining: cython.Py_ssize_t
-        after: cython.Py_ssize_t
-        count: cython.Py_ssize_t
         self.begin()
         try:
-            while limit > 0 and self.remaining > 0:
-                count = len(out)
-                room -= self._take(out, limit, PY_SSIZE_T_MAX, room, 1)
-                limit -= len(out) - count
-                if limit <= 0 or self.remaining != 1:
-                    break
-                # The last one of the batch.
-                at, previous, wanted = self.at, self.previous, self.next_offset
-                remaining, after, count = self.remaining, self.after, len(out)
-                room -= self._take(out, 1, PY_SSIZE_T_MAX, PY_SSIZE_T_MAX, 0)
-                if len(out) == count or self.after != after:
-                    # It stepped over records that are not wanted, which happens where it was opened just now.
-                    return False
-                if room < 0 or (self.remaining == 0 and not self.next_batch(UNLOCKED_FROM)):
-                    del out[count]
-                    self.at, self.previous, self.next_offset = at, previous, wanted
-                    self.remaining = remaining
-                    break
+            while limit > 0 and size < room and (self.remaining > 0 or self.next_batch(UNLOCKED_FROM)):
+                reason = self.step(cython.address(row))
+                if reason < 0:
+                    continue
+                if reason > 0:
+                    raise RecordFormatError(reason)
+                if row.end != self.end:
+                    kd_prefetch(row.end, row.end - self.at)
+                headers = _headers(row.headers, row.end, row.header_count) if row.header_count else empty
+                record = Record.__new__(Record)
+                record.topic = topic
+                record.partition = self.partition
+                # Its key and value are made by `kd_bytes`, so their memory may be used again.
+                record.is_own = True
+                record.offset = row.offset
+                record.timestamp = row.timestamp
+                record.timestamp_type = self.timestamp_type
+                if row.key_size >= 0:
+                    record.key = kd_bytes(row.key, row.key_size)
+                if row.value_size >= 0:
+                    record.value = kd_bytes(row.value, row.value_size)
+                record.headers = headers
+                record.leader_epoch = epoch
+                out.append(record)
+                size += row.end - self.at
+                self.at = row.end
+                self.remaining -= 1
+                self.previous = row.offset
+                self.next_offset = row.offset + 1
                 limit -= 1
+            if self.has_leftover():
+                raise RecordFormatError(8)
+            if self.remaining == 0:
+                # Whoever asks next finds records, without a walk from batch to batch before it.
+                self.next_batch(UNLOCKED_FROM)
         finally:
-            self.is_busy = False
-        return True
+            kd_let_go(cython.address(self.is_busy))
+        return size
 
 
 @cython.cfunc

@@ -19,7 +19,7 @@ from kadence.records._shared import (
     rebuild_record,
     replace,
 )
-from kadence.typevars import K_co, MaybeNone, V_co
+from kadence.types import K_co, MaybeNone, V_co
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -244,13 +244,15 @@ class Rows:
 
 
 class Cursor:
-    """Reads the records of one batch after the other; `open` gives it a batch's records, decompressed.
+    """Reads the records of one batch after the other; `open_batch` gives it a batch's records, decompressed.
 
     Attributes:
+        topic: name of the topic. partition: its partition.
         remaining: records of the open batch that are not read yet.
         next_offset: offset after the last record read.
         after: where the open batch ends in the bytes of the fetch.
         after_offset: offset after the open batch.
+        leader_epoch: epoch of the leader that wrote the open batch; None: unknown.
     """
 
     __slots__ = (
@@ -259,35 +261,36 @@ class Cursor:
         "_base_timestamp",
         "_data",
         "_last_offset",
-        "_leader_epoch",
-        "_partition",
         "_pos",
         "_previous",
-        "_topic",
         "after",
         "after_offset",
+        "leader_epoch",
         "next_offset",
+        "partition",
         "remaining",
         "timestamp_type",
+        "topic",
     )
 
     def __init__(self, topic: str, partition: int) -> None:
-        self._topic = topic
-        self._partition = partition
+        self.topic = topic
+        self.partition = partition
         self.remaining = 0
         self.next_offset = 0
         self.after = 0
         self.after_offset = 0
+        self.leader_epoch: int | None = None
         self._data = b""
         self._pos = 0
 
-    def close(self) -> None:
+    def close_batch(self) -> None:
         """Let go of the batch."""
         self.remaining = 0
         self._data = b""
         self._pos = 0
 
-    def open(
+    def open_batch(
         self,
         data: Buffer,
         start: int,
@@ -313,14 +316,13 @@ class Cursor:
         Raises:
             RecordFormatError: the batch cannot hold ``count`` records.
         """
-        self.close()
+        self.close_batch()
         view = memoryview(data)
         if start < 0 or end < start or end > view.nbytes:
             raise ValueError("the range lies outside the data")
         if count > (end - start) // SMALLEST_RECORD:
             raise RecordFormatError(9)
         self._data = bytes(view[start:end])
-        self.remaining = count
         self.next_offset = first_wanted
         self._base_offset = base_offset
         self._previous = base_offset - 1
@@ -328,9 +330,10 @@ class Cursor:
         self._base_timestamp = base_timestamp
         self.timestamp_type = timestamp_type
         self._append_time = append_time
-        self._leader_epoch = leader_epoch if leader_epoch >= 0 else None
+        self.leader_epoch = leader_epoch if leader_epoch >= 0 else None
         self.after = after
         self.after_offset = last_offset + 1
+        self.remaining = count
 
     @property
     def left(self) -> int:
@@ -346,7 +349,7 @@ class Cursor:
     def place(self, place: tuple[int, int, int, int]) -> None:
         self._pos, self._previous, self.remaining, self.next_offset = place
 
-    def take(self, out: list[Record], limit: int, room: int = sys.maxsize) -> int:
+    def read(self, out: list[Record], limit: int, room: int = sys.maxsize) -> int:
         """Append up to ``limit`` records to ``out``; stop after the one with which they take ``room`` bytes.
 
         Returns how many bytes of the batch they take.
@@ -357,25 +360,25 @@ class Cursor:
         rows = Rows()
         start = self._pos
         try:
-            self.read(rows, limit, True, room)
+            self.read_rows(rows, limit, True, room)
         finally:
             out.extend(
                 map(
                     _make,
-                    repeat(self._topic),
-                    repeat(self._partition),
+                    repeat(self.topic),
+                    repeat(self.partition),
                     rows.offsets,
                     rows.timestamps,
                     repeat(self.timestamp_type),
                     rows.keys,
                     rows.values,
                     rows.headers,
-                    repeat(self._leader_epoch),
+                    repeat(self.leader_epoch),
                 )
             )
         return self._pos - start
 
-    def read(  # noqa: C901, PLR0912, PLR0915
+    def read_rows(  # noqa: C901, PLR0912, PLR0915
         self, rows: Rows, limit: int, with_headers: bool, room: int = sys.maxsize
     ) -> None:
         """Read up to ``limit`` records, and none after the one with which they take ``room`` bytes.

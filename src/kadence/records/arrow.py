@@ -7,7 +7,7 @@ partition repeat in every row: short runs of them are kept ready and sliced.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["schema", "to_record_batch", "to_table"]
+    from kadence.records._implementation import Record
+
+__all__ = ["of_records", "schema", "to_record_batch", "to_table"]
 
 _KEPT_BYTES: Final = 1 << 20
 """How large a constant column may be that is kept; a larger one is made when it is needed.
@@ -27,6 +29,9 @@ _KEPT_BYTES: Final = 1 << 20
 A table of 1 MiB of small records has 10,000 rows and more, and making both constant columns anew costs as much as all
 the rest of the table.
 """
+
+_LAST_MICROSECOND: Final = 2**63 - 1
+"""Of Arrow's timestamps; Kafka's reach further."""
 
 _INT32: Final = struct.Struct("=i")
 _INT32_PAIR: Final = struct.Struct("=ii")
@@ -102,6 +107,27 @@ def to_table(
     layout = _own_layout(names) if schema is None else _layout(schema)
     batches = [layout.batch(part) for part in columns]
     return _pyarrow().Table.from_batches(batches, schema=layout.schema)
+
+
+def of_records(records: Sequence[Record]) -> pa.Table:
+    """A table of `schema`'s columns with a row for each of these, which are in bytes.
+
+    Raises:
+        MissingDependencyError: pyarrow is not installed.
+    """
+    pa = _pyarrow()
+    columns = {
+        "key": [record.key for record in records],
+        "value": [record.value for record in records],
+        "topic": [record.topic for record in records],
+        "partition": [record.partition for record in records],
+        "offset": [record.offset for record in records],
+        "timestamp": [
+            min(max(record.timestamp * 1000, -_LAST_MICROSECOND), _LAST_MICROSECOND) for record in records
+        ],
+        "timestampType": [record.timestamp_type for record in records],
+    }
+    return pa.table(columns, schema=schema())
 
 
 class _Layout:

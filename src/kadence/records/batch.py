@@ -3,12 +3,19 @@
 Offsets are relative to the header's base offset, timestamps to its base timestamp. The checksum covers
 everything from the attributes on; base offset and leader epoch lie before it, so that a broker can stamp them
 in place.
+
+Leader epochs tell of a truncation (KIP-320). A leader writes its epoch into every batch it appends, and epochs never go
+back along a log. So when the first batch of a fetch is of the newest epoch there is, all are, and nobody needs to look
+at the others.
+
+Which transactions are aborted the broker sends with a response (read_committed, KIP-98), as (producer id, first
+offset). One is entered when the walk reaches its first offset, and left at the producer's abort marker.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -28,10 +35,13 @@ __all__ = [
     "MAGIC",
     "TIMESTAMP_TYPE",
     "TRANSACTIONAL",
+    "AbortedTransactions",
     "BatchHeader",
     "assign_offsets",
+    "first_epoch",
     "frame_fault",
     "iter_batches",
+    "leader_epochs",
     "old_format_message",
     "scan",
     "validate",
@@ -256,3 +266,79 @@ def scan(data: Buffer, fetch_offset: int) -> tuple[int, int, int]:
             next_offset = after
         pos += length + LOG_OVERHEAD
     return next_offset, records, pos
+
+
+_FRAME_AND_EPOCH: Final = struct.Struct(">qii")
+
+
+def first_epoch(data: memoryview) -> int:
+    """Leader epoch of the first batch; -1 when it tells none. ``data`` holds a whole batch."""
+    epoch: int = _EPOCH.unpack_from(data, LOG_OVERHEAD)[0]
+    return max(epoch, -1)
+
+
+def leader_epochs(data: memoryview) -> list[tuple[int, int]]:
+    """Each epoch with the base offset of its first batch, in the order of the log.
+
+    ``data`` is what `scan` called complete; where a header cannot be true the walk ends, as it does there.
+    """
+    found: list[tuple[int, int]] = []
+    at, end = 0, data.nbytes
+    while end - at >= HEADER_SIZE:
+        base, length, epoch = _FRAME_AND_EPOCH.unpack_from(data, at)
+        if length < HEADER_SIZE - LOG_OVERHEAD:
+            break
+        if epoch >= 0 and (not found or epoch > found[-1][0]):
+            found.append((epoch, base))
+        at += length + LOG_OVERHEAD
+    return found
+
+
+_MARKER: Final = struct.Struct(">hh")
+_ABORT: Final = 0
+
+
+def _skip_varint(data: memoryview, pos: int) -> int:
+    while data[pos] & 0x80:
+        pos += 1
+    return pos + 1
+
+
+def _is_abort(records: memoryview) -> bool:
+    """Whether a control batch's record is an abort marker: its key is (version, type), type 0.
+
+    Unreadable markers count as commits of nothing: they end no transaction.
+    """
+    try:
+        pos = _skip_varint(records, 0) + 1
+        pos = _skip_varint(records, pos)
+        pos = _skip_varint(records, pos)
+        pos = _skip_varint(records, pos)
+        _, kind = _MARKER.unpack_from(records, pos)
+    except (IndexError, struct.error):
+        return False
+    return bool(kind == _ABORT)
+
+
+class AbortedTransactions:
+    """The aborted transactions ahead, and those open at the present offset."""
+
+    __slots__ = ("_ahead", "_open")
+
+    def __init__(self, transactions: Iterable[tuple[int, int]]) -> None:
+        self._ahead = sorted(((first, producer) for producer, first in transactions), reverse=True)
+        self._open: set[int] = set()
+
+    def enter(self, last_offset: int) -> None:
+        """A batch that ends at ``last_offset`` is next: open the transactions that begin in it or before."""
+        while self._ahead and self._ahead[-1][0] <= last_offset:
+            self._open.add(self._ahead.pop()[1])
+
+    def covers(self, producer_id: int) -> bool:
+        """Whether the producer's transaction at this place is aborted."""
+        return producer_id in self._open
+
+    def marker(self, producer_id: int, records: memoryview) -> None:
+        """A producer's control batch: an abort marker ends its aborted transaction."""
+        if _is_abort(records):
+            self._open.discard(producer_id)

@@ -9,10 +9,9 @@ decompression context is shared or kept: cramjam makes one per call, so threads 
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
-from typing import TYPE_CHECKING, Final
-
-import cramjam
+from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, RecordTooLargeError, UnsupportedRecordFormatError
 from kadence.records._implementation import scratch
@@ -35,6 +34,19 @@ _MEMBER: Final = 128
 """Bytes that a gzip member gets first; then twice as many each time."""
 _LEVELS: Final = {"gzip": 6, "lz4": 1, "zstd": 3}
 """Kafka's defaults, except lz4: its level 9 takes many times as long here for a few per cent."""
+
+
+def _library() -> Any:
+    """cramjam."""
+    import cramjam
+
+    return cramjam
+
+
+if getattr(sys, "_is_gil_enabled", lambda: True)():
+    # Now, not when the first batch waits for it. Where there is no lock, a cramjam that does not declare that it can do
+    # without brings the lock back for the whole process: there the first batch in one of its codecs loads it.
+    _library()
 
 
 class CodecError(ValueError):
@@ -70,18 +82,18 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
         return _xerial_compress(memoryview(data))
     if name == "lz4":
         # Independent blocks: Kafka's Java reader refuses linked ones, which are cramjam's default.
-        frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        frame = _library().lz4.Compressor(level=level, content_checksum=False, block_linked=False)
         frame.compress(data)
         return bytes(frame.finish())
     if name == "zstd":
-        return bytes(cramjam.zstd.compress(data, level=level))
+        return bytes(_library().zstd.compress(data, level=level))
     return bytes(data)
 
 
 def _xerial_compress(data: memoryview) -> bytes:
     parts = [_XERIAL_HEAD]
     for start in range(0, len(data), _XERIAL_BLOCK):
-        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
+        block = bytes(_library().snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
         parts.append(_INT.pack(len(block)))
         parts.append(block)
     return b"".join(parts)
@@ -149,6 +161,7 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
 
 
 def _snappy_size(block: memoryview) -> int:
+    cramjam = _library()
     try:
         return int(cramjam.snappy.decompress_raw_len(block))
     except cramjam.DecompressionError as error:
@@ -157,6 +170,7 @@ def _snappy_size(block: memoryview) -> int:
 
 def _snappy(data: memoryview, limit: int) -> Buffer:
     """Raw snappy, or the xerial framing of Java clients: a head, then blocks with their lengths."""
+    cramjam = _library()
     if bytes(data[: len(_XERIAL)]) == _XERIAL:
         blocks = _xerial_blocks(data)
     else:
@@ -230,6 +244,7 @@ def _grow(codec: str, data: memoryview, stated: int | None, limit: int) -> Buffe
     only in words. So each failure grows the buffer, and only at the bound the words decide: damaged bytes are
     rare, and a batch called damaged because a message was worded anew would be worse.
     """
+    cramjam = _library()
     into = cramjam.lz4.decompress_into if codec == "lz4" else cramjam.zstd.decompress_into
     if stated is not None and stated > limit:
         raise _too_large(codec, limit, stated)

@@ -1,7 +1,8 @@
 """One partition's bytes of one fetch response, read lazily: the same walk feeds record objects and columns.
 
-APPLICATION thread. The walk over batches is Python, the records of a batch are the cursor's (`_columns_c` or
-its twin). Records and columns copy out of the bytes and never hold them: `close` gives them back at once.
+APPLICATION thread. It is a cursor (`_records_c` or its twin), which reads records and goes from one ordinary batch to
+the next; what else there can be between batches is here. Records and columns copy out of the bytes and never hold
+them: `close` gives them back at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from kadence.errors import (
 )
 from kadence.records._implementation import ColumnsBuilder, Cursor, Record
 from kadence.records._shared import DATA_LIMIT, RecordFormatError
-from kadence.records.aborted import AbortedTransactions
 from kadence.records.batch import (
     COMPRESSION,
     CONTROL,
@@ -30,6 +30,7 @@ from kadence.records.batch import (
     MAGIC_AT,
     TIMESTAMP_TYPE,
     TRANSACTIONAL,
+    AbortedTransactions,
     frame_fault,
     old_format_message,
 )
@@ -50,7 +51,7 @@ MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 """Default bound on what one batch may decompress to."""
 
 
-class FetchedRecords:
+class FetchedRecords(Cursor):
     """The records of one partition in one fetch response.
 
     `take` and `take_columns` may be mixed. Records before a damaged one come first; the error is raised by the
@@ -70,18 +71,15 @@ class FetchedRecords:
             follow it are stepped over.
         leader_epoch: epoch of the leader that wrote the last batch below `next_offset`, as far as it was opened or
             stepped over; None before the first, or unknown.
+        after: bytes of the batches that were opened or stepped over.
         unpackings: how many batches were decompressed since `tally`.
         taken_bytes: what the records of the last `take` occupied in their batches.
     """
 
     __slots__ = (
         "_aborted",
-        "_at",
-        "_batch_next",
+        "_bytes",
         "_check_crcs",
-        "_complete",
-        "_cursor",
-        "_data",
         "_error",
         "_fields",
         "_is_closed",
@@ -90,11 +88,7 @@ class FetchedRecords:
         "_retained",
         "_size",
         "_unpacked",
-        "leader_epoch",
-        "next_offset",
-        "partition",
         "taken_bytes",
-        "topic",
         "unpackings",
     )
 
@@ -109,15 +103,11 @@ class FetchedRecords:
         max_batch_bytes: int = MAX_BATCH_BYTES,
         aborted: Iterable[tuple[int, int]] | None = None,
     ) -> None:
+        super().__init__(topic, partition)
         view = memoryview(data).cast("B")
-        self._data: memoryview | None = view
+        self._bytes: memoryview | None = view
         self._size = len(view)
-        self._at = 0
-        self._complete = 0
-        self.topic = topic
-        self.partition = partition
         self.next_offset = fetch_offset
-        self.leader_epoch: int | None = None
         self.unpackings = 0
         self._unpacked = 0
         self._largest = 0
@@ -125,16 +115,15 @@ class FetchedRecords:
         self._check_crcs = check_crcs
         self._max_batch_bytes = max_batch_bytes
         self._aborted = AbortedTransactions(aborted) if aborted is not None else None
-        self._cursor = Cursor(topic, partition)
         self._fields: tuple[int, ...] | None = None
-        self._batch_next = 0
+        """The header of the batch that comes next, at `after`, if it has records to give."""
         self._retained = 0
         self._error: LocalError | None = None
         self._is_closed = False
         self._step_over(has_given=True)
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else "failed" if self._error else f"at byte {self._at}"
+        state = "closed" if self._is_closed else "failed" if self._error else f"at byte {self.after}"
         return (
             f"<FetchedRecords {self.topic}-{self.partition} next {self.next_offset}, {state} of {self._size}>"
         )
@@ -144,20 +133,13 @@ class FetchedRecords:
     @property
     def exhausted(self) -> bool:
         """Whether nothing more will come: no record, and no error."""
-        return self._is_closed or (
-            self._error is None and self._fields is None and self._cursor.remaining == 0
-        )
+        return self._is_closed or (self._error is None and self._fields is None and self.remaining == 0)
 
     @property
     def is_packed(self) -> bool:
         """Whether the next record lies in a batch that is still to be decompressed."""
         fields = self._fields
-        return fields is not None and not self._cursor.remaining and bool(fields[5] & COMPRESSION)
-
-    @property
-    def complete_bytes(self) -> int:
-        """Bytes of complete batches walked over so far; 0 at the end means only the beginning of a batch came."""
-        return self._complete
+        return fields is not None and not self.remaining and bool(fields[5] & COMPRESSION)
 
     @property
     def retained_bytes(self) -> int:
@@ -176,10 +158,10 @@ class FetchedRecords:
         self._release()
 
     def _release(self) -> None:
-        self._cursor.close()
+        self.close_batch()
         self._fields = None
         self._retained = 0
-        self._data = None
+        self._bytes = None
 
     # --- handing out
 
@@ -199,15 +181,14 @@ class FetchedRecords:
         """
         out: list[Record] = []
         limit = max_records if max_records >= 0 else sys.maxsize
-        cursor = self._cursor
         self.taken_bytes = 0
         while limit > len(out) and self.taken_bytes < max_bytes and self._open(bool(out), unpacks):
             try:
-                self.taken_bytes += cursor.take(out, limit - len(out), max_bytes - self.taken_bytes)
+                self.taken_bytes += self.read(out, limit - len(out), max_bytes - self.taken_bytes)
             except RecordFormatError as error:
-                self._fail_in_batch(error, bool(out))
+                self.fail_in_batch(error, bool(out))
             else:
-                self._settle(bool(out))
+                self.settle(bool(out))
         return out
 
     def take_columns(
@@ -234,16 +215,15 @@ class FetchedRecords:
         builder = ColumnsBuilder(columns)
         limit = max_records if max_records >= 0 else sys.maxsize
         room = DATA_LIMIT if max_bytes is None else max_bytes
-        cursor = self._cursor
         is_full = False
         while limit > builder.rows and self._open(builder.rows > 0 or bool(done), unpacks):
             rows = builder.rows
             try:
-                is_full = builder.gather(cursor, limit - rows, room)
+                is_full = builder.gather(self, limit - rows, room)
             except RecordFormatError as error:
-                self._fail_in_batch(error, builder.rows > 0 or bool(done))
+                self.fail_in_batch(error, builder.rows > 0 or bool(done))
             else:
-                self._settle(builder.rows > 0 or bool(done))
+                self.settle(builder.rows > 0 or bool(done))
             if is_full:
                 limit -= builder.rows
                 done.append(builder.finish(self.topic, self.partition))
@@ -255,25 +235,12 @@ class FetchedRecords:
 
     # --- the walk over batches
 
-    @property
-    def cursor(self) -> Cursor:
-        """What reads the open batch; whoever takes records from it without this object calls `catch_up` later."""
-        return self._cursor
-
-    def catch_up(self) -> None:
-        """Records may have been taken from the `cursor`, and at least one was left in the batch that it is in now."""
-        if self._cursor.remaining:
-            self._settle(has_given=True)
-
-    def _settle(self, has_given: bool) -> None:
-        """After the cursor gave records: move the offset, and past the batch when it is used up."""
-        cursor = self._cursor
-        self._at = self._complete = cursor.after
-        if cursor.remaining:
-            self.next_offset = cursor.next_offset
+    def settle(self, has_given: bool) -> None:
+        """After records were read: past the batch, when it is used up. Errors beyond it are kept if ``has_given``."""
+        if self.remaining:
             return
-        self.next_offset = max(cursor.after_offset, self.next_offset)
-        cursor.close()
+        self.next_offset = max(self.after_offset, self.next_offset)
+        self.close_batch()
         self._retained = 0
         self._step_over(has_given)
 
@@ -284,11 +251,9 @@ class FetchedRecords:
         if not has_given:
             raise error
 
-    def _fail_in_batch(self, error: RecordFormatError, has_given: bool) -> None:
-        self.next_offset = max(self._cursor.next_offset, self.next_offset)
-        # The cursor may have gone on to a later batch than the one that was opened for it.
-        self._complete = self._cursor.after
-        self._fail(self._corrupt(error, self._cursor.after_offset), has_given)
+    def fail_in_batch(self, error: RecordFormatError, has_given: bool) -> None:
+        """As `settle`, where the next record cannot be read."""
+        self._fail(self._corrupt(error, self.after_offset), has_given)
 
     def _corrupt(self, reason: ValueError | str, resume: int | None = None) -> CorruptRecordError:
         error = CorruptRecordError(self._text(reason, resume))
@@ -313,59 +278,60 @@ class FetchedRecords:
 
     def _walk(self) -> bool:
         """Step over batches without records for the application; False at the end of the complete ones."""
-        data, end = self._data, self._size
+        data, end = self._bytes, self._size
         assert data is not None
-        while end - self._at > MAGIC_AT:
-            at = self._at
+        while end - self.after > MAGIC_AT:
+            at = self.after
             magic = data[MAGIC_AT + at]
             if magic != MAGIC:
                 raise UnsupportedRecordFormatError(self._text(old_format_message(magic)))
             if end - at < HEADER_SIZE:
                 return False
             fields = HEADER.unpack_from(data, at)
-            base, length, delta = fields[0], fields[1], fields[6]
-            fault = frame_fault(base, length, delta, fields[12])
+            fault = frame_fault(fields[0], fields[1], fields[6], fields[12])
             if fault:
                 raise self._corrupt(fault)
-            after = at + length + LOG_OVERHEAD
+            after = self._end(fields)
             if after > end:
                 return False
-            self._batch_next = base + delta + 1
-            if self._has_records(fields, at, after):
+            if self._has_records(fields):
                 self._fields = fields
-                self._complete = after
                 return True
-            if self._batch_next > self.next_offset:
-                self.next_offset = self._batch_next
+            if _behind(fields) > self.next_offset:
+                self.next_offset = _behind(fields)
                 # Its offsets are of this epoch, although they give no record.
                 self.leader_epoch = fields[2] if fields[2] >= 0 else None
-            self._complete = self._at = after
+            self.after = after
         return False
 
-    def _has_records(self, fields: tuple[int, ...], at: int, after: int) -> bool:
-        """Whether a batch has records for the application; keeps the books of open transactions."""
+    def _end(self, fields: tuple[int, ...]) -> int:
+        """Where the batch that begins at `after` ends."""
+        return self.after + fields[1] + LOG_OVERHEAD
+
+    def _has_records(self, fields: tuple[int, ...]) -> bool:
+        """Whether the batch at `after` has records for the application; keeps the books of open transactions."""
         attributes, producer_id = fields[5], fields[9]
         last_offset = fields[0] + fields[6]
         aborted = self._aborted
         if aborted is not None and producer_id >= 0:
             aborted.enter(last_offset)
             if attributes & CONTROL:
-                aborted.marker(producer_id, self._checked(fields, at, after)[HEADER_SIZE - CRC_FROM :])
+                aborted.marker(producer_id, self._checked(fields)[HEADER_SIZE - CRC_FROM :])
             elif attributes & TRANSACTIONAL and aborted.covers(producer_id):
                 return False
         return not attributes & CONTROL and fields[12] > 0 and last_offset >= self.next_offset
 
-    def _checked(self, fields: tuple[int, ...], at: int, after: int) -> memoryview:
-        """What a batch's checksum covers, after it was verified."""
-        assert self._data is not None
-        covered = self._data[at + CRC_FROM : after]
+    def _checked(self, fields: tuple[int, ...]) -> memoryview:
+        """What the checksum of the batch at `after` covers, once it was verified."""
+        assert self._bytes is not None
+        covered = self._bytes[self.after + CRC_FROM : self._end(fields)]
         if self._check_crcs and crc32c(covered) != fields[4]:
-            raise self._corrupt("the batch's checksum does not match its bytes", self._batch_next)
+            raise self._corrupt("the batch's checksum does not match its bytes", _behind(fields))
         return covered
 
     def _open(self, has_given: bool, unpacks: bool) -> bool:
-        """Make sure that the cursor has a batch to read; False when it may have none, or an error comes later."""
-        if self._cursor.remaining:
+        """Make sure that there is a batch to read; False when there may be none, or an error comes later."""
+        if self.remaining:
             return True
         if self._error is not None:
             if has_given:
@@ -376,19 +342,18 @@ class FetchedRecords:
         if self._fields is None or (self._fields[5] & COMPRESSION and not unpacks):
             return False
         try:
-            self._open_batch(self._fields)
+            self._open_next(self._fields)
         except LocalError as error:
             self._fail(error, has_given)
             return False
-        self._at = self._complete
         self._fields = None
         return True
 
-    def _open_batch(self, fields: tuple[int, ...]) -> None:
-        """Verify, decompress, and give the records to the cursor."""
+    def _open_next(self, fields: tuple[int, ...]) -> None:
+        """Verify and decompress the batch at `after`, and open it."""
         base, attributes = fields[0], fields[5]
-        epoch, codec = fields[2], attributes & COMPRESSION
-        covered = self._checked(fields, self._at, self._complete)
+        codec, after = attributes & COMPRESSION, self._end(fields)
+        covered = self._checked(fields)
         try:
             if codec:
                 records = decompress(codec, covered[HEADER_SIZE - CRC_FROM :], self._max_batch_bytes)
@@ -398,9 +363,9 @@ class FetchedRecords:
                 self._unpacked += end
                 self._largest = max(self._largest, end)
             else:
-                assert self._data is not None
-                records, start, end = self._data, self._at + HEADER_SIZE, self._complete
-            self._cursor.open(
+                assert self._bytes is not None
+                records, start, end = self._bytes, self.after + HEADER_SIZE, after
+            self.open_batch(
                 records,
                 start,
                 end,
@@ -411,13 +376,17 @@ class FetchedRecords:
                 fields[7],
                 1 if attributes & TIMESTAMP_TYPE else 0,
                 fields[8],
-                epoch,
-                self._complete,
+                fields[2],
+                after,
                 not codec and self._aborted is None,
                 self._check_crcs,
             )
         except (CodecError, RecordFormatError) as error:
-            raise self._corrupt(error, self._batch_next) from error
+            raise self._corrupt(error, _behind(fields)) from error
         except (RecordTooLargeError, UnsupportedRecordFormatError) as error:
-            raise type(error)(self._text(error, self._batch_next)) from error
-        self.leader_epoch = epoch if epoch >= 0 else None
+            raise type(error)(self._text(error, _behind(fields))) from error
+
+
+def _behind(fields: tuple[int, ...]) -> int:
+    """The offset after a batch."""
+    return fields[0] + fields[6] + 1

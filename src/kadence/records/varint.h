@@ -6,6 +6,7 @@
 #ifndef KADENCE_VARINT_H
 #define KADENCE_VARINT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 static inline int kd_varint(unsigned char **at, unsigned char *end, int *into) {
@@ -36,6 +37,17 @@ static inline int kd_varlong(unsigned char **at, unsigned char *end, long long *
     *into = (int64_t)((raw >> 1) ^ ((uint64_t)0 - (raw & 1)));
     *at = (unsigned char *)p;
     return 1;
+}
+
+/* Have the processor bring the next record, which is likely to be as large, while this one is copied: it looks ahead by
+ * itself in one page only. Small records lie in few pages. */
+static inline void kd_prefetch(const unsigned char *at, ptrdiff_t size) {
+#if defined(__GNUC__) || defined(__clang__)
+    if (size < 256) return;
+    for (ptrdiff_t i = 0; i < size && i < 1024; i += 64) __builtin_prefetch(at + i);
+#else
+    (void)at, (void)size;
+#endif
 }
 
 #endif

@@ -3,7 +3,6 @@
 It reads a configuration as `settings.Settings`, so it does not know `kadence.config`, which checks its keys here.
 """
 
-from kadence.security.credentials import ClientCredentials, Credentials, Kerberos, Token
-from kadence.security.secret import Secret
+from kadence.security.credentials import ClientCredentials, Credentials, Kerberos, Secret, Token
 
 __all__ = ["ClientCredentials", "Credentials", "Kerberos", "Secret", "Token"]

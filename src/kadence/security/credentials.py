@@ -1,13 +1,51 @@
-"""The credentials of a client, as values. Every secret is a `Secret`, which no repr shows."""
+"""The credentials of a client, as values, and `Secret`, a string that no repr, error or log shows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
-from kadence.security.secret import Secret
+__all__ = ["MECHANISMS", "ClientCredentials", "Credentials", "Kerberos", "Secret", "Token"]
 
-__all__ = ["ClientCredentials", "Credentials", "Kerberos", "Token"]
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+"""Ways to log in, by the names of SASL."""
+
+_HIDDEN: Final = "[hidden]"
+
+
+class Secret:
+    """A string that shows itself only to who calls `reveal`.
+
+    ``str()``, f-strings, ``%s``, repr and logs have ``[hidden]``, and json refuses it.
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str | Secret = "") -> None:
+        self._value: str = value._value if isinstance(value, Secret) else value
+
+    def reveal(self) -> str:
+        """The value."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"'{_HIDDEN}'"
+
+    def __str__(self) -> str:
+        return _HIDDEN
+
+    def __format__(self, spec: str) -> str:
+        return _HIDDEN
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return self._value == other._value if isinstance(other, Secret) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kadence.errors import ConfigError
+from kadence.security.credentials import MECHANISMS
 
 if TYPE_CHECKING:
     from kadence.security.credentials import Credentials
     from kadence.security.settings import Settings
 
-__all__ = ["MECHANISMS", "check", "credentials"]
-
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+__all__ = ["check", "credentials"]
 
 _MODULES: Final = {
     "PlainLoginModule": ("PLAIN",),
@@ -42,8 +41,7 @@ def credentials(config: Settings) -> Credentials | None:
             key="security.protocol",
         )
     from kadence.security import kerberos, oauth
-    from kadence.security.credentials import Credentials
-    from kadence.security.secret import Secret
+    from kadence.security.credentials import Credentials, Secret
 
     options: Mapping[str, str] = {}
     if config.sasl_jaas_config is not None:
@@ -78,10 +76,10 @@ def check(config: Settings, given: Mapping[str, str]) -> None:
     """
     handler = config.sasl_login_callback_handler_class
     if handler is not None and handler.rpartition(".")[2] != "OAuthBearerLoginCallbackHandler":
-        from kadence.security import java_logins
+        from kadence.security import jaas
 
         raise ConfigError(
-            java_logins.of_class(handler)
+            jaas.of_class(handler)
             or f"sasl.login.callback.handler.class: {handler!r} is Java's; give sasl.oauthbearer.token.provider "
             "instead, a callable that returns kadence.Token, or module:function",
             key="sasl.login.callback.handler.class",
@@ -103,12 +101,12 @@ def check(config: Settings, given: Mapping[str, str]) -> None:
 
 
 def _options(mechanism: str, text: str) -> Mapping[str, str]:
-    from kadence.security import jaas, java_logins, kerberos, oauth
+    from kadence.security import jaas, kerberos, oauth
 
     module = jaas.parse(text)
     if module.name not in _MODULES:
         raise ConfigError(
-            java_logins.of_login_module(module.name)
+            jaas.of_login_module(module.name)
             or f"sasl.jaas.config: login module {module.name!r} is not supported; known are {', '.join(_MODULES)}",
             key="sasl.jaas.config",
         )

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from kadence.errors import ConfigError
-from kadence.security.credentials import ClientCredentials, Credentials
-from kadence.security.secret import Secret
+from kadence.security.credentials import ClientCredentials, Credentials, Secret
 
 if TYPE_CHECKING:
     from kadence.security.settings import Settings

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from kadence.security.credentials import Token
-from kadence.security.secret import Secret
+from kadence.security.credentials import Secret, Token
 
 __all__ = ["Settings"]
 

@@ -14,6 +14,7 @@ POSIX only (sh, file locks).
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -63,6 +64,9 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "group.consumer.heartbeat.interval.ms": "200",
     # Likewise a transaction may be found to have taken too long, instead of every ten seconds.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    # On a busy machine the node itself is silent for seconds. A controller that took it for dead would leave its
+    # partitions without a leader.
+    "broker.session.timeout.ms": "60000",
     # And what can be compacted is, instead of 15 seconds later.
     "log.cleaner.backoff.ms": "100",
 }
@@ -71,6 +75,13 @@ _PROPERTIES: Final[Mapping[str, str]] = {
 _JVM_OPTIONS: Final = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 _READY: Final = "Kafka Server started"
+
+_PORT_TAKEN: Final = "Address already in use"
+
+_PORT_ATTEMPTS: Final = 5
+"""Between the choice of a port and Kafka's listening on it are seconds, in which another process may listen there."""
+
+_CAUSE: Final = re.compile(r"(ERROR|FATAL) |^Caused by: |Exception: ")
 
 _CONFIG: Final = "server.properties"
 
@@ -92,7 +103,8 @@ class Kafka:
             ``SCRAM-SHA-256=[name=alice,password=secret]``.
         jvm_options: options of the broker's JVM; the default suits tests, not benchmarks.
         join: a running node, whose cluster this one joins as a further broker with the ``node.id`` in
-            ``properties``. The node that was started first is the controller; stop it last.
+            ``properties``. The node that was started first is the controller; stop it last. It takes a node for dead
+            after its ``broker.session.timeout.ms``, 60,000 here; give it fewer to see leaders move.
         startup_timeout: seconds until the node must be ready.
 
     Attributes:
@@ -139,7 +151,9 @@ class Kafka:
         try:
             if self._directory is None:
                 self._directory = self._prepare(jars)
-            self._launch(jars, self._directory)
+                self._launch_on_free_ports(jars, self._directory)
+            else:
+                self._launch(jars, self._directory)
         except BaseException:
             self.stop()
             raise
@@ -197,6 +211,17 @@ class Kafka:
         _run_format(jars, self._write_properties(directory), self._scram_users)
         return directory
 
+    def _launch_on_free_ports(self, jars: Path, directory: Path) -> None:
+        for left in reversed(range(_PORT_ATTEMPTS)):
+            try:
+                self._launch(jars, directory)
+                break
+            except LocalError:
+                if not left or _PORT_TAKEN not in self.log():
+                    raise
+            self.halt()
+            self._write_properties(directory)
+
     def _launch(self, jars: Path, directory: Path) -> None:
         config = directory / _CONFIG
         with (directory / "server.log").open("wb") as log:
@@ -249,7 +274,10 @@ class Kafka:
         self.bootstrap_servers = self.addresses["PLAINTEXT"]
 
     def _tail(self) -> str:
-        return "\n".join(self.log().splitlines()[-20:])
+        lines = self.log().splitlines()
+        # A node that fails goes on to write how it shuts down: the causes stand far before the end.
+        causes = dict.fromkeys(line for line in lines[:-20] if _CAUSE.search(line))
+        return "\n".join([*list(causes)[:20], *lines[-20:]])
 
     def __repr__(self) -> str:
         if self._server is not None:

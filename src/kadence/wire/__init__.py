@@ -5,8 +5,7 @@ Any thread may use it; a `Reader` or `Writer` belongs to whoever made it.
 
 from __future__ import annotations
 
-from kadence.wire.errors import VersionError, WireError
-from kadence.wire.reader import ZERO_UUID, Buffer, Reader
+from kadence.wire.reader import ZERO_UUID, Buffer, Reader, VersionError, WireError
 from kadence.wire.structure import FRESH, Structure
 from kadence.wire.writer import Writer
 

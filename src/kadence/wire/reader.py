@@ -1,20 +1,11 @@
-"""From bytes to Kafka's primitive types.
+"""Bytes to primitive types, and what is wrong with bytes that are none.
 
-Every read is checked against the end of the buffer and raises `WireError`, never anything else, whatever
-the bytes are. A claimed array length is compared with the bytes that are left before anything is
-allocated, so memory is bounded by what was really sent. The bound is not tight: an element of two bytes
-becomes an object of some two hundred, so whoever frames must cap the size of a frame.
+Whatever comes from a socket is untrusted. `Reader` bounds memory by the bytes that came. An element of two bytes
+becomes an object of some two hundred, so a frame of 100 MB of empty names would still become gigabytes:
+`BoundedReader` also limits how many objects a message may become. A broker reads requests with it, a client answers.
 
-Nothing is copied until it must be: strings and byte fields become Python values, record batches stay
-views of the buffer (`records`), so a fetch response costs by the partition and not by the byte.
-
-Speed: method calls are the price of pure Python, so generated code asks for runs of fixed-size fields
-in one `unpack`, and the forms that come most (short strings, short int32 arrays, no tagged fields) are
-read in one call. There is no compiled twin: nothing hot goes through here, for records are only framed,
-and compiling this file as it stands made a Metadata answer of 1000 partitions 4 % faster.
-
-The specification is the "Protocol Primitive Types" section of Kafka's protocol guide; compact forms and
-tagged fields are KIP-482.
+The errors are two classes only: this room knows bytes, not brokers. The connection room turns them into
+`kadence.errors` at its edge.
 """
 
 from __future__ import annotations
@@ -24,9 +15,16 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
-from kadence.wire.errors import WireError
+__all__ = ["MAX_ELEMENTS", "ZERO_UUID", "BoundedReader", "Buffer", "Reader", "VersionError", "WireError"]
 
-__all__ = ["ZERO_UUID", "Buffer", "Reader"]
+
+class WireError(ValueError):
+    """Bytes that are no Kafka message (truncated, lying lengths, no UTF-8), or a value that does not fit its type."""
+
+
+class VersionError(WireError):
+    """A version that is not spoken here, or a field set to something which the chosen version cannot carry."""
+
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """What can be read from, and what a records field may hold. Views must be of bytes, one-dimensional."""
@@ -395,3 +393,46 @@ class Reader:
         """
         if self.pos != len(self.buf):
             raise WireError(f"{self.remaining} bytes after the end of the message at byte {self.pos}")
+
+
+MAX_ELEMENTS: Final = 250_000
+"""Elements of all arrays of one request together; more than any client of a broker of this size can mean."""
+
+
+class BoundedReader(Reader):
+    """A `Reader` whose arrays have ``most`` elements in all. As Kafka it ignores what follows a message."""
+
+    __slots__ = ("_left", "_most")
+
+    def __init__(self, buf: Buffer, pos: int = 0, most: int = MAX_ELEMENTS) -> None:
+        self.buf = buf  # what `Reader` does, without a call for each request
+        self.pos = pos
+        self._left = self._most = most
+
+    def _plausible(self, count: int) -> int:
+        self._spend(count)
+        return super()._plausible(count)
+
+    def compact_count(self) -> int:
+        count = self._plausible(self.uvarint() - 1)
+        if count < 0:
+            raise self._null("array")
+        return count
+
+    def unknown_tags(self) -> dict[int, bytes]:
+        pos = self.pos
+        if pos < len(self.buf) and self.buf[pos] == 0:  # as good as always
+            self.pos = pos + 1
+            return {}
+        self._spend(self.uvarint())
+        self.pos = pos
+        return super().unknown_tags()
+
+    def finish(self) -> None:
+        return
+
+    def _spend(self, count: int) -> None:
+        if count > 0:
+            self._left -= count
+            if self._left < 0:
+                raise WireError(f"the arrays of one message have more than {self._most} elements")

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Final
 
-from kadence.wire.errors import WireError
-from kadence.wire.reader import MAX_STRING, Buffer, Bytes
+from kadence.wire.reader import MAX_STRING, Buffer, Bytes, WireError
 
 __all__ = ["Writer"]
 

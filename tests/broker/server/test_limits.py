@@ -21,7 +21,7 @@ from kadence.clock import FOREVER, SystemClock
 from kadence.protocol.fetch import FetchRequest
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kadence.testing.clock import FakeClock
-from kadence.wire.bounded import MAX_ELEMENTS
+from kadence.wire.reader import MAX_ELEMENTS
 
 
 def held(broker: Broker) -> int:

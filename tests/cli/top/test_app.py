@@ -21,6 +21,7 @@ from kadence.broker import Broker
 from kadence.cli.top import gathering
 from kadence.cli.top.app import HELP, Top
 from kadence.cli.top.table import Table
+from kadence.cli.why import watching
 
 WIDTH, HEIGHT = 80, 24
 
@@ -110,18 +111,38 @@ def test_from_the_groups_to_a_partition_and_back(broker: Broker, consumer: Consu
 
     async def look(screen: Screen) -> None:
         await screen.shows("another", "report", "Stable", "2 groups", "60")
-        assert screen.lines[3].split() == ["GROUP↑", "STATE", "MEM", "LAG", "TREND", "IN/S", "OUT/S", "ETA"]
-        await screen.press("down", "enter")
+        assert screen.lines[3].split() == ["GROUP", "STATE↑", "MEM", "LAG", "TREND", "IN/S", "OUT/S", "ETA"]
+        # It has lag and does not move, so it stands before one that nobody uses.
+        await screen.press("home", "enter")
         await screen.shows("[members]", "1 member, 2 partitions", "reader-1", "flights 0-1", "lag 60")
         await screen.press("tab")
         await screen.shows("[partitions]", "flights-0", "flights-1", "35", "25")
-        await screen.press("tab", "tab", "enter")
+        await screen.press("tab", "tab", "tab", "enter")
         await screen.shows("[partitions]", "member reader-1, id ")
         await screen.press("escape")
         await screen.shows("[members]")
         await screen.press("escape")
         await screen.shows("another")
         assert screen.app.query_one(Table).key == "report", "the cursor is where it was"
+
+    watched(broker.bootstrap_servers, look)
+
+
+def test_why_a_group_lags(broker: Broker, consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "PATIENCE_MS", 300)
+
+    async def look(screen: Screen) -> None:
+        await screen.shows("report")
+        await screen.press("w")
+        await screen.shows("[why]", "report: 1 reason (Stable, 1 member, 2 partitions, lag 60;")
+        await screen.shows("1. STOPS: reader-1 (127.0.0.1) is in the group and commits nothing")
+        await screen.shows("$ kadence consume flights:0 --from 15 -n 1")
+        await screen.press("tab")
+        await screen.shows("[members]")
+        await screen.press("w")
+        await screen.shows("[why]", "STOPS")
+        await screen.press("escape")
+        await screen.shows("1 group")
 
     watched(broker.bootstrap_servers, look)
 
@@ -163,11 +184,11 @@ def test_filter_sort_and_a_group_by_its_name(broker: Broker) -> None:
         await screen.shows("group-50", "group-59")
         assert "group-00" not in screen
         await screen.press("enter", "S")
-        await screen.shows("GROUP↓", "filter '-5'")
+        await screen.shows("STATE↓", "filter '-5'")
         await screen.press("escape")
         await screen.shows("group-49")
         await screen.press("s")
-        await screen.shows("STATE↑")
+        await screen.shows("MEM↓")
         await screen.press("g", *"group-33", "enter")
         await screen.shows("group-33  [members]", "Empty")
         await screen.press("colon", *"nowhere", "enter")
@@ -278,7 +299,7 @@ def test_nothing_is_cut(broker: Broker, consumer: Consumer, width: int) -> None:
         async with app.run_test(size=(width, HEIGHT)) as pilot:
             screen = Screen(app, pilot)
             await screen.shows("reader-1", "ETA", "q quit")
-            for _ in range(3):
+            for _ in range(4):
                 assert {len(line) for line in screen.lines} == {width}
                 await screen.press("tab")
 

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from kadence.cli.top import rows as r
+from kadence.cli.top.sampling import Progress
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,25 @@ def test_columns_take_the_whole_width_and_no_more(columns: tuple[r.Column, ...],
     shown = r.widths(columns, width)
     assert sum(letters for _, letters in shown) + len(shown) - 1 == width
     assert all(letters > len(columns[index].name) for index, letters in shown), "no room for the arrow"
+
+
+@pytest.mark.parametrize(
+    ("mark", "members", "lag", "wait", "care"),
+    [
+        ("bad", None, None, None, 0),
+        ("ok", 2, 100, math.inf, 1),
+        ("busy", 2, 0, 0.0, 1),
+        ("", 0, 100, math.inf, 2),
+        ("ok", 2, 100, 9.0, 3),
+        ("ok", 2, 0, 0.0, 3),
+        ("", 0, 0, 0.0, 4),
+        ("", None, None, None, 4),
+    ],
+)
+def test_groups_that_are_sick_come_first(
+    mark: str, members: int | None, lag: int | None, wait: float | None, care: int
+) -> None:
+    assert r._care(mark, members, Progress(lag, (), None, None, wait)) == care
 
 
 def test_unknown_values_sort_last_both_ways() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from kadence import TopicPartition
 from kadence.admin import ConsumerGroupDescription, MemberDescription
-from kadence.cli.top.sampling import POINTS, GroupHistory, Sample, ranges, seconds_to_catch_up
+from kadence.cli.top.sampling import POINTS, GroupHistory, Sample, ranges
+from kadence.lag import seconds_to_catch_up
 
 A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)
 WALL = 1_700_000_000.0
@@ -39,10 +40,11 @@ class World:
         ends: Mapping[TopicPartition, int],
         about: ConsumerGroupDescription | None = None,
         after_ms: int = 1000,
+        above: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         self.now += after_ms
         described = about or group(member("a", A, B))
-        self.history.add(Sample(described, committed, ends), self.now, WALL + self.now / 1000)
+        self.history.add(Sample(described, committed, ends, above or {}), self.now, WALL + self.now / 1000)
 
     def told(self) -> list[str]:
         return [event.text for event in self.history.events]
@@ -65,6 +67,28 @@ def test_one_sample_has_a_lag_and_no_rates(world: World) -> None:
     assert progress.trend == (15,)
     assert world.history.progress(B).lag is None
     assert world.history.total.lag == 15
+
+
+def test_a_group_is_caught_up_when_its_slowest_partition_is(world: World) -> None:
+    world.sample({A: 0, B: 0}, {A: 1000, B: 50})
+    world.sample({A: 200, B: 0}, {A: 1000, B: 50})
+    assert world.history.progress(A).catches_up_in == 4.0
+    assert math.isinf(world.history.progress(B).catches_up_in or 0)
+    assert math.isinf(world.history.total.catches_up_in or 0), "one that is not read is never caught up"
+    world.sample({A: 400, B: 5}, {A: 1000, B: 50})
+    assert world.history.total.catches_up_in == pytest.approx(18)
+    assert world.history.progress_of([A]).catches_up_in == pytest.approx(3)
+
+
+def test_a_commit_that_is_some_seconds_old_is_no_lag_that_stays(world: World) -> None:
+    for second in range(10):
+        world.sample({A: 100 * second}, {A: 100 * second + 300 + second})
+    progress = world.history.progress(A)
+    assert progress.produced is not None
+    assert progress.consumed is not None
+    assert progress.produced > progress.consumed
+    assert progress.catches_up_in == 10.0
+    assert progress.keeps_up
 
 
 def test_rates_and_when_it_is_caught_up(world: World) -> None:
@@ -191,3 +215,21 @@ def test_ranges() -> None:
     owned = [TopicPartition("flights", n) for n in (0, 1, 2, 5, 7, 8)] + [TopicPartition("hotels", 3)]
     assert ranges(owned) == "flights 0-2,5,7-8; hotels 3"
     assert ranges([]) == ""
+
+
+def test_a_record_that_holds_up_the_committed_offset_for_a_minute_is_named_once(world: World) -> None:
+    for done in range(70):
+        world.sample({A: 10, B: 5}, {A: 200, B: 200}, above={A: done + 1})
+    assert world.told() == ["flights-0@10 holds up the committed offset: 61 records above it are done"]
+    world.sample({A: 90}, {A: 200}, above={A: 3})
+    for _ in range(61):
+        world.sample({A: 90}, {A: 200}, above={A: 3})
+    assert world.told()[1:] == ["flights-0@90 holds up the committed offset: 3 records above it are done"]
+
+
+def test_an_offset_that_stands_still_with_nothing_done_above_it_is_no_matter_of_one_record(
+    world: World,
+) -> None:
+    for _ in range(70):
+        world.sample({A: 10}, {A: 200})
+    assert world.told() == []

@@ -318,7 +318,7 @@ def impatient(protocol: str, group: str, **given: Any) -> dict[str, Any]:
 
 
 @pytest.mark.needs("classic rebalances")
-@pytest.mark.parametrize("assignor", ["cooperative-sticky", "range"])
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", pytest.param("range", marks=pytest.mark.heavy)])
 def test_b11_a_revocation_that_had_not_begun_when_the_poll_timeout_passed_is_told_as_lost(
     cluster: Cluster, protocol: str, assignor: str
 ) -> None:

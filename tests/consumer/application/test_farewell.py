@@ -15,7 +15,7 @@ import pytest
 from tests.consumer.support import read
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, RebalanceListener
-from kadence.client.unclosed import Unclosed, abandoned
+from kadence.client.engine import Unclosed, abandoned
 from kadence.consumer.events import Close
 from kadence.consumer.shared_state import SharedState
 from kadence.protocol.leave_group import LeaveGroupRequest

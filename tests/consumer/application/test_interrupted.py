@@ -16,7 +16,7 @@ import pytest
 from tests.consumer.support import read
 
 from kadence import AsyncConsumer, Broker, Consumer, Interceptor, Producer, Record, TopicPartition
-from kadence.consumer.fetch import _steps
+from kadence.consumer.fetch import _iteration
 from kadence.consumer.fetch.steps import Iteration
 
 PARTITION = TopicPartition("t", 0)
@@ -34,9 +34,10 @@ BY_OPCODE = (
     "consumer/fetch/decoding.py",
     "consumer/fetch/partition_reader.py",
     "consumer/fetch/_steps.py",
+    "consumer/fetch/_iteration.py",
     "consumer/_decoded_records.py",
     "kadence/records/fetched.py",
-    "consumer/_polled_records.py",
+    "consumer/_decoded_records.py",
 )
 """Where the signal is tried at each instruction. In the shells it is at each line: their last instruction hands over
 the result, and the interpreter looks for signals at calls only."""
@@ -46,6 +47,7 @@ BY_LINE = (
     "client/shell.py",
     "consumer/application/shell.py",
     "consumer/fetch/_steps.py",
+    "consumer/fetch/_iteration.py",
 )
 
 NOWHERE = frozenset(("NOP", "PUSH_EXC_INFO", "POP_EXCEPT", "RERAISE", "CALL_INTRINSIC_1"))
@@ -239,7 +241,7 @@ def test_c7_ctrl_c_anywhere_in_an_iteration_loses_no_record(
             places,
             lambda: list(subject.poll(5)),
             None if by_steps else looks_at_everything(subject),
-            in_python=how == "next" or not by_steps or Iteration is _steps.Iteration,
+            in_python=how == "next" or not by_steps or Iteration is _iteration.Iteration,
         )
 
 

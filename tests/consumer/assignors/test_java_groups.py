@@ -63,7 +63,12 @@ def java_class(strategy: str) -> str:
     return f"partition.assignment.strategy=org.apache.kafka.clients.consumer.{name}Assignor"
 
 
-@pytest.mark.parametrize("strategy", [None, "cooperative-sticky", "range", "roundrobin", "sticky"])
+_OTHERS = [
+    pytest.param(name, marks=pytest.mark.heavy) for name in ("cooperative-sticky", "roundrobin", "sticky")
+]
+
+
+@pytest.mark.parametrize("strategy", [None, "range", *_OTHERS])
 def test_group_with_java(kafka: Kafka, strategy: str | None) -> None:
     """Java joins a group that we lead, and leaves it by being killed. None: each side's defaults."""
     name = f"mixed-{strategy}"
@@ -78,7 +83,7 @@ def test_group_with_java(kafka: Kafka, strategy: str | None) -> None:
         poll_until(consumer, lambda: len(consumer.assignment()) == PARTITIONS)
 
 
-@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range", "roundrobin", "sticky"])
+@pytest.mark.parametrize("strategy", ["range", *_OTHERS])
 def test_java_leads(kafka: Kafka, strategy: str) -> None:
     """Its assignor reads our subscription and user data, ours reads its assignment."""
     name = f"mixed-java-leads-{strategy}"

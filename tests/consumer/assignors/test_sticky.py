@@ -16,7 +16,7 @@ from kadence.consumer.assignors import (
     RoundRobinAssignor,
     StickyAssignor,
 )
-from kadence.consumer.assignors.plan import Plan
+from kadence.consumer.assignors.sticky import Plan
 from kadence.types import TopicPartition
 
 STICKY = StickyAssignor()

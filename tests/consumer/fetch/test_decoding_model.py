@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.luck import examples
 
 from kadence.config import ConsumerConfig
+from kadence.consumer.decoded_records import Records
 from kadence.consumer.events import Seek
 from kadence.consumer.fetch.dead_letters import BadRecord, Delivery
 from kadence.consumer.fetch.decoding import Decoding
 from kadence.consumer.fetch.fetch_collector import FetchCollector
-from kadence.consumer.polled_records import Records
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.errors import DeadLetterError, RecordDeserializationError
@@ -82,6 +82,7 @@ class World:
             config,
             self.collector,
             self.letters if policy == "dead-letter" else None,  # type: ignore[arg-type]
+            lambda: None,
         )
         self.shared_partitions = {
             TopicPartition("t", number): SharedPartition(TopicPartition("t", number), 1)

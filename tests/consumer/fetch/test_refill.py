@@ -110,6 +110,11 @@ class World:
             if given > back:
                 assert processed.offset > offsets[given - back - 1]
 
+    def consumed(self) -> float:
+        """records-consumed-total."""
+        self.steps.settle()
+        return self.shared_state.measures.poll_measures.topic("t").records.total
+
     def finish(self) -> None:
         while any(each.current() is not None for each in self.shared_partitions):
             records = self.next()
@@ -129,7 +134,19 @@ partitions = st.lists(
 scripts = st.lists(
     st.tuples(
         st.sampled_from(
-            ["next", "next", "next", "several", "poll", "put back", "attention", "columns", "pause"]
+            [
+                "next",
+                "next",
+                "next",
+                "several",
+                "many",
+                "many",
+                "poll",
+                "put back",
+                "attention",
+                "columns",
+                "pause",
+            ]
         ),
         st.integers(1, 90),
     ),
@@ -159,6 +176,9 @@ def test_c9_each_record_comes_once_and_positions_never_lie(
                 world.take(world.next())
         elif what == "several":
             world.take(world.several(count % 10 + 1))
+        elif what == "many":
+            for _ in range(3):
+                world.take(world.several(count))
         elif what == "poll":
             world.take(world.poll(count))
         elif what == "put back":
@@ -193,6 +213,65 @@ def test_c6_a_hand_is_refilled_by_a_step_where_the_compiled_half_is_loaded() -> 
     world.finish()
     # The first poll, one at each end; and the one that finds nothing.
     assert world.polls <= 6 if COMPILED else world.polls > 6
+
+
+def test_c6_polls_of_many_are_steps_where_the_compiled_half_is_loaded() -> None:
+    """Within a fetch, over the ends of its batches."""
+    world = World([[[(2000, "none", 0)]], [[(20, "none", 0)] * 100]])
+    taken = 0
+    while taken < 3000:
+        records = world.several(150)
+        world.take(records)
+        taken += len(records)
+        assert world.collector.given() == len(records)
+        assert world.consumed() == taken
+    # The first of each partition.
+    assert world.polls == 2 if COMPILED else world.polls == 20
+    world.finish()
+
+
+def test_c7_a_step_of_many_that_did_not_reach_the_caller_is_fetched_again() -> None:
+    world = World([[[(500, "none", 0)]]])
+    one = world.shared_partitions[0]
+    world.take(world.several(100))
+    assert [record.offset for record in world.several(100)] == list(range(100, 200))
+    world.collector.put_back()
+    if COMPILED:
+        # The plain half keeps them, and counts what it returns of them next.
+        assert world.consumed() == 100
+    at = one.current()
+    assert at is not None
+    assert at.offset == 100
+
+
+@pytest.mark.parametrize("damaged", [None, 1, 2])
+def test_a_step_of_many_goes_on_to_large_batches_that_are_sound(damaged: int | None) -> None:
+    """They were verified when the fetch was opened, outside the interpreter."""
+    data = bytearray()
+    ends = []
+    for number in range(4):
+        data += encode_batch([(0, None, b"v" * 1024, ())] * 100, base_offset=100 * number)
+        ends.append(len(data))
+    if damaged is not None:
+        data[ends[damaged] - 1] ^= 1
+    world = World([])
+    one = shared_partition(0)
+    world.shared_partitions = [one]
+    world.shared_state.put(CompletedFetch(one, 1, 0, memoryview(data), Arena(), None))
+    offsets: list[int] = []
+    sound = 100 * (4 if damaged is None else damaged)
+    while len(offsets) < sound:
+        offsets += [record.offset for record in world.several(70)]
+    assert offsets == list(range(sound))
+    if COMPILED and damaged is None:
+        # The first and the last.
+        assert world.polls == 2
+    if damaged is not None:
+        with pytest.raises(CorruptRecordError):
+            world.several(70)
+    at = one.current()
+    assert at is not None
+    assert at.offset == sound
 
 
 def test_records_that_cannot_be_read_are_found_by_a_poll_behind_those_before_them() -> None:

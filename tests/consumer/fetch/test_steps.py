@@ -56,7 +56,7 @@ class Half:
         self.meddling = ""
         self.asked: list[bytes] = []
         if decodes:
-            self.steps.decoder = steps.Decoder(None, self.deserialize)
+            self.steps.decoder = decoded.Decoder(None, self.deserialize)
 
         class DeliveryState(decoded.DeliveryState):  # type: ignore[misc, name-defined]
             processed: object = None

@@ -11,7 +11,7 @@ from tests.worlds.members import Member
 
 from kadence.connection.request import Request
 from kadence.consumer import events as m
-from kadence.consumer.group.kip848.member import STUMBLES
+from kadence.consumer.group.kip848_member import STUMBLES
 from kadence.errors import DisconnectedError, KafkaError, UnsupportedVersionError
 from kadence.protocol import error_codes
 from kadence.protocol.consumer_group_heartbeat import (
@@ -54,6 +54,7 @@ class Bench(Hand):
         self.member.polled(self.now)
 
     def sent(self) -> list[Request]:
+        self.player.jobs.run(self.now)
         return [request for _ in range(2) for request in self.turn()]
 
     def one(self) -> Request:
@@ -128,6 +129,14 @@ def test_the_question_is_repeated_after_a_backoff(bench: Bench) -> None:
     assert bench.sent() == []
     bench.coordinator.node = Node(7, "b7", 9092)
     bench.now += 1_000
+    bench.described()
+    assert bench.one().name == "ConsumerGroupHeartbeat"
+
+
+def test_an_answer_without_groups_is_no_answer(bench: Bench) -> None:
+    bench.answer(bench.one(), DescribeGroupsResponse())
+    assert bench.sent() == []
+    bench.now = bench.member.poll(bench.now).wake_at
     bench.described()
     assert bench.one().name == "ConsumerGroupHeartbeat"
 
@@ -293,3 +302,55 @@ def test_c4_a_broker_that_always_fails_is_told_of_in_the_end(bench: Bench) -> No
     assert joins == STUMBLES + 1, "counted in one place"
     assert bench.now - start >= 3_000, "a first rebalance is over by then"
     assert ["UNKNOWN_SERVER_ERROR" in error for error in failures(bench)] == [True]
+
+
+def test_the_classic_protocol_is_read_by_the_helper_thread_while_the_member_waits(bench: Bench) -> None:
+    bench.described("somebody")
+    assert len(bench.player.jobs.waiting) == 1
+    assert bench.member.joining
+    assert not bench.member.has_parted
+    assert bench.turn() == [], "neither another question nor a join"
+    bench.member.polled(bench.now)
+    assert bench.turn() == []
+    assert bench.one().name == "JoinGroup"
+
+
+def test_who_leaves_while_the_classic_protocol_is_read_has_left(bench: Bench) -> None:
+    bench.described("somebody")
+    bench.member.leave(bench.now, reason="test")
+    assert bench.member.left
+    assert bench.sent() == [], "it is there now, and nobody joins by it"
+    bench.subscribe()
+    bench.described("somebody")
+    assert bench.player.jobs.waiting == [], "it is read once"
+    assert bench.one().name == "JoinGroup"
+
+
+def test_who_comes_back_while_the_classic_protocol_is_read_waits_for_the_same_reading(bench: Bench) -> None:
+    bench.described("somebody")
+    bench.member.leave(bench.now, reason="test")
+    bench.subscribe()
+    (question,) = bench.turn()
+    bench.answer(
+        question,
+        DescribeGroupsResponse(groups=[DescribedGroup(members=[DescribedGroupMember(member_id="somebody")])]),
+    )
+    assert len(bench.player.jobs.waiting) == 1
+    assert bench.one().name == "JoinGroup"
+
+
+def test_a_pattern_that_came_while_the_classic_protocol_was_read_is_asked_for_anew(bench: Bench) -> None:
+    bench.described("somebody")
+    bench.subscribe("t.*")
+    bench.described()
+    assert bench.one().name == "ConsumerGroupHeartbeat"
+
+
+def test_a_classic_protocol_that_cannot_be_read_is_not_hidden(bench: Bench) -> None:
+    def broken() -> Any:
+        raise ImportError("no such file")
+
+    bench.member._load_classic = broken
+    bench.described("somebody")
+    with pytest.raises(ImportError, match="no such file"):
+        bench.sent()

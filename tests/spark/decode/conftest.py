@@ -3,15 +3,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.spark.decode.registry_server import RegistryServer, running
+from tests.registry.registry_server import RegistryServer, running
 
+from kadence.registry import answers
 from kadence.spark.decode import formats
-from kadence.spark.decode.registry import Schemas
 
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
-    monkeypatch.setattr(formats, "_SCHEMAS", Schemas(sleep=lambda _: None))
+    monkeypatch.setattr(answers, "LAG_S", 0.0)
     formats.decoder_of.cache_clear()
+    formats.client_of.cache_clear()
     with running() as server:
         yield server

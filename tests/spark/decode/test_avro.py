@@ -20,14 +20,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.luck import examples
 from tests.records.batches import varint
-from tests.spark.decode.registry_server import RegistryServer
+from tests.registry.registry_server import RegistryServer
 
 from kadence.errors import ConfigError, MissingDependencyError, TransportError
-from kadence.spark.decode.avro import AvroFormat, parsed, read_schema
-from kadence.spark.decode.avro_types import arrow_of
+from kadence.registry.columns.avro import AvroFormat, parsed, read_schema
+from kadence.registry.columns.avro_types import arrow_of
+from kadence.registry.columns.isolation import SMALL
 from kadence.spark.decode.formats import decoder_of
 from kadence.spark.decode.inference import decoded_ddl
-from kadence.spark.decode.isolation import SMALL
 from kadence.spark.decode.options import DecodeOptions, parse
 from kadence.spark.source.schema import COLUMNS
 
@@ -381,7 +381,7 @@ def test_ids_of_one_batch_differ_and_rows_keep_their_order(registry: RegistrySer
     }
     again = decoder_of(side, kind).decode(pa.array(values[:7], pa.binary()).slice(2))
     assert again.column.to_pylist() == expected[2:7]
-    asked = [path for path, _ in registry.requests]
+    asked = registry.asked
     # Twice for the one that a follower may learn of late.
     assert sorted(asked) == ["/schemas/ids/1", "/schemas/ids/2", "/schemas/ids/9", "/schemas/ids/9"]
 

@@ -6,7 +6,7 @@ import json
 import random
 import struct
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -159,6 +159,35 @@ def test_a_name_that_begins_another_one() -> None:
     found = reader_of(kind).read(pa.array([b'{"":1,"abc":9,"ab":2,"a":3}', b'{"ab":4}'], pa.binary()))
     assert found is not None
     assert found[0].to_pylist() == [{"a": 3, "ab": 2, "": 1}, {"a": None, "ab": 4, "": None}]
+
+
+def test_each_day_of_a_cycle_of_leap_years() -> None:
+    kind = pa.struct([pa.field("at", pa.date32())])
+    days = range(date(1, 1, 1).toordinal(), date(401, 3, 1).toordinal())
+    ours = rows_reader(kind, None)
+    assert ours is not None
+    found = ours.read(pa.array([b'{"at":"%s"}' % str(date.fromordinal(day)).encode() for day in days]))
+    assert found is not None
+    made, refused = found
+    epoch = date(1970, 1, 1).toordinal()
+    assert refused == []
+    assert made.field(0).cast(pa.int32()).to_pylist() == [day - epoch for day in days]
+
+
+def test_long_names_that_differ_in_one_letter() -> None:
+    """Names are compared eight bytes at a time."""
+    names = [
+        f"{'n' * before}{letter}{'n' * after}"
+        for before, after in ((9, 1), (3, 12), (8, 14))
+        for letter in "abn"
+    ]
+    kind = pa.struct([pa.field(name, pa.int32()) for name in names])
+    ours = rows_reader(kind, None)
+    assert ours is not None
+    document = {name: number for number, name in enumerate(names)}
+    found = ours.read(pa.array([json.dumps(dict(reversed(document.items()))).encode()]))
+    assert found is not None
+    assert (found[0].to_pylist(), found[1]) == ([document], [])
 
 
 def test_its_memory_is_used_again_and_nothing_of_the_batch_before_is_left() -> None:

@@ -16,14 +16,15 @@ from google.protobuf import descriptor_pb2, message, message_factory
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.luck import examples
-from tests.spark.decode.registry_server import RegistryServer
+from tests.registry.registry_server import RegistryServer
 
 from kadence.errors import ConfigError, MissingDependencyError
+from kadence.registry.columns.isolation import SMALL
+from kadence.registry.columns.protobuf import ProtobufFormat, arrow_of_message
+from kadence.registry.descriptors import Messages
 from kadence.spark.decode.formats import decoder_of
 from kadence.spark.decode.inference import decoded_ddl
-from kadence.spark.decode.isolation import SMALL
 from kadence.spark.decode.options import DecodeOptions, parse
-from kadence.spark.decode.protobuf import Messages, ProtobufFormat, arrow_of_message
 from kadence.spark.source.schema import COLUMNS
 
 FIELD = descriptor_pb2.FieldDescriptorProto
@@ -159,7 +160,7 @@ def test_messages_by_their_place_and_id(registry: RegistryServer) -> None:
     assert (
         "`value` struct<`id` bigint, `big` decimal(20,0), `note` string, `kind` string, `lines` array<" in ddl
     )
-    assert registry.requests[-1][0] == "/subjects/t-value/versions/latest?format=serialized"
+    assert registry.asked[-1] == "/subjects/t-value/versions/latest?format=serialized"
     head = struct.pack(">bI", 0, 4)
     values = [
         head + b"\x00" + sale(7),

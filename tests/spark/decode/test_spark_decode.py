@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from pyspark.sql import SparkSession
+from tests.registry.registry_server import RegistryServer
 from tests.spark.conftest import Cluster, Runs
-from tests.spark.decode.registry_server import RegistryServer
 
 from kadence import Producer
 

@@ -23,8 +23,8 @@ print([row and row["n"] for row in decoded.column.to_pylist()], sorted(decoded.b
 """
 
 AVRO = """
-from kadence.spark.decode.avro import AvroFormat, parsed
-from kadence.spark.decode.wire import FramedFormat
+from kadence.registry.columns.avro import AvroFormat, parsed
+from kadence.registry.columns.wire import FramedFormat
 fields = '{"name": "n", "type": "int"}, {"name": "s", "type": "string"}'
 schema = parsed('{"type": "record", "name": "R", "fields": [%s]}' % fields)
 values = pa.array([b"\\0\\0\\0\\0\\7\\2\\2a", None, b"\\0\\0", b"\\0\\0\\0\\0\\4\\6\\2a", b"\\0\\0\\0\\0\\7\\10\\2a"])

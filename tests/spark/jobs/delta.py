@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from kadence.environment import Environment
 from kadence.spark.pipeline.checks import checked
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.reading import read
 from kadence.spark.pipeline.run import Run, close_session, open_session
 

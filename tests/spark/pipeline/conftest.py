@@ -8,8 +8,8 @@ import pytest
 from tests.spark.conftest import Cluster
 
 from kadence import Producer
+from kadence.environment import Environment
 from kadence.spark.pipeline.checks import checked
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.pipeline.reading import read
 

@@ -13,10 +13,10 @@ from tests.spark.conftest import Cluster
 from tests.spark.pipeline.test_formats import records
 
 from kadence import Producer
+from kadence.environment import Environment
 from kadence.errors import ConfigError, IllegalStateError
 from kadence.spark.pipeline.checks import check, checked
 from kadence.spark.pipeline.declare import declare
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.model import Aggregate, Pipeline
 from kadence.spark.pipeline.preview import preview
 from kadence.spark.pipeline.reading import parse

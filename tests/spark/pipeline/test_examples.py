@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from kadence import Broker, Producer
 from kadence.cli.demo import flights
+from kadence.environment import Environment
 from kadence.spark.pipeline.checks import checked
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.reading import read
 from kadence.spark.pipeline.run import Run
 

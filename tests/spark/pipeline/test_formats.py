@@ -13,14 +13,13 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyspark.sql import SparkSession
 from tests.patience import until
+from tests.registry.registry_server import RegistryServer, running
 from tests.spark.conftest import Cluster
-from tests.spark.decode.registry_server import RegistryServer, running
 
 from kadence import Consumer, Producer, Record, TopicPartition
+from kadence.environment import Environment
 from kadence.spark.decode import formats
-from kadence.spark.decode.registry import Schemas
 from kadence.spark.pipeline.checks import check, checked
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.pipeline.reading import parse
 from kadence.spark.pipeline.run import Run
@@ -70,8 +69,8 @@ path = "{directory}/letters"
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
-    monkeypatch.setattr(formats, "_SCHEMAS", Schemas())
+def registry() -> Iterator[RegistryServer]:
+    formats.client_of.cache_clear()
     formats.decoder_of.cache_clear()
     with running() as server:
         yield server

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kadence.environment import Environment
 from kadence.errors import ConfigError
 from kadence.spark.pipeline.checks import check, checked
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.frames import filled, value_type
 from kadence.spark.pipeline.model import AVAILABLE_NOW, Pipeline
 from kadence.spark.pipeline.reading import Mistake, PipelineFileError, parse, read

@@ -157,7 +157,7 @@ action = "drop"
 """
 
 
-@pytest.mark.parametrize("sink", ["table", "topic"])
+@pytest.mark.parametrize("sink", [pytest.param("table", marks=pytest.mark.heavy), "topic"])
 def test_each_row_is_judged_once(
     spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path, sink: str
 ) -> None:

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from tests.patience import PATIENCE
 from tests.spark.conftest import Cluster
-from tests.spark.pipeline.conftest import File
+from tests.spark.pipeline.conftest import TABLES, File
 from tests.spark.processes import SPARK, environment, service
 
 from kadence.java import find_java
@@ -35,7 +35,11 @@ def test_a_project_of_spark_pipelines(cluster: Cluster, file: File, tmp_path: Pa
     cluster.create(1)
     file.produce(range(10))
     file.send(b"{broken", b'{"id":5000,"part":"x"}')
-    file.write()
+    # The plans are on the server: declare() puts the record's column into the text.
+    plain = "SELECT id, part, id / 2 AS half FROM records"
+    assert plain in TABLES
+    inner = "WITH r AS (SELECT id, part FROM records) SELECT id, part, id / 2 AS half FROM r"
+    file.write(tables=TABLES.replace(plain, inner))
     (tmp_path / "spark-pipeline.yml").write_text(PROJECT.format(storage=f"file://{tmp_path}/storage"))
     definitions = tmp_path / "definitions"
     definitions.mkdir()

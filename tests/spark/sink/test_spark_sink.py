@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from tests.spark.conftest import Cluster
 
-from kadence import Producer
+from kadence import Broker, Producer
 from kadence.admin import NewTopic
 from kadence.broker.handlers import HANDLERS
 from kadence.broker.handlers.k18_api_versions import make_handler
@@ -145,6 +145,25 @@ def test_a_stream_writes_each_batch_once(spark: SparkSession, cluster: Cluster, 
     cluster.produce(range(100, 150))
     run()
     assert sorted(int(row.value) for row in read(spark, cluster, copy)) == list(range(150))
+
+
+def test_a_topic_that_nobody_makes_fails_the_task(spark: SparkSession) -> None:
+    with Broker(config={"auto.create.topics.enable": False}) as broker:
+        to = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.max.block.ms": "500"}
+        writer = spark.range(1).selectExpr("'v' value").write.format("kadence").options(**to)
+        with pytest.raises(PySparkException, match="nowhere"):
+            writer.option("topic", "nowhere").mode("append").save()
+
+
+def test_an_output_mode_that_spark_has_for_java_alone(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    """docs/spark.md says so, and what to do instead."""
+    rows = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")
+    writer = rows.groupBy("value").count().writeStream.format("kadence").outputMode("update")
+    to = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": cluster.topic}
+    with pytest.raises(PySparkException, match="does not support Update mode"):
+        writer.options(**to).option("checkpointLocation", str(tmp_path)).start().awaitTermination()
 
 
 def test_transactions_on_brokers_without_them_are_refused(

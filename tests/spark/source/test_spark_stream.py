@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -148,3 +149,18 @@ def test_a_broker_that_goes_away(spark: SparkSession, tmp_path: Path) -> None:
         query.stop()
         broker.close()
         spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+
+
+def test_triggers_that_spark_has_for_java_alone(spark: SparkSession, runs: Runs, tmp_path: Path) -> None:
+    """docs/spark.md says so among the differences from the connector."""
+    writer = runs.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "none"))
+    with pytest.raises(Exception, match=r"kadence does not support continuous processing"):
+        writer.trigger(continuous="5 seconds").start()
+    real_time: Any = {"realTime": "5 seconds"}
+    any_sink = "spark.sql.streaming.realTimeMode.allowlistCheck"
+    spark.conf.set(any_sink, "false")
+    try:
+        with pytest.raises(Exception, match=r"INPUT_STREAM_NOT_SUPPORTED"):
+            writer.trigger(**real_time).outputMode("update").start().awaitTermination()
+    finally:
+        spark.conf.unset(any_sink)

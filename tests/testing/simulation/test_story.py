@@ -8,19 +8,18 @@ from tests.luck import seeds
 from kadence.testing.simulation import SimulationError, Story
 
 
-@pytest.mark.parametrize("seed", seeds(40))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_trouble(seed: int) -> None:
     Story(seed).run()
 
 
 def test_the_same_seed_is_the_same_story() -> None:
     """With crashes, cuts and all: what the broker is asked, and when, is the same to the byte."""
-    for seed in (2, 3):
-        first, second = Story(seed), Story(seed)
-        first.run()
-        second.run()
-        assert first.trouble.told == second.trouble.told
-        assert first.simulation.history.fingerprint == second.simulation.history.fingerprint
+    first, second = Story(2), Story(2)
+    first.run()
+    second.run()
+    assert first.trouble.told == second.trouble.told
+    assert first.simulation.history.fingerprint == second.simulation.history.fingerprint
 
 
 def test_a_story_that_fails_tells_what_happened() -> None:

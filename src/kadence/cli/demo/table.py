@@ -44,8 +44,8 @@ def land(servers: str, directory: Path, tell: Callable[[Progress], None]) -> Lan
         MissingDependencyError: PySpark or Java is missing.
         PipelineError: the pipeline failed.
     """
+    from kadence.environment import Environment
     from kadence.spark.pipeline.checks import checked
-    from kadence.spark.pipeline.environment import Environment
     from kadence.spark.pipeline.reading import read
     from kadence.spark.pipeline.run import Run, close_session, open_session
 

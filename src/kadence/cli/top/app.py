@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,17 +21,20 @@ from kadence.cli.top import rows as r
 from kadence.cli.top.gathering import OTHERS, Gatherer, Model, Round, Wish
 from kadence.cli.top.local import Process, by_member
 from kadence.cli.top.table import Table
+from kadence.cli.why.page import lines
 from kadence.printable import printable
 
 __all__ = ["Top"]
 
-KEYS: Final = "↵ open  esc back  tab view  / filter  g group  l local  s sort  ? help  q quit"
+KEYS: Final = "↵ open  esc back  tab view  / filter  g group  w why  s sort  ? help  q quit"
 
 HELP: Final = """\
  ↑ ↓ k j       move; PgUp PgDn Home End, too
  Enter         open: a group, then a member
  Esc           back, or forget the filter
- Tab           the next view: members, partitions, events
+ Tab           the next view: members, partitions,
+               events, why it lags
+ w             why the group lags, and what to do
  g or :        go to a group by its name
  /             show only rows with a text in them
  s  S          sort by the next column; the other way
@@ -46,7 +50,7 @@ HELP: Final = """\
 
 _TABS: Final[Mapping[str, tuple[str, ...]]] = {
     "groups": ("groups",),
-    "group": ("members", "partitions", "events"),
+    "group": ("members", "partitions", "events", "why"),
     "member": ("partitions",),
     "processes": ("processes",),
     "process": ("reading", "events"),
@@ -58,13 +62,29 @@ _COLUMNS: Final[Mapping[str, Sequence[r.Column]]] = {
     "members": r.MEMBERS,
     "partitions": r.PARTITIONS,
     "events": r.EVENTS,
+    "why": r.WHY,
     "processes": r.PROCESSES,
     "reading": r.READING,
 }
 
 _NUMBERS_FIRST_LARGE: Final = frozenset(
-    {"MEM", "LAG", "TREND", "IN/S", "OUT/S", "ETA", "OWNS", "NOT READ", "STALLS"}
+    {
+        "MEM",
+        "LAG",
+        "TREND",
+        "IN/S",
+        "OUT/S",
+        "ETA",
+        "OWNS",
+        "NOT READ",
+        "STALLS",
+        "ABOVE",
+        "IN WORK",
+        "HELD UP BY",
+    }
 )
+
+_STATE: Final = next(index for index, column in enumerate(r.GROUPS) if column.name == "STATE")
 
 _NEWS: Final = 4
 """Lines of events under a table."""
@@ -143,6 +163,7 @@ class Top(App[None]):
         Binding("g,colon", "ask('group')", show=False),
         Binding("d", "ask('delay')", show=False),
         Binding("l", "local", show=False),
+        Binding("w", "why", show=False),
         Binding("escape,backspace", "leave", show=False),
         Binding("tab", "next_view(1)", show=False, priority=True),
         Binding("shift+tab", "next_view(-1)", show=False, priority=True),
@@ -211,7 +232,8 @@ class Top(App[None]):
         if place.kind == "groups":
             wish = Wish(self.query_one(Table).keys_on_screen, OTHERS)
         elif place.group:
-            wish = Wish((place.group,), 0, listing=not self.model.groups)
+            why = place.group if place.view == "why" else ""
+            wish = Wish((place.group,), 0, listing=not self.model.groups, why=why)
         else:
             wish = Wish((), 0, listing=False)
         self._gatherer.change(wish=wish)
@@ -251,6 +273,21 @@ class Top(App[None]):
     def action_local(self) -> None:
         if self._place.kind != "processes":
             self._go(_Place("processes"))
+
+    def action_why(self) -> None:
+        """Of the open group, or of the one under the cursor."""
+        place = self._place
+        if place.kind == "groups":
+            group = self.query_one(Table).key
+        else:
+            group = place.group
+        if not group:
+            return
+        if place.kind != "group":
+            place = _Place("group", group, came_from=self.query_one(Table).key)
+            self.places.append(place)
+        place.tab = _TABS["group"].index("why")
+        self._draw()
 
     def action_next_view(self, by: int) -> None:
         self._place.tab = (self._place.tab + by) % len(_TABS[self._place.kind])
@@ -345,8 +382,9 @@ class Top(App[None]):
 
     def _sorting(self) -> tuple[int, bool]:
         view = self._place.view
-        # By name until somebody sorts otherwise: rows that stay where they are can be read.
-        return self._place.sort.get(view, (0, False))
+        # By name until somebody sorts otherwise: rows that stay where they are can be read. Groups by their state:
+        # those that are sick come first, and those that nobody uses last.
+        return self._place.sort.get(view, (_STATE if view == "groups" else 0, False))
 
     @property
     def _is_drawn(self) -> bool:
@@ -381,7 +419,15 @@ class Top(App[None]):
             return r.member_rows(history, by_member(model.processes))
         if view == "events":
             return r.event_rows(history.events)
+        if view == "why":
+            return r.why_rows(self._why(place.group))
         return r.partition_rows(history, place.key)
+
+    def _why(self, group: str) -> list[str]:
+        why = self.model.why
+        if why is None or why.group != group:
+            return ["looking …"]
+        return [*textwrap.wrap(why.says, self.size.width), *lines(why.found, self.size.width)]
 
     def _process(self, key: str) -> Process | None:
         return next((each for each in self.model.processes if each.key == key), None)
@@ -411,6 +457,9 @@ class Top(App[None]):
         state = "PAUSED" if self._is_paused else f"every {self._delay:g} s"
         right = f"{state}  {r.clock_time(time.time())} "
         path = f" kadence top  {printable(self._path(place))}"
+        if len(path) + len(right) >= width:
+            # A name says more than the views that are not shown.
+            path = f" kadence top  {printable(self._path(place, with_tabs=False))}"
         room = width - len(right) - len(path) - 3
         left = (
             f"{path}  {r.shortened(where, room)}" if room > 8 else r.shortened(path, width - len(right) - 1)
@@ -418,12 +467,13 @@ class Top(App[None]):
         self.query_one("#title", Static).update(Text(left.ljust(width - len(right)) + right))
         self.query_one("#about", Static).update(self._about(place, width))
 
-    def _path(self, place: _Place) -> str:
+    def _path(self, place: _Place, *, with_tabs: bool = True) -> str:
         if place.kind == "groups":
             return "groups"
         if place.kind == "processes":
             return "on this machine"
-        tabs = "/".join(f"[{name}]" if name == place.view else name for name in _TABS[place.kind])
+        shown = _TABS[place.kind] if with_tabs else (place.view,)
+        tabs = "/".join(f"[{name}]" if name == place.view else name for name in shown)
         if place.kind == "process":
             process = self._process(place.key)
             name = str(process.state.get("client_id", "")) if process else ""

@@ -16,11 +16,14 @@ from typing import Any, Final
 from kadence.admin import Admin, GroupListing
 from kadence.cli.top.local import Process, processes
 from kadence.cli.top.sampling import GroupHistory, Sample
-from kadence.clock import Clock, SystemClock
+from kadence.cli.why.finding import Finding
+from kadence.cli.why.inquiry import Inquiry
+from kadence.clock import Clock, SystemClock, wall_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, TransportError, UnknownTopicOrPartitionError
 from kadence.types import TopicPartition
+from kadence.work.frontier import done_above
 
-__all__ = ["Gatherer", "Model", "Round", "Wish"]
+__all__ = ["Gatherer", "Model", "Round", "Why", "Wish"]
 
 PATIENCE_S: Final = 5.0
 """How long one call may take. A broker that is silent for longer is told of, and asked again in the next round."""
@@ -40,11 +43,22 @@ class Wish:
 
     Attributes:
         groups: those on the screen. others: how many more. listing: whether the list of groups is needed.
+        why: the group of which is asked why it lags; empty: of none.
     """
 
     groups: tuple[str, ...] = ()
     others: int = OTHERS
     listing: bool = True
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a group lags: the headline, and the reasons; see `kadence.cli.why`."""
+
+    group: str
+    says: str
+    found: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +70,8 @@ class Round:
         listing: all groups; None when it was not asked for or not answered.
         samples: each group that was asked for, with when it was sampled (monotonic ms).
         refused: groups that cannot be described, and why. trouble: why the brokers could not be asked; empty when they
-            could. processes: the consumers that publish their state on this machine.
+            could. processes: the consumers that publish their state on this machine. why: of the group of which it was
+            asked.
     """
 
     at: int
@@ -67,6 +82,7 @@ class Round:
     refused: Mapping[str, str] = field(default_factory=dict)
     trouble: str = ""
     processes: tuple[Process, ...] = ()
+    why: Why | None = None
 
 
 class Model:
@@ -75,7 +91,7 @@ class Model:
     Attributes:
         groups: the listing, by name. histories: what samples said of each. refused: groups that cannot be described,
             and why. processes: the consumers that publish their state on this machine. trouble: why the latest round
-            brought nothing. latest: that round.
+            brought nothing. latest: that round. why: why a group lags, if that was asked.
     """
 
     def __init__(self) -> None:
@@ -85,6 +101,7 @@ class Model:
         self.processes: tuple[Process, ...] = ()
         self.trouble = ""
         self.latest: Round | None = None
+        self.why: Why | None = None
 
     def history(self, group: str) -> GroupHistory:
         """What is known of a group, which may be nothing yet."""
@@ -93,6 +110,7 @@ class Model:
     def add(self, round_: Round) -> None:
         """Take in a round."""
         self.latest, self.trouble, self.processes = round_, round_.trouble, round_.processes
+        self.why = round_.why or self.why
         if round_.listing is not None:
             self.groups = {group.group_id: group for group in round_.listing}
             for name in self.histories.keys() - self.groups.keys() - round_.samples.keys():
@@ -122,6 +140,7 @@ class Gatherer:
         clock: Clock | None = None,
     ) -> None:
         self._admin = Admin(config)
+        self._inquiry = Inquiry(self._admin, config)
         self._deliver = deliver
         self._clock = clock or SystemClock()
         self._delay = delay
@@ -155,7 +174,9 @@ class Gatherer:
         """Change what is asked for, how often, or whether at all. A new wish is asked for at once."""
         with self._changed:
             if wish is not None and wish != self._wish:
-                self._is_hurried |= not set(wish.groups) <= set(self._wish.groups)
+                self._is_hurried |= (
+                    not set(wish.groups) <= set(self._wish.groups) or wish.why != self._wish.why
+                )
                 self._wish = wish
             if delay is not None:
                 self._delay = delay
@@ -197,17 +218,29 @@ class Gatherer:
         samples: dict[str, tuple[int, Sample]] = {}
         refused: dict[str, str] = {}
         trouble = ""
+        why: Why | None = None
         try:
             if wish.listing:
                 listing = tuple(self._admin.list_groups(timeout=PATIENCE_S))
             chosen = self._chosen(wish, listing)
             if chosen:
                 self._describe(chosen, samples, refused)
+            why = self._ask_why(wish.why)
         except KafkaError as error:
             trouble = _told(error)
         now = self._clock.now_ms()
         took = (now - began) / 1000
-        return Round(now, time.time(), took, listing, samples, refused, trouble, processes())
+        return Round(now, time.time(), took, listing, samples, refused, trouble, processes(), why)
+
+    def _ask_why(self, group: str) -> Why | None:
+        if not group:
+            return None
+        try:
+            says, found = self._inquiry.ask(group, self._clock.now_ms(), wall_ms())
+        except KafkaError as error:
+            _raise_trouble([error])
+            return Why(group, _told(error))
+        return Why(group, says, tuple(found))
 
     def _chosen(self, wish: Wish, listing: tuple[GroupListing, ...] | None) -> list[str]:
         chosen = list(wish.groups)
@@ -226,6 +259,7 @@ class Gatherer:
         _raise_trouble(described.errors.values())
         refused.update({name: str(error) for name, error in described.errors.items()})
         committed: dict[str, dict[TopicPartition, int]] = {}
+        above: dict[str, dict[TopicPartition, int]] = {}
         times: dict[str, int] = {}
         for name in described:
             try:
@@ -236,6 +270,7 @@ class Gatherer:
                 continue
             times[name] = self._clock.now_ms()
             committed[name] = {tp: at.offset for tp, at in found.items()}
+            above[name] = {tp: done_above(at.offset, at.metadata) for tp, at in found.items() if at.metadata}
         wanted = {tp for offsets in committed.values() for tp in offsets}
         wanted.update(
             tp for group in described.values() for member in group.members for tp in member.assignment
@@ -246,7 +281,7 @@ class Gatherer:
             of_group = offsets.keys() | {tp for member in group.members for tp in member.assignment}
             samples[name] = (
                 times[name],
-                Sample(group, offsets, {tp: ends[tp] for tp in of_group if tp in ends}),
+                Sample(group, offsets, {tp: ends[tp] for tp in of_group if tp in ends}, above[name]),
             )
 
     def _ends(self, wanted: set[TopicPartition]) -> dict[TopicPartition, int]:

@@ -7,13 +7,15 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kadence.cli.top.gathering import Model
 from kadence.cli.top.local import Process
 from kadence.cli.top.sampling import Event, GroupHistory, Progress, ranges
 from kadence.printable import printable
 from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kadence.cli.top.gathering import Model
 
 __all__ = [
     "EVENTS",
@@ -22,6 +24,7 @@ __all__ = [
     "PARTITIONS",
     "PROCESSES",
     "READING",
+    "WHY",
     "Column",
     "Row",
     "arranged",
@@ -42,6 +45,7 @@ __all__ = [
     "shortened",
     "sparkline",
     "where",
+    "why_rows",
     "widths",
 ]
 
@@ -81,6 +85,9 @@ class Row:
 _LIBRARY: Final = re.compile(r"[/\\\\]lib[/\\\\]python\d|[/\\\\]Lib[/\\\\]|site-packages|<frozen ")
 """Frames of a stack that are Python's or of an installed package."""
 
+_SEEN_S: Final = 1.0
+"""A record that holds up its partition for a shorter time is not named: most do for a moment."""
+
 _PROGRESS: Final = (
     Column("LAG", 8, right=True),
     Column("TREND", 10),
@@ -88,6 +95,10 @@ _PROGRESS: Final = (
     Column("OUT/S", 6, right=True),
     Column("ETA", 6, right=True),
 )
+
+_ABOVE: Final = Column("ABOVE", 7, right=True, from_width=96)
+
+_IN_WORK: Final = Column("IN WORK", 9, right=True, from_width=110)
 
 GROUPS: Final = (
     Column("GROUP", 0),
@@ -102,6 +113,8 @@ MEMBERS: Final = (
     Column("HOST", 15, from_width=100),
     Column("OWNS", 16),
     *_PROGRESS,
+    _ABOVE,
+    _IN_WORK,
 )
 
 PARTITIONS: Final = (
@@ -110,6 +123,7 @@ PARTITIONS: Final = (
     Column("COMMITTED", 11, right=True, from_width=110),
     Column("END", 11, right=True, from_width=110),
     *_PROGRESS,
+    _ABOVE,
 )
 
 PROCESSES: Final = (
@@ -119,6 +133,7 @@ PROCESSES: Final = (
     Column("PARTITIONS", 11, right=True),
     Column("NOT READ", 9, right=True),
     Column("STALLS", 7, right=True),
+    Column("IN WORK", 9, right=True),
 )
 
 READING: Final = (
@@ -126,7 +141,10 @@ READING: Final = (
     Column("LAG", 8, right=True),
     Column("FOR", 6, right=True),
     Column("FETCHED", 0),
+    Column("HELD UP BY", 20, from_width=96),
 )
+
+WHY: Final = (Column("WHY IT LAGS, THE WORST FIRST", 0),)
 
 EVENTS: Final = (Column("TIME", 8), Column("WHAT HAPPENED", 0))
 
@@ -263,33 +281,56 @@ def group_rows(model: Model) -> list[Row]:
         kind = described.group_type if described else listed.group_type
         members = len(described.members) if described else None
         progress = history.total if history and described else _NOTHING
+        mark = "bad" if name in model.refused else _mark(state)
         rows.append(
             Row(
                 name,
                 (name, _STATES.get(state, state), kind, count(members), *_progress_cells(progress)),
-                (name, state, kind, members, *_progress_sort(progress)),
-                "bad" if name in model.refused else _mark(state),
+                (
+                    name,
+                    (_care(mark, members, progress), state, name),
+                    kind,
+                    members,
+                    *_progress_sort(progress),
+                ),
+                mark,
             )
         )
     return rows
 
 
-def member_rows(history: GroupHistory, here: Mapping[str, Any]) -> list[Row]:
+def _care(mark: str, members: int | None, progress: Progress) -> int:
+    """How soon somebody should look at a group; 0: at once. Groups that nobody uses come last."""
+    if mark == "bad":
+        return 0
+    if progress.lag and (mark == "busy" or progress.catches_up_in == math.inf):
+        return 1 if members else 2
+    if mark == "busy":
+        return 1
+    return 3 if members or progress.lag else 4
+
+
+def member_rows(history: GroupHistory, here: Mapping[str, Process]) -> list[Row]:
     """The members of a group. ``here``: those that publish their state on this machine, by member id."""
     rows = []
     for member in history.description.members if history.description else ():
         progress = history.progress_of(member.assignment)
+        above = history.above(member.assignment)
+        known = here.get(member.member_id)
+        in_work = None if known is None else _in_work(known.state)
         name = member.group_instance_id or member.client_id or member.member_id
         rows.append(
             Row(
                 member.member_id,
                 (
-                    f"● {name}" if member.member_id in here else name,
+                    name if known is None else f"● {name}",
                     member.host.removeprefix("/"),
                     ranges(member.assignment) or "-",
                     *_progress_cells(progress),
+                    count(above),
+                    count(in_work),
                 ),
-                (name, member.host, len(member.assignment), *_progress_sort(progress)),
+                (name, member.host, len(member.assignment), *_progress_sort(progress), above, in_work),
             )
         )
     return rows
@@ -304,12 +345,20 @@ def partition_rows(history: GroupHistory, member: str | None = None) -> list[Row
             continue
         progress = history.progress(tp)
         committed, end = history.offsets(tp)
+        above = history.above([tp])
         name = "" if owner is None else owner.group_instance_id or owner.client_id or owner.member_id
         rows.append(
             Row(
                 tp,
-                (str(tp), name or "-", count(committed), count(end), *_progress_cells(progress)),
-                (tp, name or None, committed, end, *_progress_sort(progress)),
+                (
+                    str(tp),
+                    name or "-",
+                    count(committed),
+                    count(end),
+                    *_progress_cells(progress),
+                    count(above),
+                ),
+                (tp, name or None, committed, end, *_progress_sort(progress), above),
             )
         )
     return rows
@@ -364,28 +413,49 @@ def event_rows(events: Iterable[Event]) -> list[Row]:
     ]
 
 
+def why_rows(lines: Sequence[str]) -> list[Row]:
+    """The page of `kadence groups why`, a row for each line; the first of a reason is marked."""
+    return [
+        Row(number, (line,), (number,), "bad" if line[:1].isdecimal() else "")
+        for number, line in enumerate(lines)
+    ]
+
+
 def process_rows(found: Iterable[Process]) -> list[Row]:
     """The consumers that publish their state on this machine."""
     rows = []
     for each in found:
         if each.trouble:
-            cells: tuple[str, ...] = (each.trouble, str(each.pid), "-", "-", "-", "-")
-            rows.append(Row(each.key, cells, (each.trouble, each.pid, None, None, None, None), "bad"))
+            cells = (each.trouble, str(each.pid), *("-",) * 5)
+            rows.append(Row(each.key, cells, (each.trouble, each.pid, *(None,) * 5), "bad"))
             continue
         state = each.state
         group = state["group_id"]
         held = sum(_is_held(partition) for partition in state["partitions"])
         numbers = (len(state["partitions"]), held, len(state["stalls"]))
+        in_work = _in_work(state)
         is_stalled = any(stall["ended"] is None for stall in state["stalls"])
         rows.append(
             Row(
                 each.key,
-                (state["client_id"], str(each.pid), group or "-", *(f"{number:,}" for number in numbers)),
-                (state["client_id"], each.pid, group, *numbers),
+                (
+                    state["client_id"],
+                    str(each.pid),
+                    group or "-",
+                    *(f"{number:,}" for number in numbers),
+                    count(in_work),
+                ),
+                (state["client_id"], each.pid, group, *numbers, in_work),
                 "bad" if is_stalled else "busy" if held else "ok",
             )
         )
     return rows
+
+
+def _in_work(state: Mapping[str, Any]) -> int | None:
+    """How many records `process` has read and not done; None: it was never called, or the process does not tell."""
+    work = state.get("work")
+    return None if work is None else work["running"] + work["waiting"] + work["retrying"]
 
 
 def _is_held(partition: Mapping[str, Any]) -> bool:
@@ -401,15 +471,45 @@ def reading_rows(process: Process) -> list[Row]:
         why = each["not_fetched"]
         seconds = why["for"] if why else None
         said = "yes" if why is None else why["words"] + (f" ({why['detail']})" if why["detail"] else "")
+        stuck = _stuck(each)
         rows.append(
             Row(
                 tp,
-                (str(tp), count(each["lag"]), duration(seconds), said),
-                (tp, each["lag"], seconds, said),
+                (
+                    str(tp),
+                    count(each["lag"]),
+                    duration(seconds),
+                    said,
+                    "" if stuck is None else f"{stuck['offset']} for {duration(stuck['for'])}",
+                ),
+                (tp, each["lag"], seconds, said, None if stuck is None else stuck["for"]),
                 "ok" if why is None else "" if why["expected"] else "bad",
             )
         )
     return rows
+
+
+def _stuck(partition: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The record that holds up a partition, if it does so for as long as can be seen."""
+    found: Mapping[str, Any] | None = partition.get("stuck")
+    return found if found is not None and found["for"] >= _SEEN_S else None
+
+
+def _work_summary(state: Mapping[str, Any]) -> str:
+    """What `process` does, and who holds it up."""
+    work = state.get("work")
+    if work is None:
+        return ""
+    said = (
+        f"process: {work['running']:,} run, {work['waiting']:,} wait, {work['retrying']:,} to be repeated; "
+    )
+    if work["key_waiting"] > 1:
+        said += f"{work['key_waiting']:,} wait behind one record; "
+    stuck = [(each, found) for each in state["partitions"] if (found := _stuck(each)) is not None]
+    if stuck:
+        at, found = max(stuck, key=lambda pair: pair[1]["for"])
+        said += f"{at['topic']}-{at['partition']}@{found['offset']} holds up for {duration(found['for'])}; "
+    return said
 
 
 def process_summary(process: Process) -> list[str]:
@@ -419,7 +519,7 @@ def process_summary(process: Process) -> list[str]:
         return [f"process {process.pid}", process.trouble]
     member = f", generation {state['generation']}" if state["generation"] >= 0 else ""
     late = state["lateness"]
-    said = (
+    said = _work_summary(state) + (
         f"network thread late by {late['last'] * 1000:,.0f} ms now, {late['longest'] * 1000:,.0f} ms at most"
     )
     stalled = [stall for stall in state["stalls"] if stall["ended"] is None]

@@ -9,25 +9,31 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from kadence.admin import ConsumerGroupDescription, MemberDescription
-from kadence.lag import lag
+from kadence.lag import lag, per_second, seconds_to_catch_up
 from kadence.types import TopicPartition
 
-__all__ = ["Event", "GroupHistory", "Progress", "Sample", "ranges", "seconds_to_catch_up"]
+__all__ = ["Event", "GroupHistory", "Progress", "Sample", "ranges"]
 
 N = TypeVar("N", int, float)
 
 WINDOW_MS: Final = 30_000
 """What rates are of."""
 
+STUCK_MS: Final = 60_000
+"""A committed offset that stands still for so long while records above it are done is told of."""
+
 POINTS: Final = 60
 """How many values of the lag are kept for its trend."""
 
 EVENTS: Final = 500
 """How many events of a group are kept."""
+
+_COMMITTED_S: Final = 10.0
+"""How old a committed offset may be in a group that is well: twice the interval of commits."""
 
 _NAMED: Final = 5
 """How many members one sample names in the events; a group of a thousand that starts would fill them alone."""
@@ -41,11 +47,13 @@ class Sample:
 
     Attributes:
         committed: the committed offsets. ends: the end of each partition that is committed or owned, where known.
+        above: how many records are done above the committed offset, as `process` tells with its commits.
     """
 
     description: ConsumerGroupDescription
     committed: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
+    above: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,34 +64,26 @@ class Event:
     text: str
 
 
-def seconds_to_catch_up(lag: int | None, consumed: float | None, produced: float | None) -> float | None:
-    """When the lag will be 0 if both rates stay; infinite when it is not getting smaller, None while unknown."""
-    if lag == 0:
-        return 0.0
-    if lag is None or consumed is None or produced is None:
-        return None
-    gained = consumed - produced
-    return lag / gained if gained > 0 else math.inf
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far something is: a partition, what a member owns, or a group.
 
     Attributes:
         lag: records between the committed offset and the end. trend: the lag in earlier samples, the oldest first.
-        consumed, produced: records a second. All None where they are not known.
+        consumed, produced: records a second. catches_up_in: seconds until nothing waits if the rates stay; of several
+            partitions that of the slowest. Infinite: never. All None where they are not known.
     """
 
     lag: int | None
     trend: tuple[int | None, ...]
     consumed: float | None
     produced: float | None
+    catches_up_in: float | None = None
 
     @property
-    def catches_up_in(self) -> float | None:
-        """Seconds; see `seconds_to_catch_up`."""
-        return seconds_to_catch_up(self.lag, self.consumed, self.produced)
+    def keeps_up(self) -> bool:
+        """Whether the lag is no more than what is done in 10 s: committed offsets are as old as that."""
+        return _keeps_up(self.lag, self.consumed)
 
 
 class _Track:
@@ -114,13 +114,16 @@ class _Track:
         if len(self._seen) < 2:
             return None
         (began, first), (ended, last) = self._seen[0], self._seen[-1]
-        return (last - first) * 1000 / (ended - began) if ended > began else None
+        return per_second(last - first, ended - began)
 
 
 class _Partition:
-    __slots__ = ("committed", "end", "lags")
+    __slots__ = ("above", "committed", "end", "is_told", "lags", "stands_since")
 
     def __init__(self) -> None:
+        self.above = 0
+        self.stands_since: int | None = None
+        self.is_told = False
         self.committed = _Track()
         self.end = _Track()
         self.lags: deque[int | None] = deque(maxlen=POINTS)
@@ -168,12 +171,30 @@ class GroupHistory:
             last = partition.committed.last
             if committed is not None and last is not None and committed < last:
                 self._tell(wall, f"committed offset of {tp} moved back from {last:,} to {committed:,}")
+            self._look_at_frontier(tp, sample, now, wall)
             partition.committed.add(now, committed)
             partition.end.add(now, sample.ends.get(tp))
+            partition.above = sample.above.get(tp, 0)
             partition.lags.append(partition.lag)
         self._totals.append(self._lag_of(self._partitions))
         if before is not None:
             self._compare(before, sample.description, wall)
+
+    def _look_at_frontier(self, tp: TopicPartition, sample: Sample, now: int, wall: float) -> None:
+        """Name a record that is not done for long while others above it are. Only `process` tells of these."""
+        partition = self._partitions[tp]
+        committed, above = sample.committed.get(tp), sample.above.get(tp, 0)
+        if not above or committed != partition.committed.last:
+            partition.stands_since, partition.is_told = (now if above else None), False
+        elif partition.stands_since is None:
+            partition.stands_since = now
+        elif not partition.is_told and now - partition.stands_since >= STUCK_MS:
+            partition.is_told = True
+            self._tell(
+                wall,
+                f"{tp.topic}-{tp.partition}@{committed} holds up the committed offset: "
+                f"{above:,} records above it are done",
+            )
 
     def gone(self, why: str, wall: float) -> None:
         """The group is not there any more, or cannot be described."""
@@ -245,10 +266,15 @@ class GroupHistory:
         found = self._partitions[partition]
         return found.committed.last, found.end.last
 
+    def above(self, partitions: Iterable[TopicPartition]) -> int:
+        """How many records of these are done above the committed offset, as `process` tells with its commits."""
+        return sum(self._partitions[tp].above for tp in partitions if tp in self._partitions)
+
     def progress(self, partition: TopicPartition) -> Progress:
         """Of one partition."""
         found = self._partitions[partition]
-        return Progress(found.lag, tuple(found.lags), found.committed.rate, found.end.rate)
+        rates = found.committed.rate, found.end.rate
+        return Progress(found.lag, tuple(found.lags), *rates, _wait(found))
 
     def progress_of(self, partitions: Iterable[TopicPartition]) -> Progress:
         """Of several partitions together: what is known of them is added."""
@@ -263,6 +289,7 @@ class GroupHistory:
             trend,
             _sum(each.committed.rate for each in known),
             _sum(each.end.rate for each in known),
+            _slowest(known),
         )
 
     @property
@@ -273,6 +300,7 @@ class GroupHistory:
             tuple(self._totals),
             _sum(each.committed.rate for each in self._partitions.values()),
             _sum(each.end.rate for each in self._partitions.values()),
+            _slowest(self._partitions.values()),
         )
 
     def _lag_of(self, partitions: Mapping[TopicPartition, _Partition]) -> int | None:
@@ -282,6 +310,27 @@ class GroupHistory:
 def _sum(values: Iterable[N | None]) -> N | None:
     known = [value for value in values if value is not None]
     return sum(known[1:], known[0]) if known else None
+
+
+def _slowest(partitions: Iterable[_Partition]) -> float | None:
+    """Seconds until the last of them is caught up; None while that is not known of all."""
+    waits = [_wait(each) for each in partitions if each.lag is not None]
+    known = [wait for wait in waits if wait is not None]
+    slowest = max(known, default=None)
+    return slowest if slowest == math.inf or len(known) == len(waits) else None
+
+
+def _wait(partition: _Partition) -> float | None:
+    lag, consumed = partition.lag, partition.committed.rate
+    wait = seconds_to_catch_up(lag, consumed, partition.end.rate)
+    if wait is None or not _keeps_up(lag, consumed):
+        return wait
+    # What it has grown by is only that the last commit is some seconds old.
+    return min(wait, _COMMITTED_S)
+
+
+def _keeps_up(lag: int | None, consumed: float | None) -> bool:
+    return lag is not None and lag <= (consumed or 0) * _COMMITTED_S
 
 
 def _owned(group: ConsumerGroupDescription) -> dict[TopicPartition, str]:

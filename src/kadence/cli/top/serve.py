@@ -47,8 +47,14 @@ def serve(arguments: argparse.Namespace) -> None:
 
 def _command(arguments: argparse.Namespace) -> str:
     """What each page runs."""
-    command = [sys.executable, "-m", "kadence", "top", "--delay", f"{arguments.delay:g}"]
-    command += ["-b", arguments.bootstrap_servers]
+    command = [sys.executable, "-m", "kadence"]
+    if arguments.cluster:
+        command += ["-c", arguments.cluster]
+    if arguments.client_settings:
+        command += ["--config", arguments.client_settings]
+    command += ["top", "--delay", f"{arguments.delay:g}"]
+    if arguments.bootstrap_servers:
+        command += ["-b", arguments.bootstrap_servers]
     for pair in arguments.settings:
         command += ["-X", pair]
     if arguments.group:

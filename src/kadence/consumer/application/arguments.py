@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, SupportsIndex, cast
 
 from kadence.config.table import is_coroutine_function
 from kadence.consumer.application.callbacks import AsyncRebalanceListener
-from kadence.consumer.polled_records import Records
+from kadence.consumer.decoded_records import Records
 from kadence.errors import InvalidTopicError
 from kadence.records import ALL_COLUMNS, OWN_COLUMNS, Record
 from kadence.types import OffsetAndMetadata, TopicPartition
@@ -38,8 +38,8 @@ __all__ = [
     "partitions_of",
     "pattern_of",
     "ranges",
-    "start_of_topics",
     "target",
+    "time_of_topics",
     "timestamps_of",
     "to_offsets",
     "topic_name",
@@ -62,7 +62,7 @@ Assignable = Partitions | Mapping[TopicPartition, Span] | Mapping[tuple[str, int
 """What assign() takes: partitions, or a mapping with the offset where each begins, or with (start, end) of a range."""
 
 StartOfTopics = Literal["earliest", "latest"] | datetime | int
-"""Where assign_topics() begins: an end of the log, or a time (a datetime with a timezone, or ms since 1970)."""
+"""Where assign_topics() begins or ends: an end of the log, or a time (a datetime with a timezone, or ms since 1970)."""
 
 Offsets = (
     Mapping[TopicPartition, Start]
@@ -91,7 +91,8 @@ def cap(max_records: int | None, default: int) -> int:
     chosen = default if max_records is None else max_records
     if chosen == -1:
         return NO_CAP
-    if not isinstance(chosen, SupportsIndex):
+    # A check against a protocol costs as much as a hundred records, and nearly all are plain numbers.
+    if type(chosen) is not int and not isinstance(chosen, SupportsIndex):
         raise TypeError(f"max_records is a whole number, not {chosen!r}")
     if chosen < 1:
         raise ValueError(f"max_records must be at least 1, or -1 for no cap, not {chosen}")
@@ -245,19 +246,19 @@ def ranges(
     return starts, ends
 
 
-def start_of_topics(start: object) -> int | None:
-    """Where each partition is read from, as a timestamp of ListOffsets (−2 earliest, −1 latest, ms since 1970)."""
-    if start is None:
+def time_of_topics(given: object, name: str = "start") -> int | None:
+    """A start or an end of topics as a timestamp of ListOffsets (−2 earliest, −1 latest, ms since 1970)."""
+    if given is None:
         return None
-    if isinstance(start, str):
-        if start not in _ENDS:
-            raise ValueError(f"start is 'earliest', 'latest', a datetime or ms since 1970, not {start!r}")
-        return _ENDS[start]
-    if isinstance(start, datetime):
-        if start.tzinfo is None:
-            raise ValueError(f"start: a datetime needs a timezone, such as datetime.now(UTC), not {start!r}")
-        return _whole(math.ceil(start.timestamp() * 1000), "start", _INT64)
-    return _whole(start, "start, in ms since 1970,", _INT64)
+    if isinstance(given, str):
+        if given not in _ENDS:
+            raise ValueError(f"{name} is 'earliest', 'latest', a datetime or ms since 1970, not {given!r}")
+        return _ENDS[given]
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise ValueError(f"{name}: a datetime needs a timezone, such as datetime.now(UTC), not {given!r}")
+        return _whole(math.ceil(given.timestamp() * 1000), name, _INT64)
+    return _whole(given, f"{name}, in ms since 1970,", _INT64)
 
 
 def target(offset: object) -> tuple[int, int | None]:

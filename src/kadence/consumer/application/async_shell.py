@@ -11,17 +11,25 @@ something blocks says nothing, and that is processing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from types import TracebackType
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kadence.client import async_shell
-from kadence.client.forks import FORKS, forked_error
+from kadence.client.engine import FORKS, forked_error
 from kadence.client.waits import Run, Waits
-from kadence.clock import Clock
+from kadence.clock import Clock, wait_seconds
 from kadence.consumer.application.core import Core
 from kadence.consumer.shared_state import SharedState, Signal
+from kadence.deserializers import decodes_on_loop
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
+
+if TYPE_CHECKING:
+    from kadence.client.aside import Aside
+    from kadence.consumer.fetch.dead_letters import LetterProducers
+    from kadence.work.meters import Totals
+    from kadence.work.settings import Settings
 
 __all__ = ["AsyncShell"]
 
@@ -32,7 +40,8 @@ _TICKS_PER_INTERVAL = 20
 class _LoopSignal:
     """The shared state's signal for tasks of an event loop: each change wakes all that wait.
 
-    It refers to nothing else: the network thread keeps it, and would keep a consumer that nobody closed.
+    The loop watches a descriptor where the signal has one, which is raised without the interpreter. It refers to
+    nothing else: the loop or the network thread keeps it, and would keep a consumer that nobody closed.
     """
 
     is_held: ClassVar[bool] = False
@@ -40,14 +49,49 @@ class _LoopSignal:
     def __init__(self, signal: Signal) -> None:
         self._signal = signal
         self._waiting: set[asyncio.Event] = set()
+        # What the loop watches; below 0: nothing.
+        self._shown = -1
         self.move_to(asyncio.get_running_loop())
 
     def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wake the tasks of this loop from now on; those of the one that has ended wait no more."""
+        self._unwatch()
         self.loop = loop
         self._waiting.clear()
-        self._signal.on_set = self._set
+        if (shown := self._signal.show()) >= 0:
+            try:
+                loop.add_reader(shown, self._seen)
+            except NotImplementedError:
+                self._signal.hide()
+            else:
+                self._shown = shown
+        self._signal.on_set = self._set if self._shown < 0 else None
         self._signal.enter()
+
+    def end(self) -> None:
+        """The consumer is closed. What little may still change wakes by the loop alone."""
+        self._unwatch()
+        self._wake_all()
+
+    def end_soon(self) -> None:
+        """As `end`, on any thread: nobody has the consumer any more."""
+        if self._shown >= 0:
+            # The loop may have been closed before.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self.end)
+
+    def _unwatch(self) -> None:
+        if self._shown < 0:
+            return
+        shown, self._shown = self._shown, -1
+        self._signal.on_set = self._set
+        self._signal.hide()
+        with contextlib.suppress(RuntimeError):
+            self.loop.remove_reader(shown)
+
+    def _seen(self) -> None:
+        self._signal.seen()
+        self._wake_all()
 
     def watch(self, changed: asyncio.Event) -> None:
         self._waiting.add(changed)
@@ -92,12 +136,20 @@ class AsyncShell(async_shell.AsyncShell):
         self._shared_state = shared_state
         self._fork = FORKS.count
         self._polling: _Polling | None = None
+        self._working: _Working | None = None
         shared_state.progress.by_turns = True
+        if core.decoding is not None:
+            decodes_on_loop(self)
+        weakref.finalize(self, self._signal.end_soon).atexit = False
 
     @property
     def forked(self) -> bool:
         """Whether this process is a child of the one that made the consumer."""
         return self._fork != FORKS.count
+
+    def is_decoding(self) -> bool:
+        """Whether the caller is a deserialiser of this consumer. One on a thread of `process` may wait."""
+        return self._core.steps.is_taking and asyncio._get_running_loop() is self._signal.loop
 
     def __enter__(self) -> Core:
         """Check that this call may begin.
@@ -116,8 +168,32 @@ class AsyncShell(async_shell.AsyncShell):
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None: ...
 
+    async def process(
+        self, consumer: Any, settings: Settings, producers: LetterProducers, aside: Aside
+    ) -> Totals:
+        """Carry `AsyncConsumer.process`."""
+        # Most consumers do not need it.
+        from kadence.consumer.application.inside import Inside
+        from kadence.work.driver import process_on_loop
+
+        inside = Inside(self._core, self._shared_state, self._entered, producers, aside)
+        # A second call is refused, and must not end what the first one has begun.
+        working = _Working(asyncio.current_task(), asyncio.Event())
+        if self._working is None:
+            self._working = working
+        try:
+            return await process_on_loop(consumer, inside, settings)
+        finally:
+            working.has_ended.set()
+            if self._working is working:
+                self._working = None
+
+    async def _entered(self, call: Waits[None]) -> None:
+        with self:
+            await self.run(call)
+
     async def close(self, call: Waits[None], deadline: int) -> None:
-        """Carry the call that closes the consumer. It ends what other tasks do inside.
+        """Carry the call that closes the consumer. It ends what other tasks do inside; `process` ends in order.
 
         Once the consumer's own loop has ended, another one may close it.
 
@@ -132,7 +208,14 @@ class AsyncShell(async_shell.AsyncShell):
                     "this consumer belongs to another event loop, which still runs: close it there"
                 )
             self._signal.move_to(running)
+        elif self._working is not None and self._working.task is not asyncio.current_task():
+            # It commits what is done, which it could not once this is closed.
+            self._core.stop()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_seconds(deadline, self._clock.now_ms())):
+                    await self._working.has_ended.wait()
         await self.run(call)
+        self._signal.end()
 
     def polling(self) -> _Polling:
         """Entered with ``async with`` by each poll, one at a time; the loop's turning counts as progress meanwhile."""
@@ -145,6 +228,13 @@ class AsyncShell(async_shell.AsyncShell):
             await super()._do(step)
         finally:
             progress.leave_callback(self._clock.now_ms())
+
+
+class _Working(NamedTuple):
+    """A call of `process`: the task that made it, and whether it has ended."""
+
+    task: asyncio.Task[Any] | None
+    has_ended: asyncio.Event
 
 
 class _Polling:
@@ -163,6 +253,11 @@ class _Polling:
     async def __aenter__(self) -> None:
         with self._shell:
             await self._shell.breathe()
+        working = self._shell._working
+        if working is not None and working.task is not self._task:
+            raise ConcurrentAccessError(
+                "process() of this consumer is under way in another task, and alone polls until it has returned"
+            )
         outer = self._outer = self._shell._polling
         if outer is not None and outer._task is not self._task and not outer._is_over:
             raise ConcurrentAccessError(

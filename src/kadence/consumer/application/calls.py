@@ -29,8 +29,8 @@ from kadence.consumer.application.arguments import (
     partitions_of,
     pattern_of,
     ranges,
-    start_of_topics,
     target,
+    time_of_topics,
     timestamps_of,
     to_offsets,
     topic_name,
@@ -38,11 +38,17 @@ from kadence.consumer.application.arguments import (
 )
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.core import Core
-from kadence.consumer.application.stall import Stall
-from kadence.consumer.polled_records import Records
+from kadence.consumer.application.processing import Stall
+from kadence.consumer.decoded_records import Records
 from kadence.consumer.shared_partition import NotFetched, NotFetchedReason, Origin
 from kadence.consumer.shared_state import FAREWELL_MS, NetworkLateness, SharedState
-from kadence.errors import ConfigError, IllegalStateError, KafkaTimeoutError
+from kadence.deserializers import AnswerPendingError
+from kadence.errors import (
+    ConfigError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
 from kadence.idioms import NotAwaited
 from kadence.logs import logger
 from kadence.metrics import MetricName
@@ -59,7 +65,10 @@ from kadence.types import (
 if TYPE_CHECKING:
     import pyarrow
 
+    from kadence.consumer.application.arrow_values import ArrowValues, LettersPendingError
+    from kadence.consumer.application.health import Health
     from kadence.consumer.application.metrics import Metrics
+    from kadence.work.track import Tracked, Work
 
 __all__ = ["EARLIEST", "LATEST", "Calls", "Topics"]
 
@@ -89,7 +98,11 @@ class Calls:
         self._clock = clock
         self._awaits = awaits
         self._metrics: Metrics | None = None
+        self._tracked: Tracked | None = None
         self._interceptors = core.interceptors
+        self._values: tuple[str, ArrowValues] | None = None
+        self._pending: AnswerPendingError | LettersPendingError | None = None
+        """What the rows wait for that a poll for columns has put back."""
         self._has_told_unit = False
         self._close_by = FOREVER
 
@@ -139,17 +152,24 @@ class Calls:
         yield from core.assign(wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
 
     def assign_topics(
-        self, topics: str | Iterable[str], start: StartOfTopics | None, timeout: Seconds | None
+        self,
+        topics: str | Iterable[str],
+        start: StartOfTopics | None,
+        end: StartOfTopics | None,
+        timeout: Seconds | None,
     ) -> Waits[None]:
         core = self._core
         if core.subscribed is not None or core.pattern is not None:
             raise IllegalStateError(
                 "this consumer has topics by subscribe(); unsubscribe() before assign_topics()"
             )
-        names, timestamp = topic_names(topics), start_of_topics(start)
+        names, timestamp, until = topic_names(topics), time_of_topics(start), time_of_topics(end, "end")
         if not names:
             raise ValueError("assign_topics() needs a topic; to stop reading, call unsubscribe()")
         deadline = self._deadline(timeout)
+        if until is not None:
+            yield from self._assign_ranges(names, timestamp, until, deadline)
+            return
         yield from core.auto_commit_now(deadline, processed_only=True)
         # So that the assignment is there when the call returns, and not with some later poll.
         yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
@@ -158,6 +178,39 @@ class Calls:
             # Where the end is must be known before the caller writes anything.
             for partition in tuple(self._shared_state.assignment):
                 yield from self._placed(partition, deadline)
+
+    def _assign_ranges(
+        self, names: frozenset[str], timestamp: int | None, until: int, deadline: int
+    ) -> Waits[None]:
+        """All partitions that these topics have now, each up to where ``until`` is now."""
+        core = self._core
+        found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
+        if missing := sorted(names - {name for name, infos in found.items() if infos}):
+            raise UnknownTopicOrPartitionError(
+                f"topic {missing[0]!r} does not exist, so where its partitions end cannot be looked up"
+            )
+        partitions = [TopicPartition(name, info.partition) for name in found for info in found[name]]
+        lasts = yield from self._looked_up(partitions, LATEST, deadline)
+        ends = lasts if until == LATEST else (yield from self._looked_up(partitions, until, deadline))
+        # A record may have come since the ends were looked up, and be what the time leads to. And nothing is so late
+        # where no record is.
+        ends = {p: min(ends.get(p, lasts[p]), lasts[p]) for p in partitions}
+        starts: dict[TopicPartition, int] = {}
+        if timestamp is not None:
+            firsts = yield from self._looked_up(partitions, timestamp, deadline)
+            # What begins after its end is done before it begins.
+            starts = {p: min(firsts.get(p, ends[p]), ends[p]) for p in partitions}
+        yield from core.auto_commit_now(deadline, processed_only=True)
+        places = {p: (at, None) for p, at in starts.items()}
+        yield from core.assign(tuple(partitions), places, ends, deadline)
+
+    def _looked_up(
+        self, partitions: Sequence[TopicPartition], timestamp: int, deadline: int
+    ) -> Waits[dict[TopicPartition, int]]:
+        found = yield from self._core.call(
+            m.ListOffsets, deadline, timestamps=dict.fromkeys(partitions, timestamp)
+        )
+        return {partition: at.offset for partition, at in found.items() if at is not None}
 
     def incremental_assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
         core = self._core
@@ -223,24 +276,76 @@ class Calls:
         return next(iter(records), None) if self._interceptors is None else self._interceptors.first(records)
 
     def poll_arrow(
-        self, timeout: Seconds, max_records: int | None, headers: bool, columns: Sequence[str] | None
+        self,
+        timeout: Seconds,
+        max_records: int | None,
+        headers: bool,
+        columns: Sequence[str] | None,
+        value: str | None,
     ) -> Waits[pyarrow.Table]:
         # pyarrow is an extra, and takes a third of a second to import.
+        from kadence.consumer.application.arrow_values import LettersPendingError
         from kadence.records import arrow
 
-        names = columns_of(columns, headers=headers)
+        chosen = names = columns_of(columns, headers=headers)
+        if value is not None and "value" in chosen:
+            names = self._arrow_values(value).needed(chosen)
         limit = self._cap(max_records, self._config.arrow_rows)
         max_bytes = self._config.max_poll_arrow_bytes if max_records is None else None
-        proofs = self._core.proofs
-        chunks = yield from self._core.poll_columns(
-            self._until(timeout), limit, columns=names, max_bytes=max_bytes
-        )
-        try:
-            return arrow.to_table([part for _, parts in chunks for part in parts], names=names)
-        except Exception:
-            # Out of memory, most likely: the rows are still to come.
-            self._core.put_back(proofs)
-            raise
+        core, until = self._core, self._until(timeout)
+        while True:
+            is_answered = yield from self._answered(until)
+            proofs = core.proofs
+            chunks = (
+                (yield from core.poll_columns(until, limit, columns=names, max_bytes=max_bytes))
+                if is_answered
+                else []
+            )
+            try:
+                table = arrow.to_table([part for _, parts in chunks for part in parts], names=names)
+                if value is None or "value" not in chosen:
+                    return table
+                core.steps.is_taking = True
+                try:
+                    table, again = self._arrow_values(value).decoded(table, chosen)
+                finally:
+                    core.steps.is_taking = False
+                for partition, offset in again.items():
+                    core.cut(partition, offset)
+                return table
+            except AnswerPendingError as pending:
+                # Other tasks may commit what was taken while this one waits.
+                core.put_back(proofs)
+                self._pending = pending.with_traceback(None)
+                pending.call_back(core.look_again)
+            except LettersPendingError as pending:
+                core.put_back(proofs)
+                self._pending = pending.with_traceback(None)
+            except Exception:
+                # Out of memory, a registry that is away, or a bad record that is the first: the rows are still to come.
+                core.put_back(proofs)
+                raise
+
+    def _answered(self, until: int) -> Waits[bool]:
+        """Wait for what the next rows need. False: it is not there in time. Raises the error that came in its place."""
+        while (pending := self._pending) is not None:
+            if pending.is_over:
+                self._pending = None
+                pending.check()
+                break
+            self._core.check()
+            if self._core.stopping or self._clock.now_ms() >= until:
+                return False
+            yield until
+        return True
+
+    def _arrow_values(self, kind: str) -> ArrowValues:
+        """Made at the first use, for it loads what decodes."""
+        if self._values is None or self._values[0] != kind:
+            from kadence.consumer.application.arrow_values import ArrowValues
+
+            self._values = kind, ArrowValues(self._config, self._core.decoding, kind)
+        return self._values[1]
 
     def _cap(self, max_records: int | None, default: int) -> int:
         pace = self._core.pace
@@ -330,11 +435,32 @@ class Calls:
 
     # ------------------------------------------------------------ commits
 
-    def commit(self, offsets: Offsets | None, timeout: Seconds | None) -> Waits[None]:
-        return self._core.commit(to_offsets(offsets), self._deadline(timeout))
+    def commit(self, offsets: Offsets | Work | None, timeout: Seconds | None) -> Waits[None]:
+        return self._core.commit(self._to_offsets(offsets), self._deadline(timeout))
 
-    def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
-        self._core.commit_async(to_offsets(offsets), callback_of(callback, awaits=self._awaits))
+    def commit_async(self, offsets: Offsets | Work | None, callback: CommitCallback | None) -> None:
+        self._core.commit_async(self._to_offsets(offsets), callback_of(callback, awaits=self._awaits))
+
+    def _to_offsets(self, offsets: Offsets | Work | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
+        if self._tracked is not None and isinstance(offsets, self._tracked.kind):
+            return self._tracked.offsets(self._fetch_epochs())
+        return to_offsets(cast("Offsets | None", offsets))
+
+    def track(self, records: Iterable[Record[Any, Any]]) -> Work:
+        if self._config.auto_commit:
+            raise ConfigError(
+                "track() needs enable.auto.commit=false: automatic commits would commit records that are not done"
+            )
+        if self._tracked is None:
+            # Most consumers do not need it.
+            from kadence.work.track import Tracked
+
+            self._tracked = Tracked()
+        passed = records.next_offsets() if isinstance(records, Records) else {}
+        return self._tracked.add(records, passed, self._fetch_epochs())
+
+    def _fetch_epochs(self) -> dict[TopicPartition, int]:
+        return {p: each.fetch_epoch for p, each in self._shared_state.assignment.items()}
 
     def committed(
         self, partitions: Partitions, timeout: Seconds | None
@@ -353,8 +479,8 @@ class Calls:
     def edge_offsets(
         self, partitions: Partitions, timestamp: int, timeout: Seconds | None
     ) -> Waits[dict[TopicPartition, int]]:
-        found = yield from self._list_offsets(dict.fromkeys(partitions_of(partitions), timestamp), timeout)
-        return {partition: at.offset for partition, at in found.items() if at is not None}
+        wanted = partitions_of(partitions)
+        return (yield from self._looked_up(wanted, timestamp, self._deadline(timeout))) if wanted else {}
 
     def offsets_for_times(
         self, timestamps: Timestamps, timeout: Seconds | None
@@ -393,6 +519,12 @@ class Calls:
 
     def stalls(self) -> Sequence[Stall]:
         return self._core.stalls.history()
+
+    def health(self) -> Health:
+        # Most consumers are never asked.
+        from kadence.consumer.application.health import health
+
+        return health(self._core, self._shared_state, self._clock.now_ms())
 
     def enforce_rebalance(self, reason: str) -> None:
         self._core.need_group("enforce_rebalance()")

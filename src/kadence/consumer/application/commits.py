@@ -15,14 +15,12 @@ from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, add_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
-from kadence.consumer.application.callbacks import CommitCallback
+from kadence.consumer.application.callbacks import CommitCallback, Interceptors
 from kadence.consumer.application.exchange import Exchange
-from kadence.consumer.application.interceptors import Interceptors
-from kadence.consumer.log_limiter import LogLimiter
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import CommitFailedError, KafkaError, WakeupError
-from kadence.logs import logger
+from kadence.logs import LogLimiter, logger
 from kadence.types import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Commits"]
@@ -38,6 +36,9 @@ class Commits:
 
     Attributes:
         completed: ended asynchronous commits whose callbacks have not run yet.
+        is_automatic: whether it commits by itself. Not while `process` says what is done.
+        has_worked: `process` was called, so there may be metadata with what is done above a committed offset. A commit
+            of the place where reading began, by which nothing is said, would remove it.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class Commits:
         interceptors: Interceptors | None,
     ) -> None:
         self.completed: deque[tuple[CommitCallback, m.CommitCompleted]] = deque()
+        self.is_automatic = config.auto_commit
         self._config = config
         self._shared_state = shared_state
         self._exchange = exchange
         self._clock = clock
         self._interceptors = interceptors
+        self.has_worked = False
         self._callbacks: dict[int, CommitCallback | None] = {}
         self._own = 0
         self._log_limiter = LogLimiter()
@@ -124,11 +127,11 @@ class Commits:
 
     def due(self, now: int) -> bool:
         """Whether the interval is over and no automatic commit is under way."""
-        return self._config.auto_commit and now >= self._next_at and not self._own
+        return self.is_automatic and now >= self._next_at and not self._own
 
     def next_wake(self, deadline: int) -> int:
         """Waiting in poll, the next thing this side has to do by itself is the automatic commit."""
-        waits = self._config.auto_commit and not self._own
+        waits = self.is_automatic and not self._own
         return min(deadline, self._next_at) if waits else deadline
 
     def commit_due(self) -> None:
@@ -148,13 +151,13 @@ class Commits:
 
     def commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign). Failures are logged: the records come again."""
-        if self._config.auto_commit:
+        if self.is_automatic:
             offsets = self._changed(self._proved() if processed_only else self.consumed())
             yield from self._commit_quietly(offsets, deadline)
 
     def commit_soon(self) -> None:
         """Commit what is processed, without waiting: a manual assignment ends, and there is no group to tell of it."""
-        if self._config.auto_commit and (offsets := self._changed(self._proved())):
+        if self.is_automatic and (offsets := self._changed(self._proved())):
             self._own = self._send(offsets, frozenset(), None)
 
     def commit_parting(self, partitions: tuple[TopicPartition, ...], deadline: int) -> None:
@@ -162,7 +165,7 @@ class Commits:
 
         The network thread gives them up, with the `CallbackDone` that follows, once this commit has ended.
         """
-        offsets = self._changed(self._proved(partitions)) if self._config.auto_commit else {}
+        offsets = self._changed(self._proved(partitions)) if self.is_automatic else {}
         if offsets and not self._shared_state.ended:
             call_id = self._exchange.next_id()
             self._partings.add(call_id)
@@ -218,7 +221,7 @@ class Commits:
             if event.error is not None:
                 self._next_at = add_ms(self._clock.now_ms(), self._config.retry_backoff_ms)
         committed = event.offsets if event.error is None else _but(event.offsets, event.error)
-        self._note(committed)
+        self.note(committed)
         if event.error is None:
             self._log_limiter.over("commit")
         elif event.id in self._partings:
@@ -244,16 +247,19 @@ class Commits:
             partition: offset
             for partition, offset in offsets.items()
             if (shared_partition := assignment.get(partition)) is None
-            or last.get(partition) != (shared_partition.fetch_epoch, offset.offset)
+            or (
+                last.get(partition) != (shared_partition.fetch_epoch, offset.offset)
+                and not (self.has_worked and _is_where_it_began(shared_partition, offset.offset))
+            )
         }
 
     def _remember(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These were committed by a call that waited for it."""
         if self._interceptors is not None and offsets:
             self.completed.append((self._interceptors.on_commit, m.CommitCompleted(0, offsets, None)))
-        self._note(offsets)
+        self.note(offsets)
 
-    def _note(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def note(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These are committed. What the application committed by itself is proved, or we would take it back."""
         assignment = self._shared_state.assignment
         for partition, offset in offsets.items():
@@ -263,6 +269,11 @@ class Commits:
             else:
                 self._last[partition] = (shared_partition.fetch_epoch, offset.offset)
                 shared_partition.mark_processed(offset.offset, offset.leader_epoch)
+
+
+def _is_where_it_began(shared_partition: SharedPartition, offset: int) -> bool:
+    origin = shared_partition.origin
+    return origin is not None and origin.offset == offset
 
 
 def _but(

@@ -10,33 +10,45 @@ import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import current_thread
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from kadence.client.engine import Engine
-from kadence.client.forks import in_children
+from kadence.client.engine import Engine, in_children
 from kadence.client.waits import Waits
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.config.table import AUTO
 from kadence.consumer import events as m
-from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
+from kadence.consumer.application.callbacks import (
+    AsyncRebalanceListener,
+    CommitCallback,
+    Interceptors,
+    Rebalancing,
+)
 from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange
-from kadence.consumer.application.interceptors import Interceptors
-from kadence.consumer.application.pace import Pace
-from kadence.consumer.application.rebalancing import Rebalancing
-from kadence.consumer.application.stall import Stalls
+from kadence.consumer.application.processing import Pace, Stalls
 from kadence.consumer.decoded_records import Attention
-from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
-from kadence.consumer.fetch.decoding import Decoding
 from kadence.consumer.fetch.fetch_collector import FetchCollector
 from kadence.consumer.fetch.steps import Steps
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
-from kadence.errors import ClosedError, IllegalStateError, InvalidGroupIdError, KafkaError
+from kadence.errors import (
+    ClosedError,
+    ConcurrentAccessError,
+    IllegalStateError,
+    InvalidGroupIdError,
+    KafkaError,
+)
+from kadence.loading import load
 from kadence.logs import logger
 from kadence.records import Columns, Record
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
+    from kadence.consumer.fetch.decoding import Decoding
+    from kadence.work.meters import Meters
+    from kadence.work.tracing import Tracing
 
 __all__ = ["Core"]
 
@@ -68,7 +80,9 @@ class Core:
         self.closed = False
         self.subscribed: frozenset[str] | None = None
         self.pattern: str | None = None
+        self._patterns: tuple[str | None, str | None] = (None, None)
         self.manual = False
+        self.is_working = False
         self.followed: frozenset[str] = frozenset()
         self._shared_state = shared_state
         # Steps, which do not enter a shell, are refused in a child: see `fetch.steps`.
@@ -92,22 +106,27 @@ class Core:
             counts=config.prefetch_heuristic != "bytes",
             clock=clock,
         )
+        self.steps: Steps = self._collector.steps
+        """Polls that need nothing but the next record."""
         if self.interceptors is not None and self.interceptors.consuming:
             self.steps.intercept_with(self.interceptors, self.interceptors.consuming, self.put_back)
         self._exchange.has_records = self._collector.holds
         self._dead_letters: DeadLetters | None = None
         self.decoding: Decoding | None = None
         self._take = self._collector.take_records
+        if config.key_deserializer is not None or config.value_deserializer is not None:
+            # Most consumers take bytes, and load neither of them.
+            load("kadence.consumer.fetch.decoding")
         if config.dead_letter_topic is not None:
+            from kadence.consumer.fetch.dead_letters import DeadLetters
+
             self._dead_letters = DeadLetters(
                 config.dead_letter_topic,
                 config.group_id,
                 lambda: letter_producers(config),
                 shared_state.signal.set,
             )
-        if config.key_deserializer is not None or config.value_deserializer is not None:
-            self.decoding = Decoding(config, self._collector, self._dead_letters)
-            self._take = self.decoding.take
+        self._decode()
         self.stalls = Stalls(
             config.group_id,
             lambda: (self._collector.given(), self._collector.in_hand()),
@@ -117,9 +136,15 @@ class Core:
         # The network thread keeps it: held by that, a consumer that nobody closed would never be collected.
         noticed = weakref.WeakMethod(self.stalls.noticed)
         shared_state.on_stall = lambda event: None if (notice := noticed()) is None else notice(event)
+        self.work: Meters | None = None
+        """From the first call of `process` on."""
+        self.tracing: Tracing | None = None
+        """Who makes spans of what `process` does."""
         self.pace: Pace | None = None
         if config.max_poll_records == AUTO:
             self.pace = Pace(int(config.max_poll_interval_ms * config.max_poll_records_ratio))
+        else:
+            self.steps.usual = config.max_poll_records
         self._poll_measures = shared_state.measures.poll_measures
         self._polls_after_stop = 0
         self._is_counted = False
@@ -127,6 +152,7 @@ class Core:
         self.call = self._exchange.call
         self.hand_over = self._exchange.hand_over
         self.wakeup = self._exchange.wakeup
+        self.nudge = self._exchange.nudge
         self.stop = self._exchange.stop
         if config.group_id is not None and config.processing_timeout_ms > config.max_poll_interval_ms:
             log.warning(
@@ -137,6 +163,21 @@ class Core:
                 config.processing_timeout_ms,
             )
         engine.start()
+
+    def _decode(self) -> None:
+        """Polls call the deserialisers, where there are any."""
+        config = self.config
+        if config.key_deserializer is not None or config.value_deserializer is not None:
+            # Most consumers take bytes.
+            from kadence.consumer.fetch.decoding import Decoding
+
+            self.decoding = Decoding(config, self._collector, self._dead_letters, self.look_again)
+            self._take = self.decoding.take
+
+    def look_again(self) -> None:
+        """Any thread: what a poll waits for may be there."""
+        self._shared_state.attention.up = True
+        self._shared_state.signal.set()
 
     @property
     def listener(self) -> AsyncRebalanceListener | None:
@@ -219,7 +260,8 @@ class Core:
         self._is_counted = chunks is None
         if self.pace is not None:
             self.pace.returns(now, self._collector.returned)
-        if chunks:
+        # While `process` runs nobody else is to take records: a step does not know whose it is among tasks.
+        if chunks and not self.is_working:
             self._collector.arm(now, limit, () if self.decoding is None else self.decoding.held_up())
         return chunks
 
@@ -241,42 +283,53 @@ class Core:
             raise IllegalStateError("nothing to poll: call subscribe() or assign() first")
         self._refuse_inside_taking()
         shared_state, exchange = self._shared_state, self._exchange
-        now = self.clock.now_ms()
-        shared_state.progress.enter_poll(now)
-        if not self._is_counted:
-            self._poll_measures.polled(now)
+        attention, now = shared_state.attention, self.clock.now_ms()
+        # What `poll_buffered` has looked at without finding anything needs no other look while nothing changes.
+        has_looked = self._is_counted
         self._is_counted = False
-        self.stalls.thread = current_thread()
+        shared_state.progress.enter_poll(now)
         returned = 0
         try:
-            self._collector.mark_processed()
+            # The end of a dead letter sets the signal without raising attention.
+            is_calm = has_looked and not attention.up and self._dead_letters is None
+            if not has_looked:
+                self._poll_measures.polled(now)
+            if not is_calm:
+                self.stalls.thread = current_thread()
+                self._collector.mark_processed()
             while True:
-                exchange.take_background_events()
-                if exchange.stalled is not None:
-                    self.stalls.over(self.clock.now_ms(), exchange.stalled)
-                    exchange.stalled = None
-                if exchange.stopping:
-                    self._tell_polls_after_stop()
-                    return []
-                if shared_state.wants_polled:
-                    shared_state.wants_polled = False
-                    shared_state.send(m.Polled(0, 0))
-                self._commits.commit_due()
-                exchange.adopt_identity()
-                try:
-                    yield from self._rebalancing.serve()
-                finally:
+                if not is_calm:
+                    exchange.take_background_events()
+                    if exchange.stalled is not None:
+                        self.stalls.over(self.clock.now_ms(), exchange.stalled)
+                        exchange.stalled = None
+                    if exchange.stopping:
+                        self._tell_polls_after_stop()
+                        return []
+                    if shared_state.wants_polled:
+                        shared_state.wants_polled = False
+                        shared_state.send(m.Polled(0, 0))
+                    self._commits.commit_due()
                     exchange.adopt_identity()
-                exchange.raise_failure()
-                exchange.raise_wakeup()
-                chunks = self._taken(take)
-                returned = self._collector.returned
-                if chunks or self._collector.advanced:
-                    return chunks
-                if self.clock.now_ms() >= deadline or self.is_finished:
+                    try:
+                        yield from self._rebalancing.serve()
+                    finally:
+                        exchange.adopt_identity()
+                    exchange.raise_failure()
+                    exchange.raise_wakeup()
+                if not (is_calm and has_looked) or shared_state.has_arrivals:
+                    chunks = self._taken(take)
+                    returned = self._collector.returned
+                    if chunks or self._collector.advanced:
+                        return chunks
+                    now = self.clock.now_ms()
+                if now >= deadline or self.is_finished or exchange.nudged:
                     return []
                 yield self._commits.next_wake(deadline)
+                now, has_looked = self.clock.now_ms(), False
+                is_calm = is_calm and not attention.up and not self._commits.due(now)
         finally:
+            exchange.nudged = False
             now = self.clock.now_ms()
             shared_state.progress.leave_poll(now)
             self._poll_measures.waited(now)
@@ -337,11 +390,6 @@ class Core:
         )
 
     @property
-    def steps(self) -> Steps:
-        """Polls that need nothing but the next record."""
-        return self._collector.steps
-
-    @property
     def proofs(self) -> int:
         """How many polls have begun; see `put_back`."""
         return self._collector.steps.calls
@@ -366,6 +414,10 @@ class Core:
             if self.pace is not None:
                 self.pace.returns(self.clock.now_ms(), 0)
 
+    def cut(self, partition: TopicPartition, offset: int) -> None:
+        """The poll under way returns rows before this offset only."""
+        self._collector.cut(partition, offset)
+
     # ------------------------------------------------------------ subscription, and assignment by hand
 
     def subscribe(
@@ -379,6 +431,7 @@ class Core:
         """Replace the subscription. Once this returns no record of a topic that left it is returned by a poll."""
         self.forgive()
         self.subscribed, self.pattern, self.listener = topics, pattern or regex, listener
+        self._patterns = pattern, regex
         self._shared_state.wants_polled = True
         self._shared_state.attention.up = True
         yield from self.hand_over(
@@ -411,6 +464,44 @@ class Core:
         self.followed = topics
         yield from self.hand_over(m.AssignTopics, deadline, topics=topics, timestamp=timestamp)
 
+    # ------------------------------------------------------------ process
+
+    def listen(
+        self, listener: AsyncRebalanceListener | None, topics: frozenset[str] | None, deadline: int
+    ) -> Waits[None]:
+        """Tell ``listener`` of rebalances from now on. ``topics``: in place of those that are subscribed to by name."""
+        if self.subscribed is None and self.pattern is None:
+            self.listener = listener
+            return
+        yield from self.subscribe(topics or self.subscribed, *self._patterns, listener, deadline)
+
+    def begin_work(self) -> None:
+        """`process` says what is done from now on, and decodes by itself: a dead letter has the bytes of its record.
+
+        Raises:
+            ConcurrentAccessError: another call of `process` is under way.
+        """
+        if self.is_working:
+            raise ConcurrentAccessError("process() of this consumer is under way already")
+        self.is_working = True
+        self._commits.is_automatic = False
+        self._commits.has_worked = True
+        self._take = self._collector.take_records
+        self.decoding = None
+        self.steps.decoder = None
+
+    def end_work(self, committed: Mapping[TopicPartition, OffsetAndMetadata], *, is_put_back: bool) -> None:
+        """Polls are as they were before `begin_work`.
+
+        ``committed`` stands at the coordinator, with metadata. An automatic commit of the same offsets would remove it.
+        ``is_put_back``: no position is beyond what is done. Otherwise automatic commits stay off.
+        """
+        self.is_working = False
+        self._commits.note(committed)
+        self._commits.is_automatic = self.config.auto_commit and is_put_back
+        self._exchange.nudged = False
+        self._decode()
+
     # ------------------------------------------------------------ commits
 
     def commit(
@@ -418,6 +509,7 @@ class Core:
     ) -> Waits[None]:
         """Commit and wait. None: everything returned (the caller says that it is processed)."""
         self.need_group("commit()")
+        self._refuse_commit_of_all(offsets)
         return self._commits.commit(offsets, deadline)
 
     def commit_async(
@@ -427,7 +519,14 @@ class Core:
     ) -> None:
         """Commit without waiting; ``callback(offsets, error)`` runs inside a later call, in order."""
         self.need_group("commit_async()")
+        self._refuse_commit_of_all(offsets)
         self._commits.commit_async(offsets, callback)
+
+    def _refuse_commit_of_all(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
+        if self.is_working and offsets is None:
+            raise IllegalStateError(
+                "process() commits what is done by itself; commit() without offsets would commit what is not done, too"
+            )
 
     def auto_commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign), if there is anything to read at all."""

@@ -39,7 +39,8 @@ class Exchange:
             returned (C12). rebalances: the last of them.
         callbacks: steps of a rebalance that the application must take (C5), each until its end was told.
         failures: errors that no call caused, for the next poll (B6). fatal: one that every call raises.
-        woken: `wakeup` was called and nothing has raised it yet. stopping: `stop` was called: polls return nothing.
+        woken: `wakeup` was called and nothing has raised it yet. nudged: the poll under way, or the next one, returns
+            at once. stopping: `stop` was called: polls return nothing.
         has_records: whether anything that was fetched of a partition under a fetch epoch is still to be returned.
         on_commit: takes the end of an asynchronous commit.
         stalled: the stall that was told of and that no poll has ended (B4).
@@ -52,6 +53,7 @@ class Exchange:
         self.failures: list[m.Failed] = []
         self.fatal: Exception | None = None
         self.woken = False
+        self.nudged = False
         self.stopping = False
         self.stalled: m.Stalled | None = None
         self.has_records: Callable[[TopicPartition, int], bool] = lambda partition, fetch_epoch: False
@@ -172,6 +174,11 @@ class Exchange:
     def wakeup(self) -> None:
         """From any thread: end the blocking call under way, or the next one."""
         self.woken = True
+        self._shared_state.alert()
+
+    def nudge(self) -> None:
+        """From any thread: the poll under way, or the next one, returns what there is, and waits for nothing."""
+        self.nudged = True
         self._shared_state.alert()
 
     def stop(self) -> None:

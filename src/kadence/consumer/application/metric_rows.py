@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import nan
+from typing import TYPE_CHECKING
 
 from kadence.consumer.measures import Measures, Queue, TopicFetches, TopicPollMeasures
 from kadence.consumer.shared_partition import NotFetchedReason, SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.lag import lag
-from kadence.metrics.network import NANOS, NodeMeters
+from kadence.metrics import network_rows
 from kadence.metrics.rows import (
     Read,
     Row,
@@ -22,29 +23,31 @@ from kadence.metrics.rows import (
     amounts,
     count,
     events,
-    nanos,
     per_hour,
-    share,
     sizes,
     times,
-    total,
 )
-from kadence.metrics.sensors import Tally, rate_of
+from kadence.metrics.sensors import NANOS, Tally, rate_of
 
 __all__ = [
     "client",
     "fetched",
     "fetching",
+    "frontier",
     "membership",
     "one_cause",
-    "one_node",
     "one_partition",
     "one_reason",
     "own",
     "stalls",
     "taken",
     "unfetched",
+    "work",
 ]
+
+if TYPE_CHECKING:
+    from kadence.types import TopicPartition
+    from kadence.work.meters import Meters, Now
 
 # ------------------------------------------------------------ consumer-metrics
 
@@ -72,57 +75,13 @@ def client(shared_state: SharedState) -> Rows:
         "Time spent in committed(), in ns",
         lambda now: poll_measures.committed_ms * NANOS,
     )
-    yield Row("connection-count", "The number of open connections", lambda now: network.connections)
-    yield from events("connection-creation", "connections that were made", network.connected)
-    yield from events("connection-close", "connections that were closed", network.disconnected)
-    yield from events("network-io", "writes to sockets and answers read from them", network.operations)
-    yield from amounts("incoming-byte", "bytes of answers that were read", network.incoming)
-    yield from amounts("outgoing-byte", "bytes that were written", network.outgoing)
-    yield from events("request", "requests that were sent", network.requests)
-    yield from sizes("request-size", "requests", network.requests)
-    yield from events("response", "answers that were read", network.incoming)
-    yield from _io(measures)
-    yield from events("successful-authentication", "connections that were logged in", network.logins)
-    yield from events(
-        "failed-authentication", "connections whose login or TLS was refused", network.failed_logins
-    )
-    yield from events(
-        "successful-reauthentication", "standing connections that were logged in again", network.relogins
-    )
-    yield from events(
-        "failed-reauthentication", "standing connections whose login was refused", network.failed_relogins
-    )
-    yield from times("reauthentication-latency", "login of a standing connection", network.relogins)
-    yield from _queues(shared_state)
-
-
-def _io(measures: Measures) -> Rows:
-    network = measures.network
-    yield from events("select", "times that the network thread looked for something to do", network.waits)
-    for name, what, meter in (
-        ("io-wait", "waiting for sockets", network.waits),
-        ("io", "reading and writing", network.works),
-    ):
-        yield Row(
-            f"{name}-time-ns-avg",
-            f"The average time of {what} in one turn of the network thread, in ns",
-            nanos(meter.average),
-        )
-        yield Row(
-            f"{name}-time-ns-total",
-            f"Time that the network thread spent {what}, in ns",
-            nanos(total(meter)),
-        )
-        yield Row(
-            f"{name}-ratio",
-            f"The share of the time that the network thread spends {what}",
-            share(meter),
-        )
+    yield from network_rows.network(network)
     yield from times(
         "time-between-network-thread-poll", "time between two turns of the network thread", measures.turns
     )
     yield Row("unsent-requests-queue-size", "Requests that wait to be sent", lambda now: network.unsent)
     yield from times("unsent-requests-queue-time", "time that a request waits to be sent", network.unsent_ms)
+    yield from _queues(shared_state)
 
 
 def _queues(shared_state: SharedState) -> Rows:
@@ -154,16 +113,6 @@ def _queue(name: str, what: str, size: Callable[[], int], queue: Queue) -> Rows:
     yield Row(f"{name}-size", f"The number of {what} that lie in the queue", lambda now: size())
     yield from times(f"{name}-time", f"time that {what} lie in the queue", queue.waits)
     yield from times(f"{name}-processing-time", f"time to take all {what} out of the queue", queue.works)
-
-
-def one_node(node: NodeMeters) -> Rows:
-    """Of one broker: consumer-node-metrics."""
-    yield from amounts("incoming-byte", "bytes of answers that were read from the broker", node.incoming)
-    yield from amounts("outgoing-byte", "bytes that were written to the broker", node.outgoing)
-    yield from events("request", "requests that were sent to the broker", node.requests)
-    yield from sizes("request-size", "requests to the broker", node.requests)
-    yield from events("response", "answers that were read from the broker", node.incoming)
-    yield from times("request-latency", "time to an answer of the broker", node.latency)
 
 
 # ------------------------------------------------------------ consumer-fetch-manager-metrics
@@ -366,6 +315,75 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
 def stalls(stalls: Read) -> Rows:
     """Of the poll timer."""
     yield Row("stalls-total", "Reported stalls: times that the application did not poll for long", stalls)
+
+
+def work(meters: Meters) -> Rows:
+    """Of `Consumer.process`, from its first call on."""
+
+    def look(name: str, what: str, read: Callable[[Now], float]) -> Row:
+        return Row(name, what, lambda now: read(meters.at(now)))
+
+    yield look("work-running", "Records that a handler has now", lambda at: at.running)
+    yield look("work-waiting", "Records that were read and wait for a worker", lambda at: at.waiting)
+    yield look(
+        "work-retrying", "Records that wait for the time of their next attempt", lambda at: at.retrying
+    )
+    yield look(
+        "work-oldest-seconds",
+        "For how long the record has run that has run longest; 0 when none runs",
+        lambda at: at.oldest_ms / 1000,
+    )
+    yield look("work-overdue", "Records that have run for longer than timeout", lambda at: at.overdue)
+    yield look("work-paused", "Partitions that are not read because of what waits", lambda at: at.paused)
+    yield look(
+        "work-frontier-lag-max",
+        "The most records of a partition from the lowest that is not done to the highest that was read",
+        lambda at: max(at.frontier_lags.values(), default=0),
+    )
+    yield look(
+        "work-key-waiting-max",
+        "The most records that wait for the one before them, of one key or of one partition",
+        lambda at: at.key_waiting,
+    )
+    yield look(
+        "work-done-total",
+        "Records that are done: handled, or written to the retry or dead letter topic",
+        lambda at: at.totals.done,
+    )
+    yield look("work-attempts-failed-total", "Attempts that failed", lambda at: at.totals.failed)
+    yield look("work-retried-total", "Records that went to the retry topic", lambda at: at.totals.retried)
+    yield look(
+        "work-dead-letters-total", "Records that became dead letters", lambda at: at.totals.dead_lettered
+    )
+    yield look(
+        "work-skipped-total",
+        "Records that were read again after a restart or a rebalance, and had been done before",
+        lambda at: at.totals.skipped,
+    )
+
+
+def frontier(meters: Meters, partition: TopicPartition) -> Rows:
+    """Of `Consumer.process`, one assigned partition."""
+    yield Row(
+        "work-frontier-lag",
+        "Records of the partition from the lowest that is not done to the highest that was read",
+        lambda now: meters.at(now).frontier_lags.get(partition, 0),
+    )
+
+    def stuck(now: int) -> float:
+        found = meters.at(now).stuck.get(partition)
+        return -1 if found is None else found[0].offset
+
+    def seconds(now: int) -> float:
+        found = meters.at(now).stuck.get(partition)
+        return 0 if found is None else found[1] / 1000
+
+    yield Row(
+        "work-stuck-offset",
+        "The offset of the record that runs and holds up the committed offset; -1 when none does",
+        stuck,
+    )
+    yield Row("work-stuck-seconds", "For how long it has been worked on, all its attempts", seconds)
 
 
 def unfetched(shared_partition: SharedPartition) -> Rows:

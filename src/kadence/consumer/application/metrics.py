@@ -7,17 +7,18 @@ docs/metrics.md says otherwise: rates and averages are of the last 30 to 60 s, N
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kadence.consumer.application import metric_rows
 from kadence.consumer.measures import TopicFetches, TopicPollMeasures
 from kadence.consumer.shared_partition import NotFetchedReason, SharedPartition
 from kadence.consumer.shared_state import SharedState
-from kadence.metrics import MetricName
-from kadence.metrics.network import NodeMeters
-from kadence.metrics.rows import Read, Rows
-from kadence.metrics.sensors import Tally
+from kadence.metrics import MetricName, table
+from kadence.metrics.network_rows import node_tag, one_node
+from kadence.metrics.rows import Rows
+from kadence.metrics.sensors import NodeMeters, Tally
+from kadence.metrics.table import Part, Table
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ NODE: Final = "consumer-node-metrics"
 KADENCE: Final = "kadence-consumer-metrics"
 """What Kafka's own client does not measure."""
 
-_Named = list[tuple[MetricName, Read]]
-
 
 class Metrics:
     """Reads the measures of one consumer."""
@@ -43,39 +42,28 @@ class Metrics:
         self._config = config
         self._shared_state = shared_state
         self._core = core
-        self._fixed: _Named = [
-            *self._named(CLIENT, metric_rows.client(shared_state)),
-            *self._named(FETCH, metric_rows.fetching(shared_state.measures)),
-            *self._named(
+        fixed = [
+            (CLIENT, metric_rows.client(shared_state)),
+            (FETCH, metric_rows.fetching(shared_state.measures)),
+            (
                 KADENCE,
                 metric_rows.own(shared_state, config.buffer_memory, self._skipped, self._dead_lettered),
             ),
         ]
         if config.group_id is not None:
-            self._fixed += self._named(COORDINATOR, metric_rows.membership(shared_state))
-            self._fixed += self._named(KADENCE, metric_rows.stalls(lambda now: core.stalls.count))
-        # Replaced as a whole, so that threads that read at once do not disturb each other.
-        self._found: dict[Hashable, _Named] = {}
+            fixed.append((COORDINATOR, metric_rows.membership(shared_state)))
+            fixed.append((KADENCE, metric_rows.stalls(lambda now: core.stalls.count)))
+        self._table = Table(config.client_id, fixed)
 
     def read(self, now: int) -> dict[MetricName, float]:
         self._core.steps.settle()
-        known = self._found
-        found: dict[Hashable, _Named] = {}
-        for key, groups, tags in self._parts():
-            found[key] = known.get(key) or [
-                row for group, part in groups for row in self._named(group, part, **tags)
-            ]
-        self._found = found
-        everything = [*self._fixed, *(row for part in found.values() for row in part)]
-        return {name: float(read(now)) for name, read in everything}
+        return self._table.read(now, self._parts())
 
-    def _parts(self) -> Iterator[tuple[Hashable, list[tuple[str, Rows]], dict[str, str]]]:
+    def _parts(self) -> Iterator[Part]:
         """What there is one of for each broker, topic, partition, reason and cause."""
         shared_state, measures = self._shared_state, self._shared_state.measures
         for node_id, node in measures.network.nodes.items():
-            # Bootstrap addresses are -2, -3 … here, -1, -2 … in Kafka's own client.
-            name = f"node-{node_id if node_id >= 0 else node_id + 1}"
-            yield node, [(NODE, metric_rows.one_node(node))], {"node-id": name}
+            yield node, [(NODE, one_node(node))], {"node-id": node_tag(node_id)}
         for topic, fetches in measures.fetches.topics.items():
             yield fetches, [(FETCH, metric_rows.fetched(fetches))], {"topic": topic}
         for topic, poll_measures in measures.poll_measures.topics.items():
@@ -91,6 +79,11 @@ class Metrics:
                 ],
                 tags,
             )
+        if (work := self._core.work) is not None:
+            yield work, [(KADENCE, metric_rows.work(work))], {}
+            for partition in shared_state.assignment:
+                tags = {"topic": partition.topic, "partition": str(partition.partition)}
+                yield (work, partition), [(KADENCE, metric_rows.frontier(work, partition))], tags
         for reason in NotFetchedReason:
             yield (
                 reason,
@@ -109,13 +102,10 @@ class Metrics:
         decoding = self._core.decoding
         return 0 if decoding is None else decoding.dead_lettered
 
-    def _named(self, group: str, part: Rows, **tags: str) -> _Named:
-        tags = {"client-id": self._config.client_id, **tags}
-        return [(MetricName(row.name, group, tags, row.description), row.read) for row in part]
-
 
 def catalogue() -> tuple[MetricName, ...]:
     """Every name that `Metrics.read` can have, with its tags' values left empty."""
+    from kadence.work.meters import Meters
 
     def nothing(now: int) -> float:
         return 0
@@ -130,15 +120,13 @@ def catalogue() -> tuple[MetricName, ...]:
         (FETCH, metric_rows.fetched(TopicFetches()), ("topic",)),
         (FETCH, metric_rows.taken(TopicPollMeasures(0, Tally(0))), ("topic",)),
         (FETCH, metric_rows.one_partition(shared_partition, committed=False), per_partition),
-        (NODE, metric_rows.one_node(NodeMeters()), ("node-id",)),
+        (NODE, one_node(NodeMeters()), ("node-id",)),
         (KADENCE, metric_rows.own(shared_state, 0, nothing, nothing), ()),
         (KADENCE, metric_rows.stalls(nothing), ()),
+        (KADENCE, metric_rows.work(Meters()), ()),
+        (KADENCE, metric_rows.frontier(Meters(), shared_partition.partition), per_partition),
         (KADENCE, metric_rows.unfetched(shared_partition), per_partition),
         (KADENCE, metric_rows.one_reason(shared_state, NotFetchedReason.PAUSED), ("reason",)),
         (KADENCE, metric_rows.one_cause(shared_state.measures, ""), ("cause",)),
     )
-    return tuple(
-        MetricName(row.name, group, dict.fromkeys(("client-id", *tags), ""), row.description)
-        for group, part, tags in groups
-        for row in part
-    )
+    return table.catalogue(groups)

@@ -9,16 +9,22 @@ from __future__ import annotations
 import contextlib
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kadence.client import shell
-from kadence.client.forks import FORKS, forked_error
+from kadence.client.engine import FORKS, forked_error
 from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer.application.core import Core
 from kadence.consumer.shared_state import FAREWELL_MS, SharedState
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
 from kadence.logs import logger
+
+if TYPE_CHECKING:
+    from kadence.client.aside import Aside
+    from kadence.consumer.fetch.dead_letters import LetterProducers
+    from kadence.work.meters import Totals
+    from kadence.work.settings import Settings
 
 __all__ = ["Shell"]
 
@@ -82,6 +88,22 @@ class Shell(shell.Shell):
         """Entered by each poll. Under threads it is as any other call."""
         return self
 
+    def process(self, consumer: Any, settings: Settings, producers: LetterProducers, aside: Aside) -> Totals:
+        """Carry `Consumer.process`."""
+        # Most consumers do not need it.
+        from kadence.consumer.application.inside import Inside
+        from kadence.work.driver import process_on_threads
+
+        # Inside from its beginning to its end: between two of its polls a handler's thread could take records, too.
+        with self:
+            return process_on_threads(
+                consumer, Inside(self._core, self._shared_state, self._entered, producers, aside), settings
+            )
+
+    def _entered(self, call: Waits[None]) -> None:
+        with self:
+            self.run(call)
+
     def close(self, call: Waits[None], deadline: int) -> None:
         """Carry the call that closes the consumer, as soon as no other thread is inside."""
         if self.claim(deadline):
@@ -93,6 +115,7 @@ class Shell(shell.Shell):
     def claim(self, deadline: int) -> bool:
         """Enter whatever the state, to close; a thread that is inside is made to leave by a wakeup.
 
+        `process` is made to stop, so that it commits what is done.
         User code that runs inside (a callback, a deserialiser) cannot be made to leave. At the deadline the consumer
         is closed behind its back: the group is left without a commit and without callbacks, and that thread gets
         `ClosedError` as soon as it comes back.
@@ -109,7 +132,10 @@ class Shell(shell.Shell):
                     )
                     self._core.abandon(add_ms(self._clock.now_ms(), FAREWELL_MS))
                     return False
-                self._core.wakeup()
+                if self._core.is_working:
+                    self._core.stop()
+                else:
+                    self._core.wakeup()
                 acquired = self._lock.acquire(timeout=0.05)
             self._shared_state.attention.up = True
         except BaseException:
@@ -135,6 +161,11 @@ class Shell(shell.Shell):
             raise forked_error("consumer")
         if self._core.closed:
             raise ClosedError("this consumer is closed")
+        if self._core.is_working:
+            raise ConcurrentAccessError(
+                "process() of this consumer is under way on another thread; until it has returned, only stop, wakeup, "
+                "pause, resume, close and calls that read its state (metrics, not_fetched, …) are allowed"
+            )
         raise ConcurrentAccessError(
             "another thread is using this consumer; until it is done, only stop, wakeup, pause, resume, close and "
             "calls that read its state (metrics, not_fetched, …) are allowed"

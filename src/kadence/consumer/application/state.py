@@ -6,19 +6,22 @@ Nothing here waits, and nothing sends a request. Application side.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from kadence.clock import Seconds
 from kadence.consumer.application.arguments import Partition, Partitions
 from kadence.consumer.application.calls import Calls
 from kadence.consumer.application.core import Core
-from kadence.consumer.application.stall import Stall
+from kadence.consumer.application.processing import Stall
 from kadence.consumer.events import Rebalance
 from kadence.consumer.shared_partition import NotFetched
 from kadence.consumer.shared_state import NetworkLateness
 from kadence.idioms import unmade
 from kadence.metrics import MetricName
 from kadence.types import GroupMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kadence.consumer.application.health import Health
 
 __all__ = ["ConsumerState"]
 
@@ -102,6 +105,13 @@ class ConsumerState:
     def stalls(self) -> Sequence[Stall]:
         """The last 100 stalls (stall.report.ratio): where the application's thread was, and with which records."""
         return self._calls.stalls()
+
+    def health(self) -> Health:
+        """Whether it is alive and ready, and what makes it not so: for the probes of a supervisor.
+
+        Any thread may call it; it sends no request and waits for nothing.
+        """
+        return self._calls.health()
 
     def metrics(self) -> Mapping[MetricName, float]:
         """All metrics, under the names of Kafka's own client (docs/metrics.md).

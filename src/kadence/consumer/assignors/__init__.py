@@ -12,10 +12,8 @@ from kadence.consumer.assignors.base import (
     RebalanceProtocol,
     Topics,
 )
-from kadence.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kadence.consumer.assignors.range import RangeAssignor
-from kadence.consumer.assignors.roundrobin import RoundRobinAssignor
-from kadence.consumer.assignors.sticky import StickyAssignor
+from kadence.consumer.assignors.stateless import RangeAssignor, RoundRobinAssignor
+from kadence.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from kadence.errors import ConfigError
 
 __all__ = [

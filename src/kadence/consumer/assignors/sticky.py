@@ -1,21 +1,51 @@
-"""Kafka's ``sticky`` (KIP-54): balanced, and a partition goes back to whoever had it where balance allows.
+"""Kafka's ``sticky`` and ``cooperative-sticky``: balanced, and whoever has a partition keeps it where balance allows.
 
-Eager: members give everything up before they join, so what they had travels in the user data, with the
-generation in which they got it (KIP-341). Its bytes have no version: an array of topics with their partitions,
-then the generation, which members before Kafka 2.3 leave out.
+*sticky* (KIP-54) is eager: members give everything up before they join, so what they had travels in the user data,
+with the generation in which they got it (KIP-341). Its bytes have no version: an array of topics with their
+partitions, then the generation, which members before Kafka 2.3 leave out.
+
+*cooperative-sticky*: members claim what they own when they join. What is still claimed by a member other
+than the one chosen is given to nobody in this round (KIP-429): its old owner gives it up first, and a second
+round hands it on. Under the eager protocol nothing is claimed when members join, so only balance is left.
+
+`Plan`, of both, is as even as subscriptions permit, and partitions move only for that. Four steps:
+
+1. *Keep.* Each partition stays with the member that claims it; the claim of a higher generation wins, and of
+   two claims of one generation neither does (KIP-792: one of them is a zombie, and nobody can tell which).
+2. *Fill.* Each free partition goes to the least loaded member that reads its topic; which of a topic's partitions
+   to which of them is chosen by rack, where that matters (KIP-881).
+3. *Settle.* As the next step, but only what nobody keeps is moved: so that it is never given where a member would have
+   to let go of another partition for it.
+4. *Balance.* While a chain of moves leads from a member to one with at least two partitions less, follow the
+   shortest. When no such chain is left the loads cannot be made more even: this is the optimal semi-matching
+   of Harvey, Ladner, Lovász and Tamir (2003), whose cost-reducing paths these chains are. With equal
+   subscriptions a chain is a single move. Each chain makes the sum of the squared loads smaller, so it ends.
+
+A cooperative group agrees after two rounds. The first makes a plan that is as even as can be, and everybody gives up
+what the plan gives to others. In the second all that is claimed is part of that plan, and the rest of the plan shows
+that what is free can be given out so that the whole is as even again. *Settle* finds such a way, as an optimal
+semi-matching of the free partitions alone. So no chain is left for *Balance*, and nobody gives up anything more.
 """
 
 from __future__ import annotations
 
+import heapq
 import struct
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 
-from kadence.consumer.assignors.base import Assignment, Assignor, LastAssignment, MemberSubscription
-from kadence.consumer.assignors.plan import Plan
+from kadence.consumer.assignors.base import (
+    Assignment,
+    Assignor,
+    LastAssignment,
+    MemberSubscription,
+    Racks,
+    RebalanceProtocol,
+)
 from kadence.types import TopicPartition
 from kadence.wire import Reader, WireError, Writer
 
-__all__ = ["StickyAssignor"]
+__all__ = ["Claims", "CooperativeStickyAssignor", "Plan", "StickyAssignor", "generation_of", "withhold"]
 
 _INT32 = struct.Struct(">i")
 
@@ -60,3 +90,215 @@ def _decode(data: bytes | None) -> tuple[list[TopicPartition], int]:
     except WireError:
         return [], -1
     return found, generation
+
+
+_GENERATION = struct.Struct(">i")
+
+
+class CooperativeStickyAssignor(Assignor):
+    """Kafka's ``cooperative-sticky`` assignor: balanced; members keep partitions where balance allows."""
+
+    name = "cooperative-sticky"
+    protocols = frozenset({RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE})
+
+    def user_data(self, last: LastAssignment) -> bytes | None:
+        """The generation, where members before Kafka 3.4 look for it; newer ones have a field for it (KIP-792)."""
+        return _GENERATION.pack(last.generation)
+
+    def assign(self, partitions: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
+        claims = {name: (said.owned, generation_of(said)) for name, said in members.items()}
+        return withhold(Plan(partitions, members, claims).made(), partitions, claims)
+
+
+def generation_of(subscription: MemberSubscription) -> int:
+    """The generation of a member's claims: from the field of newer members, else from the user data of older ones."""
+    if subscription.generation >= 0:
+        return subscription.generation
+    data = subscription.user_data
+    return _GENERATION.unpack_from(data)[0] if data is not None and len(data) >= _GENERATION.size else -1
+
+
+Claims = Mapping[str, tuple[Iterable[TopicPartition], int]]
+"""What each member says it has, and the generation in which it got that; −1: it does not say."""
+
+
+class Plan:
+    """An assignment in the making. Members are always looked at in one order, so equal input gives equal output."""
+
+    def __init__(
+        self, counts: Mapping[str, int], members: Mapping[str, MemberSubscription], claims: Claims
+    ) -> None:
+        self._counts = counts
+        self._members = members
+        # Topics with the same readers share one tuple, so a search looks at each set of readers once.
+        shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._readers: dict[str, tuple[str, ...]] = {}
+        for topic in sorted(counts):
+            readers = tuple(sorted(m for m in members if topic in members[m].topics))
+            self._readers[topic] = shared.setdefault(readers, readers)
+        # Per member and topic, in order, so that choosing what moves is deterministic.
+        self._held: dict[str, dict[str, dict[TopicPartition, None]]] = {m: {} for m in sorted(members)}
+        self._load: dict[str, int] = dict.fromkeys(sorted(members), 0)
+        self._racks = Racks(counts, members)
+        self._claims = _claimed(counts, claims)
+        self._owner: dict[TopicPartition, str] = {}
+        self._kept: set[TopicPartition] = set()
+        self._kept_may_move = True
+
+    def keep(self) -> None:
+        for partition in sorted(self._claims):
+            claims = self._claims[partition]
+            best = max(claims.values())
+            winners = [member for member, generation in claims.items() if generation == best]
+            if len(winners) == 1 and partition.topic in self._members[winners[0]].topics:
+                self._give(partition, winners[0])
+                self._kept.add(partition)
+
+    def fill(self) -> None:
+        """By topic, so that a topic's partitions are spread; topics with few readers first, which have no choice."""
+        for topic in sorted(self._readers, key=lambda t: (len(self._readers[t]), t)):
+            readers = self._readers[topic]
+            if not readers:
+                continue
+            free = [
+                p
+                for p in (TopicPartition(topic, number) for number in range(self._counts[topic]))
+                if p not in self._owner
+            ]
+            takers = list(self._least_loaded(readers, len(free)))
+            if self._racks.matter(topic, readers):
+                free = self._racks.paired(free, takers)
+            for member, partition in zip(takers, free, strict=True):
+                self._give(partition, member)
+
+    def _least_loaded(self, readers: tuple[str, ...], count: int) -> Iterable[str]:
+        """``count`` times the least loaded of the readers, each choice counted."""
+        heap = [(self._load[member], rank) for rank, member in enumerate(readers)]
+        heapq.heapify(heap)
+        for _ in range(count):
+            load, rank = heap[0]
+            heapq.heapreplace(heap, (load + 1, rank))
+            yield readers[rank]
+
+    def settle(self) -> None:
+        """Balance as far as what nobody keeps allows."""
+        if self._kept and len(self._kept) < len(self._owner):
+            self._kept_may_move = False
+            self.balance()
+            self._kept_may_move = True
+
+    def balance(self) -> None:
+        """Cost-reducing paths from the most loaded members first, until there is none from any of them."""
+        settled: set[str] = set()
+        while True:
+            open_ = [m for m in self._load if m not in settled]
+            if not open_:
+                return
+            start = max(open_, key=lambda m: (self._load[m], m))
+            path = self._path(start)
+            if path is None:
+                # It stays so: a later chain starts at no heavier a member and ends two below it, so none of
+                # its members is reachable from here, and what is reachable from here does not change.
+                settled.add(start)
+                continue
+            for giver, topic, taker in path:
+                self._move(self._to_move(giver, topic), giver, taker)
+
+    def _path(self, start: str) -> list[tuple[str, str, str]] | None:
+        """The shortest chain (giver, topic, taker) from ``start`` to a member with at least two partitions less."""
+        limit = self._load[start] - 2
+        came_from: dict[str, tuple[str, str]] = {}
+        seen = {start}
+        looked_at: set[int] = set()
+        queue = deque([start])
+        while queue:
+            giver = queue.popleft()
+            best: str | None = None
+            for topic in self._held[giver]:
+                readers = self._readers[topic]
+                if id(readers) in looked_at or not self._may_move(giver, topic):
+                    continue
+                looked_at.add(id(readers))
+                for taker in readers:
+                    if taker in seen:
+                        continue
+                    seen.add(taker)
+                    came_from[taker] = (giver, topic)
+                    queue.append(taker)
+                    if self._load[taker] <= limit and (best is None or self._load[taker] < self._load[best]):
+                        best = taker
+            if best is not None:
+                return _chain(came_from, start, best)
+        return None
+
+    def _may_move(self, giver: str, topic: str) -> bool:
+        # What is kept was given first: if anything else is held of the topic, it stands last.
+        held = self._held[giver][topic]
+        return bool(held) and (self._kept_may_move or next(reversed(held)) not in self._kept)
+
+    def _to_move(self, giver: str, topic: str) -> TopicPartition:
+        """Of what may move: one that its reader does not read yet, if there is one; else the last."""
+        held = self._held[giver][topic]
+        for partition in reversed(held):
+            if giver not in self._claims.get(partition, ()):
+                return partition
+        return next(reversed(held))
+
+    def _give(self, partition: TopicPartition, member: str) -> None:
+        self._owner[partition] = member
+        self._held[member].setdefault(partition.topic, {})[partition] = None
+        self._load[member] += 1
+
+    def _move(self, partition: TopicPartition, giver: str, taker: str) -> None:
+        del self._held[giver][partition.topic][partition]
+        self._load[giver] -= 1
+        self._give(partition, taker)
+
+    def made(self) -> Assignment:
+        """Keep, fill, settle, balance: what each member gets."""
+        self.keep()
+        self.fill()
+        self.settle()
+        self.balance()
+        result: Assignment = {member: [] for member in self._members}
+        for partition in sorted(self._owner):
+            result[self._owner[partition]].append(partition)
+        return result
+
+
+def withhold(plan: Assignment, counts: Mapping[str, int], claims: Claims) -> Assignment:
+    """The plan without what members other than the chosen one still claim (KIP-429).
+
+    The old owner sees that it is gone, gives it up and rejoins; then it is free. So no partition ever has two
+    owners, whatever the members' timing.
+    """
+    claimed = _claimed(counts, claims)
+    return {
+        member: [p for p in partitions if p not in claimed or _keeps(member, claimed[p])]
+        for member, partitions in plan.items()
+    }
+
+
+def _claimed(counts: Mapping[str, int], claims: Claims) -> dict[TopicPartition, dict[str, int]]:
+    """Who claims each existing partition, with the generation of the claim."""
+    claimed: dict[TopicPartition, dict[str, int]] = {}
+    for member, (partitions, generation) in claims.items():
+        for partition in partitions:
+            if 0 <= partition.partition < counts.get(partition.topic, 0):
+                claimed.setdefault(partition, {})[member] = generation
+    return claimed
+
+
+def _keeps(owner: str, claims: Mapping[str, int]) -> bool:
+    """Whether a plan that chose ``owner`` leaves the partition with its one true owner."""
+    mine = claims.get(owner)
+    return mine is not None and all(mine > other for member, other in claims.items() if member != owner)
+
+
+def _chain(came_from: Mapping[str, tuple[str, str]], start: str, end: str) -> list[tuple[str, str, str]]:
+    path = []
+    while end != start:
+        giver, topic = came_from[end]
+        path.append((giver, topic, end))
+        end = giver
+    return path[::-1]

@@ -5,8 +5,9 @@ unless somebody raises the shared state's attention or time passes. So a poll th
 and until then a poll is what is left: the next partition's turn, and an index that moves. Time passes with a tick of
 the system where the compiled form can read it (1 to 10 ms, mostly 4), else with a millisecond.
 
-The compiled form also decodes the next few records when those are used up; plain, a poll does that. The last record of
-a fetch is never a step: whoever takes it gives the fetch back, which may wake the network thread.
+The compiled form also decodes the next few records when those are used up, or for a larger poll just what it returns;
+plain, a poll does that. The last record of a fetch is never a step: whoever takes it gives the fetch back, which may
+wake the network thread.
 
 Where deserialisers are set a step runs them (C14). They are the application's code and may take long, or call this
 consumer. So they run before anything moves, and what they may have changed is looked at again. A record that they
@@ -16,36 +17,43 @@ Each step is a whole poll (C6): what the one before it returned is processed, pa
 what the poll timer says of the last poll is true to a tick.
 
 Compiled, a step runs no Python code between taking a record and giving it out, so no other thread and no signal handler
-comes between the two. See `uncompiled` for the two forms. The types of the fields are in the .pxd file.
+comes between the two. Without the interpreter's lock a step is a critical section of the attention: whoever raises that
+waits for the step under way, and the next one sees it up. Deserialisers and interceptors run outside of it.
+
+See `uncompiled` for the two forms. The types of the fields are in the .pxd file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
 import kadence.uncompiled as cython
+from kadence.deserializers import AnswerPendingError
 from kadence.records._shared import RecordFormatError
 
 if cython.compiled:
     import cython
 
 if not cython.compiled:
-    from kadence.consumer._polled_records import Records, intercept, one_chunk
+    from kadence.consumer._decoded_records import Decoder, Records, intercept, one_chunk
     from kadence.consumer.decoded_records import Attention, DecodedRecords, DeliveryState
     from kadence.consumer.shared_partition import SharedPartition
     from kadence.metrics.sensors import Tally
-    from kadence.records import Cursor, Record
+    from kadence.records import FetchedRecords, Record
     from kadence.types import TopicPartition
 
-__all__ = ["AsyncIteration", "Decoder", "Iteration", "ReaderState", "Steps"]
+__all__ = ["ReaderState", "Steps"]
 
 _EMPTY: list[Any] = []
 """The list of those that have no records; nobody changes it."""
 
 _REFILL = 64
 """Records that a step decodes at once: few, so that those of some partitions stay in the processor's cache."""
+
+_MANY = _REFILL // 4
+"""A poll of more than this decodes what it returns, and no more."""
 
 
 @cython.cfunc
@@ -65,9 +73,9 @@ class ReaderState:
 
     Attributes:
         records: counts the records that were returned.
-        cursor: what the fetch that is open is read with; a step of the compiled form decodes with it where those
-            records are used up. None: no fetch is open.
-        is_torn: the cursor does not stand behind the decoded records: it is to be opened again before anything is read.
+        opened: the fetch that is being read; it stands behind the decoded records, and a step of the compiled form
+            decodes more from it where those are used up. None: none is open. So it is while records are taken from it:
+            one of which that is interrupted is opened again, behind the decoded records.
         held: bytes of the decoded records, as the shared state counts them.
         gone: how many records a poll has given out and counted that are not kept any more. gone_in: which poll,
             as `Steps.calls` numbers them.
@@ -77,97 +85,27 @@ class ReaderState:
         self.shared_partition = shared_partition
         self.partition = partition
         self.records = records
-        self.cursor: Cursor | None = None
-        self.is_torn = False
+        self.opened: FetchedRecords | None = None
         self.held = 0
         self.gone = self.gone_in = 0
 
+    @property
+    def decoded(self) -> DecodedRecords | None:
+        """The decoded records, if they are of the present fetch epoch."""
+        # None: this was made without its arguments.
+        shared_partition: DeliveryState | None = self.shared_partition
+        if shared_partition is None:
+            return None
+        decoded: DecodedRecords | None = shared_partition.decoded
+        return (
+            decoded if decoded is not None and decoded.fetch_epoch == shared_partition.fetch_epoch else None
+        )
 
-@cython.final
-@cython.cclass
-class Decoder:
-    """Makes keys and values out of their bytes.
-
-    Args:
-        key, value: a function of the bytes, or an object with ``deserialize(topic, headers, data)``; None leaves bytes.
-
-    Attributes:
-        failed: what the last `run` stopped at, if it stopped: a record, which part of it (``key`` or ``value``) its
-            deserialiser refused, and what that raised.
-    """
-
-    def __init__(self, key: Any, value: Any) -> None:
-        self.key_in_full = getattr(key, "deserialize", None)
-        self.key = key if self.key_in_full is None else None
-        self.value_in_full = getattr(value, "deserialize", None)
-        self.value = value if self.value_in_full is None else None
-        self.is_at_value = False
-        self.failed: tuple[Any, str, Exception] | None = None
-
-    @cython.cfunc
-    def decode(self, raw: Record) -> Record:
-        """The record with what the deserialisers make of its key and value."""
-        key: Any = raw.key
-        value: Any = raw.value
-        self.is_at_value = False
-        if key is not None:
-            if self.key is not None:
-                key = self.key(key)
-            elif self.key_in_full is not None:
-                key = self.key_in_full(raw.topic, raw.headers, key)
-        self.is_at_value = True
-        if value is not None:
-            if self.value is not None:
-                value = self.value(value)
-            elif self.value_in_full is not None:
-                value = self.value_in_full(raw.topic, raw.headers, value)
-        if cython.compiled:
-            return raw.with_content(key, value)
-        else:
-            return Record(
-                raw.topic,
-                raw.partition,
-                raw.offset,
-                raw.timestamp,
-                raw.timestamp_type,
-                key,
-                value,
-                raw.headers,
-                raw.leader_epoch,
-            )
-
-    def run(
-        self, records: list[Record], at: cython.Py_ssize_t, end: cython.Py_ssize_t, out: list[Record]
-    ) -> int:
-        """Append what becomes of ``records[at:end]`` to ``out``, up to one that a deserialiser refuses.
-
-        A run that begins with the record at which the one before stopped stops there again, and asks no deserialiser.
-
-        Returns:
-            where it stopped: ``end``, or the place of the record in ``failed``.
-
-        Raises:
-            MemoryError: nobody's fault, and no reason to refuse a record.
-        """
-        failed = self.failed
-        self.failed = None
-        if failed is not None and at < end and failed[0] is records[at]:
-            self.failed = failed
-            return at
-        try:
-            while at < end:
-                out.append(self.decode(cython.cast(Record, records[at])))
-                at += 1
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, `deserialization.errors` says what it means
-            self.failed = (records[at], self.field(), error)
-        return at
-
-    @cython.cfunc
-    def field(self) -> str:
-        """Of which part the deserialiser was called last."""
-        return "value" if self.is_at_value else "key"
+    @property
+    def left(self) -> int:
+        """How many decoded records are left."""
+        decoded: DecodedRecords | None = self.decoded
+        return 0 if decoded is None else decoded.left
 
 
 @cython.final
@@ -181,6 +119,8 @@ class Steps:
 
     Attributes:
         decoder: what runs the deserialisers; None where there are none.
+        usual: the cap of a poll that names none; 0: a whole poll finds it.
+        takes_many: steps may decode what larger polls return; not where drained records are counted.
         is_taking: records are being taken, be it by a step or by a whole poll: nobody may poll meanwhile.
         touched: readers of which the present poll, or the one that ended last, has taken something.
         calls: how often `mark_processed` was called or a step was made.
@@ -210,6 +150,8 @@ class Steps:
         self.interceptors: Any = None
         self.consuming: tuple[Any, ...] = ()
         self.put_back_poll: Any = None
+        self.usual = 0
+        self.takes_many = False
         self.is_taking = False
         self.is_intercepting = False
         self.calls = 0
@@ -246,35 +188,38 @@ class Steps:
         Args:
             order: readers, in the order in which they are to be served.
         """
-        self.order = order
-        self.at = 0
-        self.now = now
-        if cython.compiled and self.is_system:
-            self.now = kd_tick()
-        self.thread = this_thread()
+        with cython.critical_section(self.attention):
+            self.order = order
+            self.at = 0
+            self.now = now
+            if cython.compiled and self.is_system:
+                self.now = kd_tick()
+            self.thread = this_thread()
 
     def disarm(self) -> list[ReaderState]:
         """A poll looks at everything again. Returns the readers that are to be served after all others."""
-        served = self.order[: self.at]
-        self.settle()
-        self.now = -1
-        self.order = []
-        self.at = 0
-        return served
+        with cython.critical_section(self.attention):
+            served = self.order[: self.at]
+            self.settle()
+            self.now = -1
+            self.order = []
+            self.at = 0
+            return served
 
     def settle(self) -> None:
         """Count the steps made so far. Any thread: one that reads the metrics wants to see them."""
-        taken: cython.Py_ssize_t = self.taken
-        if not taken:
-            return
-        self.taken = 0
-        self.polls.count += taken
-        for entry in self.order:
-            place: ReaderState = cython.cast(ReaderState, entry)
-            decoded: DecodedRecords | None = place.shared_partition.decoded
-            if decoded is not None and decoded.count and decoded.counted != decoded.index:
-                place.records.total += decoded.index - decoded.counted
-                decoded.counted = decoded.index
+        with cython.critical_section(self.attention):
+            taken: cython.Py_ssize_t = self.taken
+            if not taken:
+                return
+            self.taken = 0
+            self.polls.count += taken
+            for entry in self.order:
+                place: ReaderState = cython.cast(ReaderState, entry)
+                decoded: DecodedRecords | None = place.shared_partition.decoded
+                if decoded is not None and decoded.count and decoded.counted != decoded.index:
+                    place.records.total += decoded.index - decoded.counted
+                    decoded.counted = decoded.index
 
     def step(self) -> Any:
         """A poll of one; None when there is more to do, or nothing is decoded of the next partition."""
@@ -284,18 +229,20 @@ class Steps:
     def take_one(self) -> object:
         """See `step`. A record that interceptors leave out is a poll of its own."""
         while True:
-            decoded: DecodedRecords | None = self.take_turn(1)
-            if decoded is None:
-                return None
-            # Deserialisers may change what is touched.
-            place: ReaderState = cython.cast(ReaderState, self.touched[0])
-            record: Any = decoded.records[decoded.index]
+            with cython.critical_section(self.attention):
+                decoded: DecodedRecords | None = self.take_turn(1)
+                if decoded is None:
+                    return None
+                # Deserialisers may change what is touched.
+                place: ReaderState = cython.cast(ReaderState, self.touched[0])
+                record: Any = decoded.records[decoded.index]
+                if self.decoder is None:
+                    decoded.index += 1
+                    self.pass_on()
             if self.decoder is not None:
                 record = self.decoded_one(place.shared_partition, decoded, record)
                 if record is None:
                     return None
-            decoded.index += 1
-            self.pass_on()
             if self.interceptors is None:
                 return record
             given: Records = one_chunk(place.partition, [record])
@@ -310,22 +257,36 @@ class Steps:
 
         It returns fewer where a deserialiser refuses one of them.
         """
-        decoded: DecodedRecords | None = self.take_turn(limit) if limit > 0 else None
-        if decoded is None:
-            return None
-        # Deserialisers may change what is touched.
-        place: ReaderState = cython.cast(ReaderState, self.touched[0])
-        index: cython.Py_ssize_t = decoded.index
-        records: list[Any] | None
-        if self.decoder is None:
-            records = decoded.records[index : index + limit]
-        else:
-            records = self.decoded(place.shared_partition, decoded, limit)
-            if records is None:
+        with cython.critical_section(self.attention):
+            decoded: DecodedRecords | None = self.take_turn(limit) if limit > 0 else None
+            if decoded is None:
                 return None
-        found: Records = one_chunk(place.partition, records)
-        decoded.index = index + len(records)
-        self.pass_on()
+            # Deserialisers may change what is touched.
+            place: ReaderState = cython.cast(ReaderState, self.touched[0])
+            index: cython.Py_ssize_t = decoded.index
+            found: Records
+            if self.decoder is None:
+                if (
+                    cython.compiled
+                    and limit > _MANY
+                    and index == 0
+                    and decoded.count == limit
+                    and self.interceptors is None
+                ):
+                    return one_chunk(place.partition, self.given_whole(place, decoded))
+                found = one_chunk(place.partition, decoded.records[index : index + limit])
+                decoded.index = index + limit
+                self.pass_on()
+        if self.decoder is not None:
+            records: list[Any] = self.decoded(decoded, limit)
+            if not records:
+                return None
+            found = one_chunk(place.partition, records)
+            with cython.critical_section(self.attention):
+                if not self.stands(place.shared_partition, decoded, index):
+                    return None
+                decoded.index = index + len(records)
+                self.pass_on()
         return found if self.interceptors is None else self.intercepted(found)
 
     @cython.cfunc
@@ -347,10 +308,8 @@ class Steps:
         return records
 
     @cython.cfunc
-    def decoded(
-        self, shared_partition: DeliveryState, decoded: DecodedRecords, limit: cython.Py_ssize_t
-    ) -> list[Any] | None:
-        """What deserialisers make of the next records in the decoded records; None when a whole poll has to look.
+    def decoded(self, decoded: DecodedRecords, limit: cython.Py_ssize_t) -> list[Any]:
+        """What deserialisers make of the next records in the decoded records.
 
         They may have called this consumer: sought, closed it, or given the partition up.
         """
@@ -361,11 +320,11 @@ class Steps:
             cython.cast(Decoder, self.decoder).run(decoded.records, index, index + limit, records)
         finally:
             self.is_taking = False
-        return records if records and self.stands(shared_partition, decoded, index) else None
+        return records
 
     @cython.cfunc
     def decoded_one(self, shared_partition: DeliveryState, decoded: DecodedRecords, raw: Any) -> object:
-        """As `decoded`, of one record, without the lists."""
+        """As `decoded`, of one record, without the lists. The step is made, or None when a whole poll has to look."""
         index: cython.Py_ssize_t = decoded.index
         decoder: Decoder = cython.cast(Decoder, self.decoder)
         if decoder.failed is not None:
@@ -378,12 +337,17 @@ class Steps:
             record = decoder.decode(cython.cast(Record, raw))
         except BaseException as error:
             self.is_taking = False
-            if isinstance(error, MemoryError) or not isinstance(error, Exception):
+            if isinstance(error, MemoryError) or not isinstance(error, (Exception, AnswerPendingError)):
                 raise
             decoder.failed = (raw, decoder.field(), error)
             return None
         self.is_taking = False
-        return record if self.stands(shared_partition, decoded, index) else None
+        with cython.critical_section(self.attention):
+            if not self.stands(shared_partition, decoded, index):
+                return None
+            decoded.index += 1
+            self.pass_on()
+            return record
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -393,6 +357,7 @@ class Steps:
         """Whether the partition is where it was before the deserialisers ran."""
         return (
             self.now >= 0
+            and self.thread == this_thread()
             and shared_partition.decoded is decoded
             and decoded.fetch_epoch == shared_partition.fetch_epoch
             and decoded.index == index
@@ -414,9 +379,9 @@ class Steps:
     @cython.cfunc
     def take_turn(self, least: cython.Py_ssize_t) -> DecodedRecords | None:
         """Begin a poll that the next partition's decoded records alone can serve; None where there is more to do."""
-        if not self.order or self.attention.up or self.now < 0 or self.is_taking:
+        if self.attention.up or self.now < 0 or self.is_taking:
             return None
-        if self.thread != this_thread() or self.time() != self.now:
+        if self.thread != this_thread() or self.time() != self.now or not self.order:
             return None
         place: ReaderState = cython.cast(ReaderState, self.order[self.at])
         shared_partition: DeliveryState = place.shared_partition
@@ -429,8 +394,8 @@ class Steps:
             or shared_partition.held
         ):
             return None
-        if cython.compiled and decoded.index >= decoded.count and least * 4 <= _REFILL:
-            decoded = self.refill(place, decoded)
+        if cython.compiled and decoded.index >= decoded.count and (least <= _MANY or self.takes_many):
+            decoded = self.refill(place, decoded, least)
             if decoded is None:
                 return None
         if decoded.count - decoded.index < least + decoded.is_last:
@@ -448,21 +413,22 @@ class Steps:
         return decoded
 
     @cython.cfunc
-    def refill(self, place: ReaderState, decoded: DecodedRecords) -> DecodedRecords | None:
-        """Decode a few records more when all are given out, as the reader would; None: a poll has to look.
+    def refill(
+        self, place: ReaderState, decoded: DecodedRecords, limit: cython.Py_ssize_t
+    ) -> DecodedRecords | None:
+        """Decode more records when all are given out, as the reader would; None: a poll has to look.
 
-        Only behind a sound cursor, within batches that the cursor goes through by itself, and in as many bytes as are
-        booked for decoded records. Making objects may set off the cycle collector, which runs anything: so what may
-        have changed meanwhile is looked at again, and until then the cursor counts as torn.
+        Only within the open batch, and those that the fetch goes on to by itself. A few for small polls, until they
+        take as many bytes as are booked for decoded records; for larger ones what they return. Making objects may set
+        off the cycle collector, which runs anything: so what may have changed meanwhile is looked at again.
         """
         shared_partition: DeliveryState = place.shared_partition
-        cursor: Cursor | None = place.cursor
+        opened: FetchedRecords | None = place.opened
         if (
-            cursor is None
-            or place.is_torn
-            or not place.held
+            opened is None
+            or (limit <= _MANY and not place.held)
             or shared_partition.end is not None
-            or cursor.remaining < 2
+            or not opened.remaining
         ):
             return None
         if not self.mark_touched_processed() or decoded.began < decoded.count:
@@ -470,40 +436,70 @@ class Steps:
         if decoded.count:
             place.records.total += decoded.index - decoded.counted
             # Its records are the application's alone now: their memory is used for the next ones.
-            decoded.records = _EMPTY
-            decoded.count = 0
-            decoded.index = decoded.began = 1
+            with cython.critical_section(decoded):
+                # Whoever has to wait to enter lets others into the sections that he is in.
+                if self.attention.up:
+                    return None
+                decoded.records = _EMPTY
+                decoded.count = 0
+                decoded.index = decoded.began = 1
         items: list[Any] = []
-        place.is_torn = True
+        self.is_taking = True
         try:
-            if not cursor.take_more(items, _REFILL, place.held):  # type: ignore[attr-defined]
+            is_last: cython.bint = self.read(place, opened, items, limit)
+        finally:
+            self.is_taking = False
+        with cython.critical_section(shared_partition):
+            if (
+                self.attention.up
+                or shared_partition.decoded is not decoded
+                or decoded.fetch_epoch != shared_partition.fetch_epoch
+                or place.opened is not None
+                or shared_partition.paused
+                or shared_partition.revoking
+                or shared_partition.held
+            ):
                 return None
-        except RecordFormatError:
-            return None
-        if (
-            self.attention.up
-            or shared_partition.decoded is not decoded
-            or decoded.fetch_epoch != shared_partition.fetch_epoch
-            or place.cursor is not cursor
-            or shared_partition.paused
-            or shared_partition.revoking
-            or shared_partition.held
-        ):
-            return None
-        place.is_torn = False
-        if not items:
-            return None
-        refilled: DecodedRecords = DecodedRecords(
-            decoded.fetch_epoch,
-            items,
-            decoded.end,
-            decoded.end_epoch,
-            cursor.next_offset,
-            cursor.leader_epoch,  # type: ignore[attr-defined]
-        )
-        refilled.is_processed = True
-        shared_partition.decoded = refilled
-        return refilled
+            place.opened = opened
+            if not items:
+                return None
+            refilled: DecodedRecords = DecodedRecords(
+                decoded.fetch_epoch,
+                items,
+                decoded.end,
+                decoded.end_epoch,
+                opened.next_offset,
+                opened.leader_epoch,
+            )
+            refilled.is_processed = True
+            refilled.is_last = is_last
+            shared_partition.decoded = refilled
+            return refilled
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def read(
+        self, place: ReaderState, opened: FetchedRecords, items: list[Any], limit: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Append the next records of a fetch to ``items``. Returns whether it holds nothing behind them."""
+        reader: Any = place
+        place.opened = None
+        try:
+            if limit > _MANY:
+                opened.read(items, limit)
+            else:
+                size: cython.Py_ssize_t = opened.read(items, _REFILL, place.held)
+                if size > place.held:
+                    reader.hold(size)
+        except RecordFormatError as error:
+            # The poll that finds nothing before it raises it.
+            opened.fail_in_batch(error, has_given=True)
+            return False
+        if opened.remaining:
+            return False
+        opened.settle(has_given=True)
+        reader.keep_books(opened)
+        return opened.exhausted
 
     def mark_processed(self) -> None:
         """The application polls again, so what it was given is processed: at least once (D1)."""
@@ -560,11 +556,28 @@ class Steps:
                 and decoded.began == 0
                 and decoded.index == decoded.count
             ):
-                place.gone = decoded.counted
-                place.gone_in = self.calls
-                decoded.records = _EMPTY
-                decoded.count = 0
-                decoded.index = 1
+                self.let_go_of(place, decoded)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def let_go_of(self, place: ReaderState, decoded: DecodedRecords) -> cython.void:
+        """All of these were taken by the present poll, and counted."""
+        place.gone = decoded.counted
+        place.gone_in = self.calls
+        with cython.critical_section(decoded):
+            decoded.records = _EMPTY
+            decoded.count = 0
+            decoded.index = 1
+
+    @cython.cfunc
+    def given_whole(self, place: ReaderState, decoded: DecodedRecords) -> list[Any]:
+        """A step takes all of the decoded records, and lets them go at once; compiled nothing comes between."""
+        records = decoded.records
+        place.records.total += decoded.count - decoded.counted
+        decoded.counted = decoded.count
+        self.let_go_of(place, decoded)
+        self.pass_on()
+        return records
 
     def put_back(self) -> list[ReaderState]:
         """What the present poll took was not returned: each index goes back to where the poll began.
@@ -582,148 +595,3 @@ class Steps:
                     continue
             again.append(entry)
         return again
-
-
-@cython.final
-@cython.cclass
-class Iteration:
-    """An endless iterator over records, each of them a poll of one.
-
-    Args:
-        slowly: the next record where a step gives none; it may wait.
-    """
-
-    def __init__(self, steps: Steps, slowly: Callable[[], Any]) -> None:
-        self.steps = steps
-        self.slowly = slowly
-
-    def __iter__(self) -> Iteration:
-        return self
-
-    def __next__(self) -> Any:
-        if self.steps is None:
-            raise TypeError("this is made by `for` over a consumer")
-        record: Any
-        if cython.compiled:
-            record = self.steps.take_one()
-            return self.slowly() if record is None else record
-        else:
-            calls = self.steps.calls
-            try:
-                record = self.steps.step()
-                return self.slowly() if record is None else record
-            except StopIteration:
-                # The end: what the last poll passed over without a record stays passed over.
-                raise
-            except BaseException:
-                # Ctrl-C: compiled, a step cannot be interrupted.
-                if self.steps.calls != calls:
-                    self.steps.put_back()
-                raise
-
-
-@cython.final
-@cython.cclass
-class AsyncIteration:
-    """As `Iteration`, for ``async for``.
-
-    Args:
-        slowly: a coroutine function that gives the next record where a step gives none.
-    """
-
-    def __init__(self, steps: Steps, slowly: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        self.steps = steps
-        self.slowly = slowly
-
-    def __aiter__(self) -> AsyncIteration:
-        return self
-
-    def __anext__(self) -> Awaitable[Any]:
-        following: Next = Next.__new__(Next)
-        following.steps = self.steps
-        following.slowly = self.slowly
-        following.inner = None
-        return following
-
-
-@cython.final
-@cython.freelist(8)
-@cython.cclass
-class Next:
-    """The next record, awaited: a step when it is awaited, or else all of the slow coroutine.
-
-    Not earlier: one that is never awaited has taken nothing.
-    """
-
-    steps: Steps
-    slowly: Callable[[], Coroutine[Any, Any, Any]]
-    inner: Any
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self
-
-    def __iter__(self) -> Next:
-        return self
-
-    def __next__(self) -> Any:
-        return self.send(None)
-
-    def send(self, value: Any) -> Any:
-        if cython.compiled:
-            record: object = self.take()
-            if record is not None:
-                raise StopIteration(record)
-        elif self.inner is None:
-            calls = self.steps.calls
-            try:
-                stepped = self.steps.step()
-                if stepped is not None:
-                    raise StopIteration(stepped)
-            except StopIteration:
-                raise
-            except BaseException:
-                # As in `Iteration`.
-                if self.steps.calls != calls:
-                    self.steps.put_back()
-                raise
-            self.inner = self.slowly()
-        return self.inner.send(value)
-
-    @cython.cfunc
-    def take(self) -> object:
-        """The record, if a step gives it; None: the slow coroutine does, and is there now."""
-        if self.inner is None:
-            if self.steps is None:
-                raise TypeError("this is made by `async for` over a consumer")
-            record: object = self.steps.take_one()
-            if record is not None:
-                return record
-            self.inner = self.slowly()
-        return None
-
-    def throw(self, error: Any, *rest: Any) -> Any:
-        if self.inner is None:
-            raise error
-        return self.inner.throw(error, *rest)
-
-    def close(self) -> None:
-        if self.inner is not None:
-            self.inner.close()
-
-
-if cython.compiled:
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def send_to(
-        following: object, value: object, result: cython.pointer(cython.pointer(PyObject))
-    ) -> cython.int:
-        """As `Next.send`, for the interpreter; see awaits.h."""
-        record: object = cython.cast(Next, following).take()
-        if record is None:
-            return PyIter_Send(cython.cast(Next, following).inner, value, result)
-        Py_INCREF(record)
-        result[0] = cython.cast(cython.pointer(PyObject), record)
-        return 0
-
-    kd_answer_sends(Next, send_to)

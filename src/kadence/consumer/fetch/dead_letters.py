@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from kadence.config import ConsumerConfig
 from kadence.logs import logger
 from kadence.records import MOST_HEADERS, Record
 
@@ -36,8 +35,8 @@ class LetterProducer(Protocol):
     def close(self, timeout: float | None = None) -> None: ...
 
 
-LetterProducers = Callable[[ConsumerConfig], LetterProducer]
-"""Makes a consumer's producer of dead letters; see `assembly.letter_producer`."""
+LetterProducers = Callable[..., LetterProducer]
+"""Makes a consumer's producer of dead letters, and that of `process`; see `assembly.letter_producer`."""
 
 
 class BadRecord(NamedTuple):

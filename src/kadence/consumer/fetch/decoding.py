@@ -8,21 +8,27 @@ that are steps call the same decoder, and leave to this what that refuses.
 raise        the records before a bad one are returned; then each poll raises, until the application seeks past it
 skip         it is counted and logged, and passed over
 dead-letter  it goes to another topic; no record of its partition after it is returned before that is acknowledged
+
+On an event loop a deserialiser does not wait for a schema registry. Its record, and those after it in its partition,
+are returned once the answer is there; other partitions go on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kadence.config import ConsumerConfig
+from kadence.consumer.decoded_records import Decoder
 from kadence.consumer.fetch.dead_letters import BadRecord, DeadLetters, Delivery
 from kadence.consumer.fetch.fetch_collector import FetchCollector
 from kadence.consumer.fetch.partition_reader import PartitionReader
-from kadence.consumer.fetch.steps import Decoder
-from kadence.errors import DeadLetterError, RecordDeserializationError
+from kadence.deserializers import AnswerPendingError
+from kadence.errors import ConfigError, DeadLetterError, RecordDeserializationError, SchemaRegistryError
 from kadence.logs import logger
 from kadence.records import Record
 from kadence.types import TopicPartition
 
-__all__ = ["Chunks", "Decoding"]
+__all__ = ["Chunks", "Decoding", "decoding_one"]
 
 log = logger("kadence.consumer")
 
@@ -46,13 +52,20 @@ class _Letters:
 class Decoding:
     """Deserialises keys and values, and handles records that a deserialiser refuses.
 
+    Args:
+        wake: makes a poll that waits look again. Any thread.
+
     Attributes:
         decoder: what calls the deserialisers; steps call them by it, too.
         skipped: bad records passed over, ever. dead_lettered: those acknowledged by the dead letter topic.
     """
 
     def __init__(
-        self, config: ConsumerConfig, collector: FetchCollector, dead_letters: DeadLetters | None
+        self,
+        config: ConsumerConfig,
+        collector: FetchCollector,
+        dead_letters: DeadLetters | None,
+        wake: Callable[[], None],
     ) -> None:
         self.skipped = 0
         self.dead_lettered = 0
@@ -61,23 +74,31 @@ class Decoding:
         self._raises = config.deserialization_errors == "raise"
         self.decoder = collector.steps.decoder = Decoder(config.key_deserializer, config.value_deserializer)
         self._letters: dict[TopicPartition, _Letters] = {}
+        self._wake = wake
+        self._pending: dict[TopicPartition, tuple[int, AnswerPendingError]] = {}
+        """What the next record of a partition waits for, and the fetch epoch."""
 
     def take(self, limit: int) -> Chunks:
         """At most ``limit`` records, decoded.
 
         Raises:
             RecordDeserializationError: the next record is bad, and no record came before it.
+            SchemaRegistryError: the next record needs a registry that does not answer, and no record came before it.
             DeadLetterError: it could not be written to the dead letter topic; the next poll tries again.
         """
         return self._collector.take(limit, self._give)
 
     def _give(self, reader: PartitionReader, limit: int) -> list[Record]:
-        """The next records of one partition; none while its bad ones are on their way."""
+        """The next records of one partition; none while bad ones are on their way, or a schema."""
         while raw := reader.look(limit):
+            if self._awaits_answer(reader):
+                break
             letters = self._letters_of(reader)
             if letters is not None and letters.delivery is not None and not letters.delivery.done:
                 break
-            good, bad = self._decode(raw)
+            good, bad = self._decode(raw, reader)
+            if not (good or bad):
+                break
             if bad and not self._pass_over(reader, bad):
                 break
             if bad:
@@ -90,8 +111,23 @@ class Decoding:
         return []
 
     def held_up(self) -> set[TopicPartition]:
-        """Partitions of which no record is returned before their dead letters are acknowledged."""
-        return {partition for partition, letters in self._letters.items() if letters.delivery is not None}
+        """Partitions of which no record is returned before dead letters are acknowledged, or a schema is there."""
+        return {
+            partition for partition, letters in self._letters.items() if letters.delivery is not None
+        } | self._pending.keys()
+
+    def _awaits_answer(self, reader: PartitionReader) -> bool:
+        """Whether the next record still waits for an answer. Raises the error that came in its place."""
+        if (waits := self._pending.get(reader.partition)) is None:
+            return False
+        fetch_epoch, pending = waits
+        is_the_next = fetch_epoch == reader.shared_partition.fetch_epoch
+        if is_the_next and not pending.is_over:
+            return True
+        del self._pending[reader.partition]
+        if is_the_next:
+            pending.check()
+        return False
 
     def _letters_of(self, reader: PartitionReader) -> _Letters | None:
         """Those under way; what was sent under an old fetch epoch is no longer waited for."""
@@ -103,8 +139,8 @@ class Decoding:
 
     # ------------------------------------------------------------ bytes to objects
 
-    def _decode(self, raw: list[Record]) -> tuple[list[Record], list[BadRecord]]:
-        """The good ones and the bad ones up to where they end, or up to a bad one that is to be raised."""
+    def _decode(self, raw: list[Record], reader: PartitionReader) -> tuple[list[Record], list[BadRecord]]:
+        """The good ones and the bad ones up to where they end, or up to one that is to be raised, or waits."""
         good: list[Record] = []
         bad: list[BadRecord] = []
         decoder, end = self.decoder, len(raw)
@@ -112,6 +148,19 @@ class Decoding:
         while at < end:
             assert decoder.failed is not None
             (record, field, error), decoder.failed = decoder.failed, None
+            if isinstance(error, AnswerPendingError):
+                if not (good or bad):
+                    # Its traceback has the records.
+                    waits = reader.shared_partition.fetch_epoch, error.with_traceback(None)
+                    self._pending[reader.partition] = waits
+                    error.call_back(self._wake)
+                break
+            assert isinstance(error, Exception)
+            if isinstance(error, SchemaRegistryError | ConfigError):
+                # The registry's fault, or that of our settings: the record is not bad, and the next poll asks again.
+                if not good:
+                    raise error
+                break
             if self._raises:
                 if not good:
                     raise _bad(record, field, error) from error
@@ -129,31 +178,65 @@ class Decoding:
             return True
         letters = self._letters.setdefault(reader.partition, _Letters(reader.shared_partition.fetch_epoch))
         if letters.delivery is not None:
-            self._delivered(letters, letters.delivery, self._dead_letters.topic)
+            delivery, letters.delivery = letters.delivery, None
+            letters.settled |= self.delivered(delivery)
         settled = letters.settled
         unsettled = [each for each in bad if each.record.offset not in settled]
         if unsettled:
             letters.delivery = self._dead_letters.deliver(unsettled)
         return not unsettled
 
-    def _delivered(self, letters: _Letters, delivery: Delivery, topic: str) -> None:
-        letters.delivery = None
+    def deliver(self, bad: list[BadRecord]) -> Delivery:
+        """Begin to write bad records to the dead letter topic; see `delivered` once it is done."""
+        assert self._dead_letters is not None
+        return self._dead_letters.deliver(bad)
+
+    def delivered(self, delivery: Delivery) -> set[int]:
+        """Count what the dead letter topic has acknowledged. Returns the offsets.
+
+        Raises:
+            DeadLetterError: it could not be written. Nothing is lost, and nothing goes on: the next poll sends it
+                again.
+        """
+        assert self._dead_letters is not None
+        topic = self._dead_letters.topic
         if delivery.error is not None:
-            # The next poll sends them again: nothing is lost, and nothing goes on.
             first = delivery.bad[0].record
             raise DeadLetterError(
                 f"{len(delivery.bad)} bad records of {first.topic}-{first.partition}, from offset {first.offset} on, "
                 f"could not be written to dead.letter.topic {topic!r}: {delivery.error}"
             ) from delivery.error
-        letters.settled = {each.record.offset for each in delivery.bad} | letters.settled
         for each in delivery.bad:
             self.dead_lettered += 1
             log.warning("to %s: %s", topic, _said_of(each.record, each.field, each.error))
+        return {each.record.offset for each in delivery.bad}
 
 
 def _said_of(record: Record, field: str, error: Exception) -> str:
     """Never the bytes, nor what an exception says of them: they may be secret."""
     return f"the {field} of {record.topic}-{record.partition} at offset {record.offset} is bad ({type(error).__name__})"
+
+
+def decoding_one(config: ConsumerConfig) -> Callable[[Record], Record]:
+    """What deserialises single records, for one thread.
+
+    It raises RecordDeserializationError: a deserialiser refused the record. SchemaRegistryError, ConfigError: it needs
+    a registry that does not answer, or refuses us. AnswerPendingError: it is called on an event loop, and needs an
+    answer that must be waited for.
+    """
+    decoder = Decoder(config.key_deserializer, config.value_deserializer)
+
+    def decode(raw: Record) -> Record:
+        out: list[Record] = []
+        if decoder.run([raw], 0, 1, out) == 0:
+            assert decoder.failed is not None
+            (record, field, error), decoder.failed = decoder.failed, None
+            if isinstance(error, SchemaRegistryError | ConfigError) or not isinstance(error, Exception):
+                raise error
+            raise _bad(record, field, error) from error
+        return out[0]
+
+    return decode
 
 
 def _bad(record: Record, field: str, error: Exception) -> RecordDeserializationError:

@@ -23,7 +23,7 @@ from kadence.clock import Clock, SystemClock
 from kadence.consumer.events import Seek
 from kadence.consumer.fetch.partition_reader import PartitionReader
 from kadence.consumer.fetch.steps import ReaderState, Steps
-from kadence.consumer.shared_partition import Raised, SharedPartition
+from kadence.consumer.shared_partition import Origin, Raised, SharedPartition
 from kadence.consumer.shared_state import CompletedFetch, SharedState, frees
 from kadence.errors import KafkaError, RecordDeserializationError
 from kadence.records import Columns, FetchedRecords, Record, release_idle
@@ -95,6 +95,7 @@ class FetchCollector:
             shared_state.measures.poll_measures.polls,
             is_system=isinstance(clock, SystemClock),
         )
+        self.steps.takes_many = not counts
         self.advanced = False
         self.returned = 0
         self._passed: dict[SharedPartition, int] = {}
@@ -149,6 +150,7 @@ class FetchCollector:
         for place in self.steps.disarm():
             if place.partition in ring:
                 ring.move_to_end(place.partition)
+        shared_state.take_arrivals()
         if shared_state.completed_fetches:
             self._admit()
         if shared_state.pressed:
@@ -287,7 +289,7 @@ class FetchCollector:
         if not touched or steps.calls == self._taken_in:
             return self.returned
         return sum(
-            decoded.index - decoded.began
+            place.gone if place.gone_in == steps.calls else decoded.index - decoded.began
             for place in touched
             if (decoded := place.shared_partition.decoded) is not None
         )
@@ -340,6 +342,25 @@ class FetchCollector:
         at = shared_partition.current()
         if at is None:
             return
+        self._reads_on(shared_partition, at, None)
+
+    def cut(self, partition: TopicPartition, offset: int) -> None:
+        """The poll under way returns what it took of a partition up to this offset; the next one brings the rest."""
+        shared_partition = self.shared_state.assignment.get(partition)
+        at = None if shared_partition is None else shared_partition.current()
+        if shared_partition is None or at is None:
+            return
+        processed = shared_partition.processed_position()
+        self._reads_on(
+            shared_partition,
+            Origin(at.fetch_epoch, offset, None),
+            None if processed is None else (processed.offset, processed.leader_epoch),
+        )
+
+    def _reads_on(
+        self, shared_partition: SharedPartition, at: Origin, known: tuple[int, int | None] | None
+    ) -> None:
+        """Drop what is buffered, and fetch from there; ``known``: what is processed, if that is less."""
         self._void[shared_partition] = shared_partition.fetch_epoch
         # Decoded records that are left are fetched again, too.
         processed = shared_partition.processed_position()
@@ -349,10 +370,11 @@ class FetchCollector:
         reader = self._reader(shared_partition.partition)
         if reader is not None and reader.shared_partition is shared_partition:
             self._remove(reader)
-        self.shared_state.send(Seek(0, 0, shared_partition.partition, at.offset, at.leader_epoch))
+        self.shared_state.send(Seek(0, 0, shared_partition.partition, at.offset, at.leader_epoch, known))
 
     def buffered(self) -> bool:
         """Whether anything lies here or in the shared state, handed out or not."""
+        self.shared_state.take_arrivals()
         return bool(self._ring or self._line or self.shared_state.completed_fetches)
 
     def holds(self, partition: TopicPartition, fetch_epoch: int) -> bool:
@@ -360,6 +382,7 @@ class FetchCollector:
         reader = self._reader(partition)
         if reader is not None and reader.shared_partition.fetch_epoch == fetch_epoch and not reader.is_empty:
             return True
+        self.shared_state.take_arrivals()
         return any(
             item.fetch_epoch == fetch_epoch and item.shared_partition.partition == partition
             for item in self.shared_state.completed_fetches
@@ -368,6 +391,7 @@ class FetchCollector:
     def drop_all(self) -> None:
         """The consumer is closing: give everything back."""
         self.steps.disarm()
+        self.shared_state.take_arrivals()
         self._admit()
         for reader in self._readers():
             self._remove(reader)
@@ -414,7 +438,7 @@ class FetchCollector:
                     return False
                 idle.append(reader)
         while idle and not self._fits():
-            idle.pop().fold()
+            idle.pop().close()
         return True
 
     def _fits(self) -> bool:
@@ -464,7 +488,7 @@ class FetchCollector:
         for reader in idle:
             reader.relieved_at = reader.shared_partition.end if reader.shared_partition.is_finished else None
             freed = freed or reader.retained > 0
-            reader.fold()
+            reader.close()
             for fetched in reader.fetches:
                 places.setdefault(id(fetched.arena), []).append(fetched)
         for items in places.values():

@@ -85,7 +85,6 @@ class PartitionReader(ReaderState):
     __slots__ = (
         "_context",
         "_given",
-        "_open",
         "fetches",
         "poll_measures",
         "relieved_at",
@@ -103,28 +102,12 @@ class PartitionReader(ReaderState):
         self.waits = False
         self.relieved_at: int | None = None
         self._context = context
-        self._open: FetchedRecords | None = None
         self._given = 0
         """Records of the first fetch that were given out, as far as `ReaderContext.drained` was told."""
 
     def __repr__(self) -> str:
         decoded = self.decoded
         return f"<Reader {self.partition} fetches={len(self.fetches)} decoded={0 if decoded is None else decoded.left}>"
-
-    @property
-    def decoded(self) -> DecodedRecords | None:
-        """The decoded records, if they are of the present fetch epoch."""
-        shared_partition = self.shared_partition
-        decoded = shared_partition.decoded
-        return (
-            decoded if decoded is not None and decoded.fetch_epoch == shared_partition.fetch_epoch else None
-        )
-
-    @property
-    def left(self) -> int:
-        """How many decoded records are left."""
-        decoded = self.decoded
-        return 0 if decoded is None else decoded.left
 
     @property
     def is_empty(self) -> bool:
@@ -204,7 +187,7 @@ class PartitionReader(ReaderState):
                 return []
             before = self._resume_at(fetched)
             touched.append(self)
-            self.is_torn = True
+            self.opened = None
             items: list[Columns] = []
             error: KafkaError | None = None
             try:
@@ -215,13 +198,13 @@ class PartitionReader(ReaderState):
             except KafkaError as raised:
                 error = raised
             finally:
-                self._keep_books(reader)
+                self.keep_books(reader)
             if items:
                 self.shared_partition.decoded = self._behind(reader, began=0)
             elif reader.next_offset != before:
                 self.shared_partition.decoded = self._behind(reader, began=1)
                 context.advanced = True
-            self._is_sound(reader)
+            self._stays_open(reader)
             if error is not None and not self._is_beyond_end(reader):
                 raise error
             self._end_fetch()
@@ -280,7 +263,7 @@ class PartitionReader(ReaderState):
                 # Its records are the application's alone now: their memory is used for the next ones.
                 self.shared_partition.decoded = decoded = self._emptied(decoded)
             before = self._resume_at(fetched)
-            self.is_torn = True
+            self.opened = None
             items: list[Record] = []
             size = 0
             error: KafkaError | None = None
@@ -291,18 +274,18 @@ class PartitionReader(ReaderState):
             except KafkaError as raised:
                 error = raised
             finally:
-                self._keep_books(reader)
+                self.keep_books(reader)
             if decoded is not None and left:
                 self.shared_partition.decoded = self._extended(decoded, reader, items)
-                self._hold(self.held + size)
+                self.hold(self.held + size)
             elif items:
                 self.shared_partition.decoded = self._filled(reader, items, before)
-                self._hold(size)
+                self.hold(size)
             elif reader.next_offset != before:
                 self._context.passed(self.shared_partition)
                 self.shared_partition.decoded = self._behind(reader, began=1)
                 context.advanced = True
-            self._is_sound(reader)
+            self._stays_open(reader)
             if items or left:
                 return
             if error is not None and not self._is_beyond_end(reader):
@@ -312,11 +295,11 @@ class PartitionReader(ReaderState):
     def _is_beyond_end(self, reader: FetchedRecords) -> bool:
         return ranges.position(reader.next_offset, self.shared_partition.end) == self.shared_partition.end
 
-    def _is_sound(self, reader: FetchedRecords) -> None:
-        """The cursor stands behind the decoded records. Beyond the range it is closed: another may begin there."""
+    def _stays_open(self, reader: FetchedRecords) -> None:
+        """The decoded records end where it stands. Beyond the range it is closed: another may begin there."""
+        self.opened = reader
         if self._stands_at(reader) != reader.next_offset:
-            self.fold()
-        self.is_torn = False
+            self.close()
 
     def _stands_at(self, reader: FetchedRecords) -> int:
         """The position behind what was read."""
@@ -408,10 +391,10 @@ class PartitionReader(ReaderState):
         if self._next_fetch() is None or self.fetches[0].offset > offset:
             self._context.refetch(self.shared_partition)
             return False
-        # First: the cursor stands behind the old records.
-        self.is_torn = True
+        # First: it stands behind the old records.
+        self.close()
         self.shared_partition.decoded = self._emptied(decoded)
-        self._hold(0)
+        self.hold(0)
         return True
 
     def _emptied(self, decoded: DecodedRecords) -> DecodedRecords:
@@ -438,8 +421,7 @@ class PartitionReader(ReaderState):
 
     def _end_fetch(self) -> bool:
         """Give the first fetch back if it has no more to give, and all decoded records are given out."""
-        reader = self._open
-        if reader is None or self.is_torn or not reader.exhausted:
+        if self.opened is None or not self.opened.exhausted:
             return False
         decoded = self.decoded
         if decoded is not None and decoded.left:
@@ -449,15 +431,10 @@ class PartitionReader(ReaderState):
         return True
 
     def _reader(self, fetched: CompletedFetch) -> FetchedRecords:
-        """The open cursor of a fetch, which stands behind the decoded records."""
-        if self.is_torn:
-            self.fold()
-        reader = self._open
-        if reader is not None:
-            reader.catch_up()
-        else:
+        """The fetch, open behind the decoded records."""
+        if self.opened is None:
             shared_partition, context = self.shared_partition, self._context
-            reader = self._open = FetchedRecords(
+            self.opened = FetchedRecords(
                 fetched.data,
                 shared_partition.partition.topic,
                 shared_partition.partition.partition,
@@ -466,23 +443,20 @@ class PartitionReader(ReaderState):
                 max_batch_bytes=context.max_batch_bytes,
                 aborted=fetched.aborted,
             )
-            self.cursor = reader.cursor
-            self.is_torn = False
-        return reader
+        return self.opened
 
     def _resume_at(self, fetched: CompletedFetch) -> int:
-        """Where the cursor has to stand: behind the decoded records."""
+        """Where reading goes on: behind the decoded records."""
         decoded = self.decoded
         return fetched.offset if decoded is None else max(fetched.offset, decoded.end)
 
-    def fold(self) -> None:
-        """Close the cursor and give up the decompressed batch; it is opened again behind the decoded records."""
-        reader = self._open
-        if reader is not None:
-            reader.close()
-            self._context.shared_state.decompressed_bytes -= self.retained
-            self.retained = 0
-            self._open = self.cursor = None
+    def close(self) -> None:
+        """Close the open fetch and give up its decompressed batch; it is opened again behind the decoded records."""
+        opened, self.opened = self.opened, None
+        if opened is not None:
+            opened.close()
+        self._context.shared_state.decompressed_bytes -= self.retained
+        self.retained = 0
 
     def finish(self) -> None:
         """The first fetch is done with: give its bytes back, and say so if that is waited for.
@@ -491,11 +465,10 @@ class PartitionReader(ReaderState):
         """
         shared_state = self._context.shared_state
         fetched = self.fetches[0]
-        if self._open is not None:
-            self.fold()
+        self.close()
         decoded = self.decoded
         if decoded is None or not decoded.left:
-            self._hold(0)
+            self.hold(0)
         self.shared_partition.drained_bytes += len(fetched.data)
         fetched.data = _NOTHING
         self._context.drained(self.shared_partition, fetched.records - self._given)
@@ -506,7 +479,8 @@ class PartitionReader(ReaderState):
 
     # ------------------------------------------------------------ the books
 
-    def _keep_books(self, reader: FetchedRecords) -> None:
+    def keep_books(self, reader: FetchedRecords) -> None:
+        """Note what it holds and has decompressed since they were kept last."""
         shared_state = self._context.shared_state
         before, retained = self.retained, reader.retained_bytes
         if retained != before:
@@ -521,7 +495,8 @@ class PartitionReader(ReaderState):
             shared_state.measures.poll_measures.unpacked(count, size)
             self._context.weighed(before - retained, largest - retained)
 
-    def _hold(self, size: int) -> None:
+    def hold(self, size: int) -> None:
+        """Book so many bytes of decoded records."""
         if size != self.held:
             self._context.shared_state.decoded_bytes += size - self.held
             self.held = size

@@ -1,4 +1,4 @@
-"""Polls that one partition's decoded records can serve: compiled where the extension was built, else plain."""
+"""Polls that one partition's decoded records can serve, and loops: compiled where that was built, else plain."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 from kadence.compiled import compiled
 from kadence.consumer.decoded_records import COMPILED
 
-__all__ = ["AsyncIteration", "Decoder", "Iteration", "ReaderState", "Steps"]
+__all__ = ["AsyncIteration", "Iteration", "ReaderState", "Steps"]
 
 _compiled = compiled("kadence.consumer.fetch._steps_c") if COMPILED else None
+_iteration = compiled("kadence.consumer.fetch._iteration_c") if _compiled is not None else None
 
 if TYPE_CHECKING or _compiled is None:
-    from kadence.consumer.fetch._steps import AsyncIteration, Decoder, Iteration, ReaderState, Steps
+    from kadence.consumer.fetch._steps import ReaderState, Steps
 else:
-    Decoder, ReaderState, Steps = _compiled.Decoder, _compiled.ReaderState, _compiled.Steps
-    Iteration, AsyncIteration = _compiled.Iteration, _compiled.AsyncIteration
+    ReaderState, Steps = _compiled.ReaderState, _compiled.Steps
+
+if TYPE_CHECKING or _iteration is None:
+    from kadence.consumer.fetch._iteration import AsyncIteration, Iteration
+else:
+    Iteration, AsyncIteration = _iteration.Iteration, _iteration.AsyncIteration

@@ -1,4 +1,4 @@
 """Membership in a group, its coordinator, heartbeats and commits. Network thread, sans-IO.
 
-`classic` and `kip848` are the two protocols. They do not know each other; `auto` knows both.
+The files of the two protocols begin with `classic_` and `kip848_`. These do not know each other; `auto` knows both.
 """

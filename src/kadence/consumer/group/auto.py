@@ -12,23 +12,24 @@ speaks nothing else, the application is told so instead.
 Question and join are two requests. A classic member that comes to an empty group between them is converted, as by
 ``group.protocol=consumer``: the protocol has no join that would be refused instead. It goes on reading all the same.
 
-It has a member for each protocol. One is in use; the other is outside the group, or still leaving it.
+It has a member for each protocol. One is in use; the other is outside the group, or still leaving it. The classic
+one is made when it is first needed: where a group has no classic members, nobody needs its files, messages and
+assignors. The helper thread reads them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
-from kadence.client.request_manager import Poll
+from kadence.client.request_manager import Jobs, Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, Request
-from kadence.consumer.group.classic import states
-from kadence.consumer.group.classic.member import ClassicMembership
+from kadence.consumer.group import kip848_heartbeats
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.forms import ConsumerGroupHeartbeatRequest
-from kadence.consumer.group.kip848 import states as kip848_states
-from kadence.consumer.group.kip848.member import ConsumerMembership
+from kadence.consumer.group.kip848_heartbeat_state import ConsumerGroupHeartbeatRequest
+from kadence.consumer.group.kip848_member import ConsumerMembership
 from kadence.consumer.group.membership import GroupConfig, HeartbeatOutcome
 from kadence.consumer.subscription import PartitionState
 from kadence.errors import UnsupportedVersionError
@@ -37,12 +38,18 @@ from kadence.protocol import error_codes
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.types import GroupMetadata, TopicPartition
 
-__all__ = ["AutoMembership"]
+if TYPE_CHECKING:
+    from kadence.consumer.group.classic_member import ClassicMembership
+
+__all__ = ["AutoMembership", "LoadClassic"]
 
 log = logger("kadence.consumer")
 
 _NOT_HERE = frozenset({error_codes.UNSUPPORTED_VERSION, error_codes.GROUP_ID_NOT_FOUND})
 """Refusals of a join after which the classic protocol may still do."""
+
+LoadClassic = Callable[[], "Callable[[], ClassicMembership]"]
+"""Reads what the classic protocol needs, on the helper thread. Its result makes the member, on the network thread."""
 
 
 class AutoMembership:
@@ -52,20 +59,27 @@ class AutoMembership:
 
     Args:
         coordinator: is asked, and led to.
-        classic, consumer: the two members, on one subscription.
+        consumer: the member that speaks KIP-848.
+        load_classic: for the other one, on the same subscription. jobs: runs it.
         config: request and backoff times.
     """
 
     def __init__(
         self,
         coordinator: CoordinatorRequestManager,
-        classic: ClassicMembership,
         consumer: ConsumerMembership,
         config: GroupConfig,
+        jobs: Jobs,
+        load_classic: LoadClassic,
     ) -> None:
         self._coordinator = coordinator
-        self._classic = classic
+        self._classic: ClassicMembership | None = None
         self._consumer = consumer
+        self._jobs = jobs
+        self._load_classic = load_classic
+        self._is_loading = False
+        self._why_classic: str | None = None
+        """Why the classic member joins once it is there; None: it does not."""
         self._config = config
         self._member: ClassicMembership | ConsumerMembership = consumer
         self._asking = False
@@ -100,16 +114,16 @@ class AutoMembership:
 
     @property
     def has_parted(self) -> bool:
-        return not self._asking and self._classic.has_parted and self._consumer.has_parted
+        return not self._asking and all(member.has_parted for member in self._members)
 
     @property
     def left(self) -> bool:
-        return not self._asking and self._classic.left and self._consumer.left
+        return not self._asking and all(member.left for member in self._members)
 
     @property
     def needs_polled(self) -> bool:
         # The coordinator must hear our goodbye before our question, or it would count us among the members.
-        switched = self._switching and self._classic.left
+        switched = self._switching and self._classic is not None and self._classic.left
         return (self._member.needs_polled or switched) and not self._asking
 
     @property
@@ -133,8 +147,16 @@ class AutoMembership:
         return self._member.known_session_ms
 
     @property
+    def _members(self) -> tuple[ClassicMembership | ConsumerMembership, ...]:
+        return (self._consumer,) if self._classic is None else (self._classic, self._consumer)
+
+    @property
     def _outside(self) -> bool:
-        return self._classic.state in states.OUT and self._consumer.state in kip848_states.OUT
+        return self._is_out_of_classic and self._consumer.state in kip848_heartbeats.OUT
+
+    @property
+    def _is_out_of_classic(self) -> bool:
+        return self._classic is None or self._classic.has_parted
 
     def __repr__(self) -> str:
         return f"<auto {'asking' if self._asking else self._member!r}>"
@@ -142,8 +164,8 @@ class AutoMembership:
     # ------------------------------------------------------------ what the application wants
 
     def subscription_changed(self, now: int) -> None:
-        self._switching = self._consumer.needs_kip_848 and self._classic.state not in states.OUT
-        if self._switching:
+        self._switching = self._consumer.needs_kip_848 and not self._is_out_of_classic
+        if self._switching and self._classic is not None:
             self._classic.leave(now, reason="subscribe() with a SubscriptionPattern, which needs KIP-848")
         else:
             self._member.subscription_changed(now)
@@ -176,10 +198,10 @@ class AutoMembership:
     # ------------------------------------------------------------ the question
 
     def poll(self, now: int) -> Poll:
-        classic, consumer = self._classic.poll(now), self._consumer.poll(now)
-        requests = [*classic.requests, *consumer.requests]
-        wake_at = min(classic.wake_at, consumer.wake_at)
-        if self._asking and self._question is None:
+        polls = [member.poll(now) for member in self._members]
+        requests = [request for each in polls for request in each.requests]
+        wake_at = min(each.wake_at for each in polls)
+        if self._asking and self._question is None and self._why_classic is None:
             wake_at = min(wake_at, self._ask(now, requests))
         return Poll(requests, wake_at)
 
@@ -200,8 +222,8 @@ class AutoMembership:
                 self._question = None
                 self._answered(now, completed)
             return
-        self._classic.on_response(now, completed)
-        self._consumer.on_response(now, completed)
+        for member in self._members:
+            member.on_response(now, completed)
 
     def _answered(self, now: int, completed: Completed) -> None:
         if completed.error is not None:
@@ -210,10 +232,17 @@ class AutoMembership:
                 self._backoff.failed(now)
             else:
                 # Whatever the reason is, the join will meet it too, and tell of it.
-                member = self._consumer if self._consumer.needs_kip_848 else self._classic
-                self._join(now, member, "the broker does not show its members")
+                why = "the broker does not show its members"
+                if self._consumer.needs_kip_848:
+                    self._join(now, self._consumer, why)
+                else:
+                    self._join_classic(now, why)
             return
         answer: Any = completed.response
+        if not answer.groups:
+            # It says nothing of the group, so it is asked again.
+            self._backoff.failed(now)
+            return
         group = answer.groups[0]
         self._coordinator.check(now, completed.request.node_id, group.error_code)
         if group.error_code in error_codes.RETRIABLE:
@@ -222,9 +251,28 @@ class AutoMembership:
             if self._consumer.needs_kip_848:
                 self._refuse(now)
             else:
-                self._join(now, self._classic, "it has classic members")
+                self._join_classic(now, "it has classic members")
         else:
             self._join(now, self._consumer, "it has no classic members")
+
+    def _join_classic(self, now: int, why: str) -> None:
+        """As `_join`; for the first time when the helper thread has read what that takes."""
+        if self._classic is not None:
+            self._join(now, self._classic, why)
+            return
+        self._asking, self._question, self._why_classic = True, None, why
+        if not self._is_loading:
+            self._is_loading = True
+            self._jobs.submit(self._load_classic, self._loaded)
+
+    def _loaded(self, now: int, make: object, error: Exception | None) -> None:
+        if error is not None:
+            raise error
+        self._is_loading = False
+        self._classic = cast("Callable[[], ClassicMembership]", make)()
+        why, self._why_classic = self._why_classic, None
+        if why is not None and not self._consumer.needs_kip_848:
+            self._join(now, self._classic, why)
 
     def _join(self, now: int, member: ClassicMembership | ConsumerMembership, why: str) -> None:
         self._stop_asking()
@@ -248,7 +296,7 @@ class AutoMembership:
         self._consumer.refuse_classic_group(now)
 
     def _stop_asking(self) -> None:
-        self._asking, self._question = False, None
+        self._asking, self._question, self._why_classic = False, None, None
 
     def _coordinator_failed(self, now: int, error: Exception) -> bool:
         """Neither member is in the group, so neither takes the error: tell it, and let the next poll ask again."""
@@ -266,10 +314,11 @@ class AutoMembership:
 
     def on_heartbeat(self, now: int, completed: Completed) -> HeartbeatOutcome:
         if not isinstance(completed.request.message, ConsumerGroupHeartbeatRequest):
+            assert self._classic is not None
             outcome = self._classic.on_heartbeat(now, completed)
         elif self._may_give_way and _not_here(completed):
             self._consumer.give_way(now)
-            self._join(now, self._classic, "the broker does not offer KIP-848 to it")
+            self._join_classic(now, "the broker does not offer KIP-848 to it")
             outcome = HeartbeatOutcome.LOST
         else:
             outcome = self._consumer.on_heartbeat(now, completed)
@@ -280,7 +329,7 @@ class AutoMembership:
     @property
     def _may_give_way(self) -> bool:
         """Whether we join by KIP-848, and could by the classic protocol."""
-        joins = self._member is self._consumer and self._consumer.state is kip848_states.State.JOINING
+        joins = self._member is self._consumer and self._consumer.state is kip848_heartbeats.State.JOINING
         return joins and not self._consumer.needs_kip_848
 
     def _stumbled(self, now: int) -> HeartbeatOutcome:

@@ -13,8 +13,7 @@ from kadence import errors
 from kadence.clock import add_ms
 from kadence.connection.request import Completed, ConnectionPurpose, Request
 from kadence.consumer.events import Commit
-from kadence.consumer.group.committed import topic_ids
-from kadence.consumer.group.forms import by_topic
+from kadence.consumer.group.committed import by_topic, topic_ids
 from kadence.consumer.group.membership import ClusterView
 from kadence.consumer.subscription import PartitionState
 from kadence.errors import CommitFailedError, KafkaError

@@ -6,9 +6,9 @@ out since, and whoever asks after it must see it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from kadence import errors
 from kadence.client.request_manager import NOTHING, Poll
@@ -16,21 +16,52 @@ from kadence.clock import FOREVER, add_ms
 from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, Request
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.forms import OffsetFetchRequest, by_topic
 from kadence.consumer.group.membership import ClusterView, GroupConfig
 from kadence.errors import KafkaError, KafkaTimeoutError
-from kadence.protocol import error_codes
+from kadence.protocol import error_codes, offset_fetch
 from kadence.protocol.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kadence.types import OffsetAndMetadata, TopicPartition
-from kadence.wire import ZERO_UUID
+from kadence.wire import ZERO_UUID, Writer
 
-__all__ = ["CommittedOffsets", "Done", "topic_ids"]
+__all__ = ["CommittedOffsets", "Done", "by_topic", "topic_ids"]
 
 Done = Callable[[int, "dict[TopicPartition, OffsetAndMetadata | None] | Exception"], None]
 """Takes ``now`` and the committed offsets (None where there is none), or why there is no answer."""
 
-_GROUP_LIST = 8
-_LAST_WITH_NAMES = 9
+_LAST_WITH_NAMES: Final = 9
+_GROUP_LIST: Final = 8
+_REQUIRE_STABLE: Final = 7
+
+
+class OffsetFetchRequest(offset_fetch.OffsetFetchRequest):
+    """Holds one entry of ``groups`` (v8+, KIP-709); writes ``group_id`` and ``topics`` below.
+
+    ``require_stable`` (v7+, KIP-447) is left out where it is not known: such brokers cannot wait for a
+    transaction, and every offset that they have is readable.
+    """
+
+    def write(self, w: Writer, version: int) -> None:
+        if version >= _GROUP_LIST:
+            super().write(w, version)
+            return
+        (group,) = self.groups
+        topics = [
+            offset_fetch.OffsetFetchRequestTopic(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in group.topics or ()
+        ]
+        offset_fetch.OffsetFetchRequest(
+            group_id=group.group_id,
+            topics=topics,
+            require_stable=self.require_stable and version >= _REQUIRE_STABLE,
+        ).write(w, version)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
+    """Partition numbers by topic, both in order: the shape that most requests want."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    return topics
 
 
 @dataclass(slots=True)

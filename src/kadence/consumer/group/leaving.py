@@ -1,6 +1,6 @@
 """Leaves the group for memberships that have ended, while the next membership may already begin.
 
-`Departures` says LeaveGroup, `HeartbeatDepartures` the last heartbeat of KIP-848.
+What is said, and who says it at all, each group protocol adds.
 
 Each departure carries its own identity, so it outlives whatever the member does next. It is repeated until
 the coordinator knows, or until the session would have ended anyway. A JoinGroup without a member id that is
@@ -10,6 +10,7 @@ id in it leaves.
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,25 +19,22 @@ from kadence.clock import FOREVER, add_ms
 from kadence.connection.backoff import Backoff
 from kadence.connection.request import Completed, ConnectionPurpose, Request
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.forms import LeaveGroupRequest
 from kadence.consumer.group.membership import GroupConfig
 from kadence.logs import logger
 from kadence.protocol import error_codes
-from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from kadence.protocol.leave_group import MemberIdentity
 from kadence.types import GroupMetadata
 
-__all__ = ["Departures", "HeartbeatDepartures"]
+__all__ = ["Departure", "Departures"]
 
 log = logger("kadence.consumer")
 
-_REASON_MAX = 255
-_LEAVES: Final = -1
-_LEAVES_FOR_A_WHILE: Final = -2
+_REASON_MAX: Final = 255
 
 
 @dataclass(slots=True, eq=False)
-class _Departure:
+class Departure:
+    """One goodbye, until the coordinator knows."""
+
     member_id: str
     reason: str
     ends_at: int
@@ -47,13 +45,13 @@ class _Departure:
     sent: Request | None = None
 
 
-class Departures:
+class Departures(abc.ABC):
     """All memberships of this consumer that are over but not yet known to be."""
 
     def __init__(self, config: GroupConfig, coordinator: CoordinatorRequestManager) -> None:
         self._config = config
         self._coordinator = coordinator
-        self._waiting: list[_Departure] = []
+        self._waiting: list[Departure] = []
         self.goodbye: bool | None = None
         """Whether to say so for good (KIP-1092); None: dynamic members do, of static ones the place is kept."""
 
@@ -71,19 +69,10 @@ class Departures:
     ) -> None:
         """This membership is over, if the coordinator may know of it.
 
-        A static member says nothing: its place is kept for it until its session ends (KIP-345).
-
         Args:
             group: its identity. joining: the join under way, which will bring a member id if it has none.
             awaited: the application waits until it was heard, and not for a coordinator that is silent.
         """
-        says_so = group.group_instance_id is None if self.goodbye is None else self.goodbye
-        if says_so and (group.member_id or joining):
-            self._add(now, group, joining, reason, awaited=awaited)
-
-    def _add(
-        self, now: int, group: GroupMetadata, joining: Request | None, reason: str, *, awaited: bool
-    ) -> None:
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         patience = self._config.session_timeout_ms
         if awaited:
@@ -91,7 +80,7 @@ class Departures:
             patience = min(patience, self._config.request_timeout_ms // 2)
         ends_at = add_ms(now, patience)
         self._waiting.append(
-            _Departure(
+            Departure(
                 group.member_id,
                 reason[:_REASON_MAX],
                 ends_at,
@@ -100,20 +89,6 @@ class Departures:
                 instance_id=group.group_instance_id,
             )
         )
-
-    def joined(self, completed: Completed) -> None:
-        """The answer of a JoinGroup that nobody else waits for."""
-        for departure in self._waiting:
-            if departure.joining is completed.request:
-                answer = completed.response
-                if answer is not None and answer.error_code in (
-                    error_codes.NONE,
-                    error_codes.MEMBER_ID_REQUIRED,
-                ):
-                    departure.member_id, departure.joining = answer.member_id, None
-                else:
-                    self._waiting.remove(departure)
-                return
 
     def poll(self, now: int) -> Poll:
         if not self._waiting:
@@ -137,27 +112,22 @@ class Departures:
                 requests.append(departure.sent)
         return Poll(requests, wake_at)
 
-    def _request(self, now: int, node_id: int, departure: _Departure) -> Request:
+    @abc.abstractmethod
+    def _goodbye(self, departure: Departure) -> Any:
+        """The message that says it."""
+
+    def _code(self, answer: Any) -> int:
+        """What the coordinator said to it."""
+        code: int = answer.error_code
+        return code
+
+    def _request(self, now: int, node_id: int, departure: Departure) -> Request:
         return Request(
             self._goodbye(departure),
             node_id,
             min(add_ms(now, self._config.request_timeout_ms), departure.ends_at),
             ConnectionPurpose.GROUP,
         )
-
-    def _goodbye(self, departure: _Departure) -> Any:
-        member = MemberIdentity(
-            member_id=departure.member_id,
-            group_instance_id=departure.instance_id,
-            reason=departure.reason,
-        )
-        return LeaveGroupRequest(group_id=self._config.group_id or "", members=[member])
-
-    def _code(self, answer: Any) -> int:
-        code: int = answer.error_code
-        if code == error_codes.NONE:
-            code = next((member.error_code for member in answer.members), code)
-        return code
 
     def on_response(self, now: int, completed: Completed) -> None:
         departure = next((d for d in self._waiting if d.sent is completed.request), None)
@@ -184,30 +154,3 @@ class Departures:
             departure.reason,
             error_codes.name(code),
         )
-
-
-class HeartbeatDepartures(Departures):
-    """The same for KIP-848, where the member id is known from the start.
-
-    A static member says that it goes for a while: its place is kept, and the next process of its name may take it
-    at once.
-    """
-
-    def add(
-        self, now: int, group: GroupMetadata, joining: Request | None, reason: str, *, awaited: bool = False
-    ) -> None:
-        if self.goodbye is not False:
-            self._add(now, group, joining, reason, awaited=awaited)
-
-    def _goodbye(self, departure: _Departure) -> Any:
-        for_good = departure.instance_id is None or self.goodbye is True
-        return ConsumerGroupHeartbeatRequest(
-            group_id=self._config.group_id or "",
-            member_id=departure.member_id,
-            member_epoch=_LEAVES if for_good else _LEAVES_FOR_A_WHILE,
-            instance_id=departure.instance_id,
-        )
-
-    def _code(self, answer: Any) -> int:
-        code: int = answer.error_code
-        return code

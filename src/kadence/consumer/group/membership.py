@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kadence.client.request_manager import Poll
 from kadence.connection.request import Completed, Request
-from kadence.consumer.assignors.base import Assignor
 from kadence.consumer.subscription import PartitionState
 from kadence.types import GroupMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kadence.connection.cluster import Cluster
+    from kadence.consumer.assignors import Assignor
 
 __all__ = ["SENT_NATIVELY", "ClusterView", "GroupConfig", "HeartbeatOutcome", "Membership"]
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kadence.clock import SystemClock
-from kadence.errors import ConfigError
-from kadence.spark.decode.isolation import BadRecordError, Decoded
+from kadence.errors import ConfigError, SchemaNotFoundError
+from kadence.registry.client import SchemaRegistryClient
+from kadence.registry.columns.isolation import BadRecordError, Decoded
+from kadence.registry.columns.wire import DecodersFor, Frame, FramedFormat
+from kadence.registry.schemas import AVRO, PROTOBUF, ResolvedSchema
+from kadence.registry.settings import RegistryOptions
 from kadence.spark.decode.json_times import zone_of
-from kadence.spark.decode.options import Format, RegistryOptions, SideOptions
-from kadence.spark.decode.registry import Registered, Registry, Schemas
-from kadence.spark.decode.wire import DecodersFor, Frame, FramedFormat
+from kadence.spark.decode.options import Format, SideOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["SideDecoder", "arrow_of_side", "decoder_of"]
 
 
-_CLOCK: Final = SystemClock()
-_SCHEMAS: Final = Schemas()
-"""What this worker knows of registries."""
+@lru_cache(maxsize=8)
+def client_of(options: RegistryOptions) -> SchemaRegistryClient:
+    """What this worker knows of a registry."""
+    return SchemaRegistryClient._of(options)
 
 
 class SideDecoder(Protocol):
@@ -78,7 +80,7 @@ def _rules(side: SideOptions, target: pa.DataType, zone: str | None) -> Rules:
 
 
 def _avro(side: SideOptions, target: pa.DataType) -> SideDecoder:
-    from kadence.spark.decode import avro
+    from kadence.registry.columns import avro
 
     reader = None
     if side.schema is not None:
@@ -88,15 +90,16 @@ def _avro(side: SideOptions, target: pa.DataType) -> SideDecoder:
         made = avro.AvroFormat(reader, None, target)
         return FramedFormat(target, _always(made)) if side.framed else made
 
-    def decoder(found: Registered, frame: Frame) -> SideDecoder:
+    def decoder(found: ResolvedSchema, frame: Frame) -> SideDecoder:
         writer = avro.parsed_registered(found)
         return _or_bad(lambda: avro.AvroFormat(writer, reader, target))
 
-    return FramedFormat(target, _registered(registry, "AVRO", decoder))
+    return FramedFormat(target, _registered(registry, AVRO, decoder))
 
 
 def _protobuf(side: SideOptions, target: pa.DataType) -> SideDecoder:
-    from kadence.spark.decode.protobuf import Messages, ProtobufFormat
+    from kadence.registry.columns.protobuf import ProtobufFormat
+    from kadence.registry.descriptors import Messages
 
     if side.schema is not None:
         made = ProtobufFormat(
@@ -104,11 +107,11 @@ def _protobuf(side: SideOptions, target: pa.DataType) -> SideDecoder:
         )
         return FramedFormat(target, _always(made), with_path=True) if side.framed else made
 
-    def decoder(found: Registered, frame: Frame) -> SideDecoder:
+    def decoder(found: ResolvedSchema, frame: Frame) -> SideDecoder:
         messages = Messages.of_registered(found)
         return _or_bad(lambda: ProtobufFormat(messages.at(frame.path), target))
 
-    return FramedFormat(target, _registered(_registry(side), "PROTOBUF", decoder), with_path=True)
+    return FramedFormat(target, _registered(_registry(side), PROTOBUF, decoder), with_path=True)
 
 
 def _or_bad(make: Callable[[], SideDecoder]) -> SideDecoder:
@@ -124,20 +127,20 @@ def _always(decoder: SideDecoder) -> DecodersFor:
 
 
 def _registered(
-    options: RegistryOptions, kind: str, make: Callable[[Registered, Frame], SideDecoder]
+    options: RegistryOptions, kind: str, make: Callable[[ResolvedSchema, Frame], SideDecoder]
 ) -> DecodersFor:
     """Decoders by the schemas of a registry."""
 
-    def made(found: Registered | BadRecordError, frame: Frame) -> SideDecoder | BadRecordError:
-        if isinstance(found, BadRecordError):
-            return found
+    def made(found: ResolvedSchema | SchemaNotFoundError, frame: Frame) -> SideDecoder | BadRecordError:
+        if isinstance(found, SchemaNotFoundError):
+            return BadRecordError(str(found))
         try:
             return make(found, frame)
         except BadRecordError as problem:
             return problem
 
     def decoders_for(frames: list[Frame]) -> dict[Frame, SideDecoder | BadRecordError]:
-        found = _SCHEMAS.get(_CLOCK.now_ms(), options, {frame.schema_id for frame in frames}, kind)
+        found = client_of(options).resolve({frame.schema_id for frame in frames}, kind)
         return {frame: made(found[frame.schema_id], frame) for frame in frames}
 
     return decoders_for
@@ -150,23 +153,27 @@ def arrow_of_side(side: SideOptions, subject: str) -> pa.DataType:
         ConfigError: there is none.
     """
     if side.format is Format.AVRO:
-        from kadence.spark.decode import avro
-        from kadence.spark.decode.avro_types import arrow_of
+        from kadence.registry.columns import avro
+        from kadence.registry.columns.avro_types import arrow_of
 
         if side.schema is not None:
             return arrow_of(avro.parsed(avro.read_schema(f"{side.name}.schema", side.schema)))
-        return arrow_of(avro.parsed_registered(_newest(side, subject, "AVRO")))
-    from kadence.spark.decode.protobuf import Messages, arrow_of_message
+        return arrow_of(avro.parsed_registered(_newest(side, subject, AVRO)))
+    from kadence.registry.columns.protobuf import arrow_of_message
+    from kadence.registry.descriptors import Messages
 
     if side.schema is not None:
         messages = Messages.of_file(f"{side.name}.schema", side.schema)
     else:
-        messages = Messages.of_registered(_newest(side, subject, "PROTOBUF"))
+        messages = Messages.of_registered(_newest(side, subject, PROTOBUF))
     return arrow_of_message(messages.named(side.message) if side.message else messages.at((0,)))
 
 
-def _newest(side: SideOptions, subject: str, kind: str) -> Registered:
-    return Registry(_registry(side)).newest(subject, kind=kind)
+def _newest(side: SideOptions, subject: str, kind: str) -> ResolvedSchema:
+    try:
+        return client_of(_registry(side)).resolve_latest(subject, kind)
+    except SchemaNotFoundError as problem:
+        raise ConfigError(f"{problem}; the option value.subject or key.subject names another") from None
 
 
 def _registry(side: SideOptions) -> RegistryOptions:

@@ -24,6 +24,27 @@ static inline int kd_integer(kd_at p, kd_at end, int bits, int64_t *into) {
     return 1;
 }
 
+#if FLT_EVAL_METHOD == 0
+/* A number as programs write most of them, nine digits and six behind the point, read while its end is looked for: the
+ * nearest double, and the place behind it; NULL: it is another one, or what follows is. */
+static inline kd_at kd_short_double(kd_at p, kd_at end, double *into) {
+    static const double powers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6};
+    int minus = *p == '-';
+    int64_t found = 0;
+    kd_at begin = p += minus, point;
+    while (p < end && *p >= '0' && *p <= '9' && p - begin < 9) found = found * 10 + (*p++ - '0');
+    /* Whole numbers have no zero below zero: they are read elsewhere. */
+    if (p == begin || p >= end || *p != '.' || (*begin == '0' && p - begin > 1)) return NULL;
+    point = ++p;
+    while (p < end && *p >= '0' && *p <= '9' && p - point < 6) found = found * 10 + (*p++ - '0');
+    if (p == point || p >= end || (*p != ',' && *p != '}')) return NULL;
+    /* Both are exact, so one division rounds once. */
+    double exact = (double)found / powers[p - point];
+    *into = minus ? -exact : exact;
+    return p;
+}
+#endif
+
 /* The nearest double. Up to 2^53 times or through a power of ten that is exact, one operation rounds once, so it is
  * right (Clinger 1990); other numbers are for CPython's strtod, which needs the interpreter: `*held` is restored. */
 static inline int kd_double(kd_at p, kd_at end, PyThreadState **held, double *into) {
@@ -119,17 +140,17 @@ static inline int kd_two_digits(kd_at p, int most, int *into) {
 /* ``YYYY-MM-DD``, ten bytes, as days since 1970; years from 1 to 9999. */
 static inline int kd_date(kd_at p, int64_t *days) {
     static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
     int century, year, month, day;
     if (!kd_two_digits(p, 99, &century) || !kd_two_digits(p + 2, 99, &year) || p[4] != '-' || p[7] != '-') return 0;
     if (!kd_two_digits(p + 5, 12, &month) || !kd_two_digits(p + 8, 31, &day)) return 0;
+    int leaps = year % 4 == 0 && (year != 0 || century % 4 == 0);
+    /* Centuries that have begun before this year, beside the first. */
+    int centuries = year == 0 ? century - 1 : century;
     year += century * 100;
-    int leaps = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     if (year == 0 || month == 0 || day == 0 || day > lengths[month - 1] + (month == 2 && leaps)) return 0;
-    /* Years from March on, so that the leap day is the last one. */
-    int shifted = month > 2 ? year : year - 1;
-    int64_t era = shifted / 400, within = shifted % 400;
-    int64_t of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
-    *days = era * 146097 + within * 365 + within / 4 - within / 100 + of_year - 719468;
+    int leap_days = (year - 1) / 4 - centuries + centuries / 4 + (month > 2 && leaps);
+    *days = year * 365 + leap_days + before[month - 1] + day - 719528;
     return 1;
 }
 

@@ -17,15 +17,24 @@
 typedef const unsigned char *kd_at;
 
 static inline kd_at kd_blanks(kd_at p, kd_at end) {
-    while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) p++;
+    /* Mostly there is none, or a single one. */
+    while (p < end && *p <= ' ' && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) p++;
     return p;
 }
 
-/* Whether one of eight bytes ends the plain part of a text: a quote, a backslash, a control character, not ASCII. */
-static inline int kd_is_special(uint64_t x) {
+/* Marks at those of eight bytes that end the plain part of a text: a quote, a backslash, a control character, not ASCII.
+ * The lowest mark is right; one above it may be a borrow's. */
+static inline uint64_t kd_special(uint64_t x) {
     const uint64_t ones = 0x0101010101010101u, high = 0x8080808080808080u;
     uint64_t quote = x ^ ones * '"', backslash = x ^ ones * '\\';
-    return (((quote - ones) | (backslash - ones) | (x - ones * 0x20) | x) & high) != 0;
+    return ((quote - ones) | (backslash - ones) | (x - ones * 0x20) | x) & high;
+}
+
+/* How many bytes lie below the lowest mark. The low bytes come first: json_rows.py asks for a machine that has it so. */
+static inline size_t kd_below(uint64_t marks) {
+    const uint64_t ones = 0x0101010101010101u;
+    uint64_t lowest = (marks & (0 - marks)) >> 7;
+    return (size_t)(((lowest - 1) & ones) * ones >> 56);
 }
 
 /* To the first byte of a text that is not plain ASCII, or the end. */
@@ -33,7 +42,7 @@ static inline kd_at kd_plain(kd_at p, kd_at end) {
     uint64_t x;
     while (end - p >= 8) {
         memcpy(&x, p, 8);
-        if (kd_is_special(x)) break;
+        if ((x = kd_special(x)) != 0) return p + kd_below(x);
         p += 8;
     }
     while (p < end && *p != '"' && *p != '\\' && *p >= 0x20 && *p < 0x80) p++;

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NoReturn, TypeVar
 
 from kadence.errors import ConfigError
+from kadence.registry.settings import PREFIX, RegistryOptions, options_of
 
 __all__ = [
     "INSTEAD",
@@ -16,7 +17,6 @@ __all__ = [
     "Format",
     "JsonOptions",
     "Mode",
-    "RegistryOptions",
     "SideOptions",
     "Syntax",
     "parse",
@@ -113,19 +113,6 @@ class Mode(Enum):
     PERMISSIVE = "permissive"
     DROP = "dropmalformed"
     FAIL = "failfast"
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryOptions:
-    """How to reach a schema registry. Only the addresses show in repr."""
-
-    urls: tuple[str, ...]
-    user_info: str | None = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-    key_password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,39 +262,8 @@ def _flag(name: str, values: Mapping[str, str], *, default: bool) -> bool:
 
 
 def _registry(values: Mapping[str, str]) -> RegistryOptions | None:
-    def text(name: str) -> str | None:
-        return values.get(f"schema.registry.{name}") or None
-
-    urls = tuple(url.strip().rstrip("/") for url in (text("url") or "").split(",") if url.strip())
-    if not urls:
-        if any(name.startswith("schema.registry.") for name in values):
-            raise ConfigError("the options schema.registry.* need schema.registry.url")
-        return None
-    for url in urls:
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(
-                "option schema.registry.url: an address begins with http:// or https://",
-                key="schema.registry.url",
-            )
-        if "@" in url.partition("://")[2].partition("/")[0]:
-            raise ConfigError(
-                "option schema.registry.url: an address has no name and password; the option "
-                "schema.registry.basic.auth.user.info is for those",
-                key="schema.registry.url",
-            )
-    if text("basic.auth.user.info") and text("bearer.auth.token"):
-        raise ConfigError(
-            "schema.registry.basic.auth.user.info and schema.registry.bearer.auth.token: give one",
-            key="schema.registry.basic.auth.user.info",
-        )
-    return RegistryOptions(
-        urls=urls,
-        user_info=text("basic.auth.user.info"),
-        token=text("bearer.auth.token"),
-        ca=text("ssl.ca.location"),
-        certificate=text("ssl.certificate.location"),
-        key=text("ssl.key.location"),
-        key_password=text("ssl.key.password"),
+    return options_of(
+        {name.removeprefix(PREFIX): text for name, text in values.items() if name.startswith(PREFIX)}
     )
 
 

@@ -11,9 +11,9 @@ import argparse
 import os
 import sys
 
+from kadence.environment import Environment
 from kadence.errors import ConfigError, KafkaError
 from kadence.spark.pipeline.checks import checked
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.progress import Progress, shown_lag
 from kadence.spark.pipeline.reading import read
 from kadence.spark.pipeline.run import Run, close_session, open_session

@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kadence.environment import Environment
 from kadence.errors import ConfigError
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.failures import reason
 from kadence.spark.pipeline.model import FIRST_VIEW, Output, Pipeline
 from kadence.spark.pipeline.outputs import FILE_FORMATS, LAKEHOUSE, MODES, lakehouse_options, topic_options

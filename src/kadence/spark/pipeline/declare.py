@@ -12,13 +12,13 @@ trigger, checkpoint and Spark settings have no effect.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kadence.environment import Environment
 from kadence.errors import ConfigError
 from kadence.spark.pipeline.checks import checked
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.frames import (
     RECORD,
     decodable,
@@ -30,10 +30,10 @@ from kadence.spark.pipeline.frames import (
     rows,
     undecodable,
     value_type,
-    with_record,
 )
 from kadence.spark.pipeline.model import FIRST_VIEW, Pipeline, Transform
 from kadence.spark.pipeline.reading import read
+from kadence.spark.pipeline.statement import with_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,7 +67,8 @@ def declare(file: str | os.PathLike[str]) -> None:
     # Nothing may be analysed within the functions below: what a type needs is asked here.
     kind = value_type(pipeline, options, _session().read)
 
-    _check_records_kept(decoded(loaded(pipeline, options, _session().read, kind), pipeline), pipeline)
+    steps = _keeping_records(pipeline)
+    _check_records_kept(decoded(loaded(pipeline, options, _session().read, kind), pipeline), pipeline, steps)
 
     def all_records() -> DataFrame:
         return decoded(loaded(pipeline, options, _session().readStream, kind), pipeline)
@@ -81,7 +82,7 @@ def declare(file: str | os.PathLike[str]) -> None:
     def records() -> DataFrame:
         return decodable(all_records(), pipeline)
 
-    for step in pipeline.transform:
+    for step in steps:
         _declare_step(step)
 
     def result() -> DataFrame:
@@ -113,23 +114,33 @@ def _declare_table(name: str, rows: Callable[[], DataFrame]) -> Callable[[], Dat
     return lambda: _session().readStream.table(name)
 
 
-def _check_records_kept(records: DataFrame, pipeline: Pipeline) -> None:
-    """Make sure that no statement loses `RECORD`: here the column goes into its first SELECT, as text (`with_record`).
+def _keeping_records(pipeline: Pipeline) -> list[Transform]:
+    """The steps with `RECORD` in each statement, as far as its text can say where."""
+    views = [FIRST_VIEW]
+    steps = []
+    for step in pipeline.transform:
+        steps.append(replace(step, sql=with_column(step.sql, RECORD, views)))
+        views.append(step.name)
+    return steps
+
+
+def _check_records_kept(records: DataFrame, pipeline: Pipeline, steps: Sequence[Transform]) -> None:
+    """Make sure that no statement loses `RECORD`.
 
     A statement that also names what this project has yet to make cannot be analysed now; it is Spark's to refuse.
 
     Args:
-        records: what the first statement reads, as a batch.
+        records: what the first statement reads, as a batch. steps: as they are declared.
     """
     views = {FIRST_VIEW: records}
-    for step in pipeline.transform:
-        made = _analysed(with_record(step.sql), views)
-        if made is None and _analysed(step.sql, views) is None:
+    for written, step in zip(pipeline.transform, steps, strict=True):
+        made = _analysed(step.sql, views)
+        if made is None and _analysed(written.sql, views) is None:
             return
         if made is None or RECORD not in made.columns:
             raise ConfigError(
-                f"transform {step.name} loses the column {RECORD}: in Spark's own pipelines each SELECT of a statement "
-                f"with WITH, UNION ALL or a subquery names it itself, as {FIRST_VIEW} has it",
+                f"transform {step.name} loses the column {RECORD}, by which each row knows its record: name it in "
+                f"the statement, as {FIRST_VIEW} has it; rows of several records belong into a table of your own",
                 key=f"transform {step.name}",
             )
         views[step.name] = made
@@ -154,7 +165,7 @@ def _declare_step(step: Transform) -> None:
 
     @dp.temporary_view(name=step.name)
     def view() -> DataFrame:
-        return _session().sql(with_record(step.sql))
+        return _session().sql(step.sql)
 
 
 def _session() -> SparkSession:

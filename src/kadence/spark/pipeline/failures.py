@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kadence.environment import Environment
 from kadence.errors import KafkaError
-from kadence.spark.pipeline.environment import Environment
 
 __all__ = ["PipelineError", "Thrown", "reason", "reason_of", "thrown", "told_simply"]
 

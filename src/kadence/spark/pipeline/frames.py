@@ -9,13 +9,12 @@ Records that cannot be decoded go past the transforms: a WHERE would drop them w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from kadence.environment import Environment
 from kadence.errors import ConfigError
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.failures import reason
 from kadence.spark.pipeline.keeping import with_column_kept
 from kadence.spark.pipeline.model import FIRST_VIEW, Expectation, Output, Pipeline, Transform
@@ -41,7 +40,6 @@ __all__ = [
     "transform",
     "undecodable",
     "value_type",
-    "with_record",
     "written",
 ]
 
@@ -54,8 +52,6 @@ _FAILED: Final = "_failed"
 _PREFIX: Final = "_kafka_"
 _RECORD_FIELDS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
-_STAR: Final = re.compile(r"(?:\bSELECT|,|[A-Za-z_`]\.)\s*\*", re.IGNORECASE)
-_SELECT: Final = re.compile(r"\s*SELECT\b(?!\s+(?:DISTINCT|ALL)\b)", re.IGNORECASE)
 
 
 def filled(pipeline: Pipeline, environment: Environment) -> Pipeline:
@@ -150,14 +146,6 @@ def transformed(frame: DataFrame, steps: Sequence[Transform]) -> DataFrame:
         frame = transform(frame.sparkSession, step)
         frame.createOrReplaceTempView(step.name)
     return frame
-
-
-def with_record(sql: str) -> str:
-    """The statement with `RECORD` put into its first SELECT, unless it names it or takes all columns.
-
-    For spark-pipelines: there the plan is on a server, out of reach. Elsewhere `keeping` does it in the plan.
-    """
-    return sql if RECORD in sql or _STAR.search(sql) else _SELECT.sub(f"SELECT {RECORD}, ", sql, count=1)
 
 
 def transform(session: SparkSession, step: Transform) -> DataFrame:

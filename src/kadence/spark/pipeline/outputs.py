@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kadence.environment import Environment
 from kadence.errors import ConfigError, IllegalStateError
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import Files
 from kadence.spark.pipeline.model import Output, Pipeline
 from kadence.spark.pipeline.replace import BATCH, batches_of, must_fit, recover

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kadence.environment import Environment
 from kadence.spark.pipeline.aggregating import groups
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.failures import told_simply
 from kadence.spark.pipeline.files import HadoopFiles
 from kadence.spark.pipeline.frames import (

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kadence.environment import Environment
 from kadence.errors import KafkaTimeoutError
 from kadence.spark.pipeline.checkpoint import committed
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.files import Files
 from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.source.clients import driver_client

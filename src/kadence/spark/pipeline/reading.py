@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, Final
 
+from kadence.environment import missing
 from kadence.errors import ConfigError
-from kadence.spark.pipeline.environment import missing
 from kadence.spark.pipeline.model import ANY_KEYS, Kind, Pipeline, keys, required
 from kadence.spark.pipeline.positions import Path, line_of, positions
 

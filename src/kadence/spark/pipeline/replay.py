@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kadence.environment import Environment
 from kadence.errors import ConfigError, IllegalStateError
 from kadence.spark.pipeline.checkpoint import committed
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.failures import told_simply
 from kadence.spark.pipeline.files import HadoopFiles
 from kadence.spark.pipeline.frames import PROVENANCE, filled, letters, loaded

@@ -15,11 +15,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from kadence.environment import Environment
 from kadence.errors import ConfigError, IllegalStateError
 from kadence.spark.jvm import close_session, session_apart
 from kadence.spark.pipeline.aggregating import Aggregation, check_groups
 from kadence.spark.pipeline.checkpoint import planned
-from kadence.spark.pipeline.environment import Environment
 from kadence.spark.pipeline.failures import PipelineError, reason, reason_of, thrown, told_simply
 from kadence.spark.pipeline.files import Files, HadoopFiles
 from kadence.spark.pipeline.frames import (

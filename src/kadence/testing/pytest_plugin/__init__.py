@@ -1,7 +1,7 @@
 """The pytest plugin: a broker for the run, and for each test its own topics, groups, clients, faults and virtual time.
 
 pytest loads it wherever Kadence is installed. So importing it loads neither clients nor brokers; a fixture imports
-them when a test uses it. All names begin with ``kadence``.
+them when a test uses it. All names but `schema_registry` begin with ``kadence``.
 
 PYTEST_DONT_REWRITE: there are no assertions here, and pytest would warn where this was imported before.
 """
@@ -31,6 +31,7 @@ from kadence.testing.pytest_plugin.space import Space
 if TYPE_CHECKING:
     from kadence.broker.faults import Faults
     from kadence.producer import Producer
+    from kadence.testing.schema_registry import SchemaRegistryServer
 
 __all__ = [
     "AsyncConsumers",
@@ -165,6 +166,15 @@ def kadence_faults(_kadence_space: Space) -> Faults:
 def kadence_new_broker(_kadence_space: Space) -> Brokers:
     """Starts embedded brokers for this test alone: ``kadence_new_broker(nodes=3)``."""
     return Brokers(_kadence_space)
+
+
+@pytest.fixture
+def schema_registry() -> Iterator[SchemaRegistryServer]:
+    """A schema registry for this test alone, in memory: ``SchemaRegistryClient(schema_registry.url)``."""
+    from kadence.testing.schema_registry import SchemaRegistryServer
+
+    with SchemaRegistryServer() as registry:
+        yield registry
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from kadence.testing.simulation.scheduler import SimulationError
 from kadence.testing.simulation.simulation import Action, Main, Program, Simulation
 from kadence.testing.simulation.story import Story
 from kadence.testing.simulation.trouble import Trouble
+from kadence.testing.simulation.work_story import WorkStory
 
 __all__ = [
     "Action",
@@ -29,6 +30,7 @@ __all__ = [
     "Story",
     "Told",
     "Trouble",
+    "WorkStory",
     "member",
     "transformer",
     "writer",

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import itertools
 import random
 import socket
-from collections.abc import Callable, Iterator
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any, cast
 
 from kadence.client.engine import Engine
-from kadence.client.jobs import Done, FinishedJobs
 from kadence.client.network_thread import NetworkSide
-from kadence.client.surroundings import Surroundings
-from kadence.metrics.network import NetworkMeters
+from kadence.client.surroundings import Done, FinishedJobs, Surroundings
+from kadence.metrics.sensors import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.net.poller import PlainPoller, Poller
-from kadence.net.stream import PlainStream, Stream
+from kadence.net.sockets import PlainStream, Stream
 from kadence.net.wakeup import Wakeup as AnyWakeup
+from kadence.producer.async_producer import AsyncProducer
+from kadence.producer.futures import RecordMetadata
 from kadence.testing.simulation.driver import Driver
 from kadence.testing.simulation.network import Network, SimulatedSocket, Wakeup
 from kadence.testing.simulation.scheduler import Process
@@ -89,6 +92,53 @@ class _Engine:
         return False
 
 
+class _Sender:
+    """A producer whose sends block nobody: each is a task of the program's loop.
+
+    It stands for the `Producer` that `process` calls on threads.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._producer = AsyncProducer(settings)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, topic: str, value: Any = None, key: Any = None, **more: Any) -> Future[RecordMetadata]:
+        future: Future[RecordMetadata] = Future()
+        self._begin(self._send(future, topic, value, key, **more))
+        return future
+
+    def close(self) -> None:
+        """It ends some time later, as far as its process lives so long."""
+        self._begin(self._producer.close())
+
+    def _begin(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send(self, future: Future[RecordMetadata], *record: Any, **more: Any) -> None:
+        try:
+            place = await self._producer.send_and_wait(*record, **more)
+        except Exception as error:  # noqa: BLE001 - it is the record's outcome
+            future.set_exception(error)
+        else:
+            future.set_result(place)
+
+
+class _Aside:
+    """Calls that block nobody here, made after some time, on no thread."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    async def call(self, function: Callable[..., object], *arguments: Any) -> None:
+        await asyncio.sleep(self._rng.randint(0, _LONGEST_JOB_MS) / 1000)
+        function(*arguments)
+
+    def later(self, seconds: float, function: Callable[[], object]) -> None:
+        asyncio.get_running_loop().call_later(seconds, function)
+
+
 class _Surroundings(Surroundings):
     """What a client has from a simulation instead of the machine."""
 
@@ -101,6 +151,8 @@ class _Surroundings(Surroundings):
         self.clock = process.scheduler
         self.wall_ms = process.scheduler.wall_ms
         self.new_member_id = self._new_member_id
+        self.new_sender = _Sender
+        self.aside = _Aside(rng)
         self._process = process
         self._network = network
         self._driver = Driver(process, network)

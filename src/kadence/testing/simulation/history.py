@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -90,6 +90,7 @@ class History:
             beginning.
         committed_readers: groups that read committed records only. transactions: the producers' transactions.
         outputs: the groups that write an output of each record exactly once.
+        observers: called after each turn of the broker's loop.
         wrong: the first invariant that was violated; `Simulation.run` raises it.
         calls: how many requests the broker got. fingerprint: a hash of these requests and their times; equal runs
             have equal ones.
@@ -115,6 +116,7 @@ class History:
         self._restarts = Restarts(scheduler, self.object_to)
         self.transactions = TransactionHistory(self.object_to)
         self.outputs = Outputs()
+        self.observers: list[Callable[[BrokerCore], None]] = []
 
     def __repr__(self) -> str:
         written = sum(len(offsets) for offsets in self.acknowledged.values())
@@ -192,6 +194,8 @@ class History:
             elif isinstance(group, ConsumerGroup):
                 self._look_at_consumer(core, group)
         self._restarts.turned(core)
+        for observe in self.observers:
+            observe(core)
 
     def check_log(self, core: BrokerCore) -> None:
         """Check that every acknowledged record is in the log once, at its offset, and transactions are complete."""

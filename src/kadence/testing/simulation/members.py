@@ -13,7 +13,7 @@ from kadence.testing.simulation.outputs import output_of
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kadence.consumer.polled_records import Records
+    from kadence.consumer.decoded_records import Records
     from kadence.testing.simulation.producer import SimulatedProducer
     from kadence.testing.simulation.simulation import Main, Program
 

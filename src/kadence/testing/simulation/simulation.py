@@ -40,6 +40,7 @@ class Program:
     Attributes:
         name: the name of its process. rng: its own random numbers, from the simulation's seed.
         bootstrap_servers: the address of the simulation's broker. lives: how often it was started.
+        was_frozen: whether it ever was.
         stopping: an event that `stop` sets; the program may wait for it, or look at it.
         consumer: the last consumer that was given to `attach`. listener: its listener.
         told: the calls of all its listeners, oldest first, since its first start.
@@ -53,6 +54,7 @@ class Program:
         self._main = main
         simulation.network.names.add(name)
         self.lives = 0
+        self.was_frozen = False
         self.consumer: AsyncConsumer | None = None
         self.told: list[Told] = []
         self.listener: Recorder | None = None
@@ -99,6 +101,7 @@ class Program:
 
         Another `freeze` can make the time longer, but not shorter.
         """
+        self.was_frozen = True
         now = self._simulation.scheduler.now_ms()
         self.process.freeze(FOREVER if seconds is None else now + round(seconds * 1000))
 

@@ -113,6 +113,7 @@ class Trouble:
             program = simulation.programs[name]
             program.thaw()
             if program.stopping.is_set():
+                self._before_kill(program)
                 program.kill()
             if not program.is_running:
                 program.restart()
@@ -124,9 +125,13 @@ class Trouble:
 
     def _kill(self) -> str:
         program = self._anybody()
+        self._before_kill(program)
         silently = self._rng.random() < 0.3
         program.kill(silently=silently)
         return f"{program.name} is killed{', silently' if silently else ''}"
+
+    def _before_kill(self, program: Program) -> None:
+        """For those who look at what it has done."""
 
     def _stop(self) -> str:
         program = self._anybody()

@@ -323,7 +323,7 @@ def test_a_transaction_that_stays_open_is_a_reason_and_told_in_the_log(
     (line,) = caplog.messages
     assert line == (
         "t-0: a transaction has been open for 60 s; isolation.level=read_committed gives nothing from offset 2 on "
-        "before it ends (high watermark 5002). `kafka-transactions.sh find-hanging` names its producer"
+        "before it ends (high watermark 5002). `kadence groups why GROUP` names its producer"
     )
     world.pause(P0)
     assert shared_partition.why(60_100).reason is Reason.PAUSED

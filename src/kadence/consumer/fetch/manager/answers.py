@@ -5,16 +5,16 @@ What an error of one partition sets going is in `errors`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kadence.config import ConsumerConfig
-from kadence.connection.request import Loan
+from kadence.connection.request import Arrival, Loan, Part
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.errors import FetchErrors
 from kadence.consumer.fetch.manager.memory import Memory, Sizes
 from kadence.consumer.fetch.manager.reasons import Reasons, trouble_of
-from kadence.consumer.fetch.manager.session import Sent
-from kadence.consumer.log_limiter import LogLimiter
+from kadence.consumer.fetch.manager.session import Sent, Wanted
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.validation import note_epochs
 from kadence.consumer.shared_partition import NotFetchedReason
@@ -22,12 +22,13 @@ from kadence.consumer.shared_state import CompletedFetch, SharedState, frees, is
 from kadence.consumer.subscription import PartitionState, Status, Subscription
 from kadence.errors import CorruptRecordError
 from kadence.lag import end_offset
-from kadence.logs import logger
+from kadence.logs import LogLimiter, logger
 from kadence.protocol import error_codes as ec
 from kadence.protocol.fetch import FetchResponse, PartitionData
 from kadence.records import scan
 from kadence.records.batch import ATTRIBUTES_AT, COMPRESSION
 from kadence.types import TopicPartition
+from kadence.wire import Buffer
 
 __all__ = ["READ_COMMITTED", "FetchAnswers"]
 
@@ -51,6 +52,26 @@ _OF_TOPICS = frozenset(
         ec.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
+
+
+class _Brought:
+    """What answers that are counted together brought of one partition.
+
+    Attributes:
+        offset: behind the last of ``records``. count: how many these are. number: of the last answer with some.
+        compressed: whether any of these begin with a compressed batch.
+        heard: the high watermark, last stable offset and log's start of the last answer that names it.
+    """
+
+    __slots__ = ("compressed", "count", "heard", "number", "offset", "records", "state")
+
+    def __init__(self, state: PartitionState) -> None:
+        self.state = state
+        self.offset = state.offset
+        self.records: list[bytes] = []
+        self.count = self.number = 0
+        self.compressed = False
+        self.heard = (-1, -1, -1)
 
 
 class FetchAnswers:
@@ -141,6 +162,8 @@ class FetchAnswers:
             sent.session.answered(response.session_id)
             sent.session.answers += 1
         sent.answers += 1
+        # What arrived by itself came before this.
+        self._shared_state.take_arrivals()
         sizes = [
             len(data.records) for topic in response.responses for data in topic.partitions if data.records
         ]
@@ -155,6 +178,94 @@ class FetchAnswers:
         self._measures.end(now)
         return sum(sizes)
 
+    def passed_on(
+        self,
+        now: int,
+        sent: Sent,
+        arrivals: Iterable[Arrival],
+        going_on: Callable[[PartitionState, int], None],
+    ) -> bool:
+        """Count answers whose records the application has, or is to take, by `SharedState.arrivals`.
+
+        There may be many, so what they brought of a partition is counted together.
+
+        Args:
+            going_on: told of each partition that brought something, with the number of the last answer that did: it was
+                asked for again at once.
+
+        Returns:
+            False: something in one of them does not fit to what was asked for. Those before it are counted.
+        """
+        brought: dict[TopicPartition, _Brought] = {}
+        responses: list[dict[str, tuple[int, int]]] = []
+        fits = True
+        for arrival in arrivals:
+            found = self._fitting(sent, arrival, brought)
+            if found is None:
+                fits = False
+                break
+            response: dict[str, tuple[int, int]] = {}
+            for partition, of, offset, count, part in found:
+                # To the end, as each fetch that followed has named it.
+                brought.pop(partition, None)
+                brought[partition] = of
+                of.heard, records = part[2:5], part[5]
+                if records is None:
+                    continue
+                of.offset, of.number = offset, arrival.number
+                of.records.append(records)
+                of.count += count
+                of.compressed = of.compressed or bool(records[ATTRIBUTES_AT] & COMPRESSION)
+                in_bytes, in_records = response.get(partition.topic, (0, 0))
+                response[partition.topic] = in_bytes + len(records), in_records + count
+            if response:
+                responses.append(response)
+        sizes: list[int] = []
+        for of in brought.values():
+            self._heard(now, of.state, *of.heard)
+            if of.records:
+                sizes += map(len, of.records)
+                batches = memoryview(of.records[0] if len(of.records) == 1 else b"".join(of.records))
+                self._behind(of.state, of.offset, of.count, batches, compressed=of.compressed)
+                going_on(of.state, of.number)
+        self._shared_state.copies.arrived(sizes)
+        self._measures.count(now, responses)
+        return fits
+
+    def _fitting(
+        self, sent: Sent, arrival: Arrival, brought: Mapping[TopicPartition, _Brought]
+    ) -> list[tuple[TopicPartition, _Brought, int, int, Part]] | None:
+        """Of each partition in it what came before, the offset behind what it brings, and how many records that is.
+
+        Args:
+            brought: by the answers before it.
+
+        Returns:
+            None: it does not fit to what was asked for. Nothing of it may be counted then.
+        """
+        found: list[tuple[TopicPartition, _Brought, int, int, Part]] = []
+        seen: set[TopicPartition] = set()
+        for part in arrival.parts:
+            partition, records = TopicPartition(sent.names[part[0]], part[1]), part[5]
+            if partition in seen:
+                return None
+            seen.add(partition)
+            of = brought.get(partition)
+            if of is None:
+                asked = self._asked(sent, partition)
+                if asked is None:
+                    if records is None:
+                        continue
+                    return None
+                of = _Brought(asked[1])
+            offset, count = of.offset, 0
+            if records is not None:
+                offset, count, complete = scan(records, of.offset)
+                if offset == of.offset or complete != len(records):
+                    return None
+            found.append((partition, of, offset, count, part))
+        return found
+
     def _partition(
         self,
         now: int,
@@ -165,6 +276,48 @@ class FetchAnswers:
         arena: Loan | None,
         copies: bool,
     ) -> None:
+        found = self._asked(sent, partition)
+        if found is None:
+            self.stale_bytes += len(data.records or b"")
+            return
+        asked, state = found
+        if data.error_code:
+            self._errors.partition_failed(now, sent, state, data, response)
+            state.preferred_replica = None
+            if state.status is Status.FETCHING:
+                self._in_trouble(state, trouble_of(data.error_code))
+            return
+        if self._errors.diverged(now, state, data):
+            return
+        self._heard(now, state, data.high_watermark, data.last_stable_offset, data.log_start_offset)
+        if data.preferred_read_replica >= 0:
+            if state.preferred_replica != data.preferred_read_replica:
+                # Telling it again does not prolong it: the leader must be asked once in this time (KIP-392).
+                state.preferred_replica, state.preferred_by = data.preferred_read_replica, sent.node_id
+                state.preferred_until = now + self._config.metadata_max_age_ms
+                state.mark()
+            return
+        records = data.records
+        if not records or arena is None or (brought := self._move_on(now, state, records)) is None:
+            return
+        state.mark()
+        batches, count = brought
+        held: memoryview | bytes = batches
+        aborted = None
+        if self._isolation == READ_COMMITTED and data.aborted_transactions:
+            aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions)
+        if copies:
+            held, arena = self._shared_state.copies.pack(batches)
+        else:
+            arena.retain()
+        self._shared_state.put(
+            CompletedFetch(
+                state.shared_partition, asked.fetch_epoch, asked.offset, held, arena, aborted, count
+            )
+        )
+
+    def _asked(self, sent: Sent, partition: TopicPartition) -> tuple[Wanted, PartitionState] | None:
+        """What was asked of a partition that still stands there; None: it has moved on, or was given up."""
         asked = sent.asked.get(partition)
         state = self._subscription.partitions.get(partition)
         if (
@@ -175,73 +328,65 @@ class FetchAnswers:
             or state.offset != asked.offset
             or state.checked not in (None, asked.leader_epoch)
         ):
-            self.stale_bytes += len(data.records or b"")
-            return
-        if data.error_code:
-            self._errors.partition_failed(now, sent, state, data, response)
-            state.preferred_replica = None
-            if state.status is Status.FETCHING:
-                self._in_trouble(state, trouble_of(data.error_code))
-            return
-        if self._errors.diverged(now, state, data):
-            return
+            return None
+        return asked, state
+
+    def _heard(
+        self, now: int, state: PartitionState, high_watermark: int, last_stable: int, log_start: int
+    ) -> None:
+        """Where a partition's log begins and ends."""
         shared_partition = state.shared_partition
-        shared_partition.high_watermark = data.high_watermark
-        shared_partition.last_stable_offset = data.last_stable_offset
-        shared_partition.log_start = data.log_start_offset
+        shared_partition.high_watermark = high_watermark
+        shared_partition.last_stable_offset = last_stable
+        shared_partition.log_start = log_start
         read_committed = self._isolation == READ_COMMITTED
-        end = end_offset(data.high_watermark, data.last_stable_offset, read_committed=read_committed)
-        self._measures.heard(now, shared_partition, end, data.log_start_offset)
+        end = end_offset(high_watermark, last_stable, read_committed=read_committed)
+        self._measures.heard(now, shared_partition, end, log_start)
         if read_committed:
-            self._reasons.stable(now, state, data.last_stable_offset, data.high_watermark)
-        if data.preferred_read_replica >= 0:
-            if state.preferred_replica != data.preferred_read_replica:
-                # Telling it again does not prolong it: the leader must be asked once in this time (KIP-392).
-                state.preferred_replica, state.preferred_by = data.preferred_read_replica, sent.node_id
-                state.preferred_until = now + self._config.metadata_max_age_ms
-                state.mark()
-            return
-        records = data.records
-        if not records or arena is None:
-            return
-        next_offset, count, complete = scan(records, asked.offset)
+            self._reasons.stable(now, state, last_stable, high_watermark)
+
+    def _move_on(self, now: int, state: PartitionState, records: Buffer) -> tuple[memoryview, int] | None:
+        """The position goes behind what came, which is in the buffer now: whole batches, and how many records.
+
+        None: nothing can be made of it.
+        """
+        partition, offset = state.partition, state.offset
+        next_offset, count, complete = scan(records, offset)
         self._measures.add(partition.topic, len(records), count)
         if not complete:
             self._add_event(
                 Failed(
                     CorruptRecordError(
-                        f"{partition} at offset {asked.offset}: {len(records)} bytes came that hold no whole batch; "
+                        f"{partition} at offset {offset}: {len(records)} bytes came that hold no whole batch; "
                         "the log may be damaged: seek() past this offset to go on"
                     )
                 )
             )
             state.retry_at = now + self._config.retry_backoff_max_ms
             self._in_trouble(state, trouble_of(ec.CORRUPT_MESSAGE))
-            return
-        if next_offset == asked.offset:
+            return None
+        if next_offset == offset:
             # A batch of an older format, or a damaged one: the application gets it, and its reader says so. It is not
             # fetched again at once, nor while it lies in the buffer.
             state.retry_at = now + self._config.retry_backoff_max_ms
             self._in_trouble(state, trouble_of(ec.CORRUPT_MESSAGE))
             if state.buffered_bytes:
-                return
-        self._memory.saw(compressed=bool(records[ATTRIBUTES_AT] & COMPRESSION))
-        aborted = None
-        if self._isolation == READ_COMMITTED and data.aborted_transactions:
-            aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions)
+                return None
         batches = memoryview(records)[:complete]
-        self._sizes.saw(partition.topic, next_offset - asked.offset, batches)
+        self._behind(
+            state, next_offset, count, batches, compressed=bool(records[ATTRIBUTES_AT] & COMPRESSION)
+        )
+        return batches, count
+
+    def _behind(
+        self, state: PartitionState, next_offset: int, count: int, batches: memoryview, *, compressed: bool
+    ) -> None:
+        """The position goes behind ``batches``, which hold so many records."""
+        partition = state.partition
+        self._memory.saw(compressed=compressed)
+        self._sizes.saw(partition.topic, next_offset - state.offset, batches)
         note_epochs(state, batches, self._metadata.leader_epoch(partition))
         state.offset, state.named_at = next_offset, -1
-        state.mark()
-        state.fetched_bytes += complete
+        state.fetched_bytes += len(batches)
         state.fetched_records += count
         self._subscription.move_to_end(partition)
-        held: memoryview | bytes = batches
-        if copies:
-            held, arena = self._shared_state.copies.pack(batches)
-        else:
-            arena.retain()
-        self._shared_state.put(
-            CompletedFetch(shared_partition, asked.fetch_epoch, asked.offset, held, arena, aborted, count)
-        )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from kadence.config import ConsumerConfig
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.session import Sent
-from kadence.consumer.log_limiter import LogLimiter
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.errors import OffsetOutOfRangeError, for_code
-from kadence.logs import logger
+from kadence.logs import LogLimiter, logger
 from kadence.protocol import error_codes as ec
 from kadence.protocol.fetch import FetchResponse, PartitionData
 from kadence.types import Node, TopicPartition

@@ -15,16 +15,17 @@ not wait at first, and longer each time it brought nothing: the next partition i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
-from kadence.connection.request import Completed, ConnectionPurpose, Repeat, Request
+from kadence.connection.request import Arrival, Completed, ConnectionPurpose, Repeat, Request
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.answers import READ_COMMITTED, FetchAnswers
 from kadence.consumer.fetch.manager.fetchable import FetchablePartitions
+from kadence.consumer.fetch.manager.following import MOST_FOLLOWED, SessionFollow, table_of
 from kadence.consumer.fetch.manager.memory import Arenas, Memory, Sizes
 from kadence.consumer.fetch.manager.prefetch import FetchChoice, prefetch
 from kadence.consumer.fetch.manager.reasons import Reasons
@@ -51,6 +52,8 @@ __all__ = ["FetchRequestManager"]
 _LAST_VERSION_WITH_NAMES: Final = 12
 _LEAST_REPEATED_MS: Final = 100
 """A fetch that the broker holds for less is not left to be repeated: there would be many of them at a time."""
+_MOST_PASSED_ON: Final = 65_536
+"""Bytes that may go to the application before they are counted. Who gets more at once is not helped by it."""
 _SIDE_MIN_MS: Final = 10
 """A fetch behind a parked one is not worth a request when the parked one ends sooner than this."""
 
@@ -89,6 +92,7 @@ class FetchRequestManager:
         self._add_event = add_event
         self._per_partition = config.max_partition_fetch_bytes
         self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
+        self._can_follow = shared_state.arrivals is not None and config.prefetch_heuristic == "bytes"
         self.requests = 0
         self.session_requests = 0
 
@@ -212,11 +216,60 @@ class FetchRequestManager:
         self._note_sent(now, broker)
         request = self._request(now, broker, sent, plan, max_bytes, ConnectionPurpose.FETCH, session.has_ids)
         if plan.is_repeatable and self._config.fetch_max_wait_ms >= _LEAST_REPEATED_MS:
-            request.repeat = Repeat(
+            request.repeat = repeat = Repeat(
                 lambda: self._may_repeat(broker, sent),
                 lambda count, sent_at: self._repeated(broker, request, count, sent_at),
             )
+            repeat.follow = self._follow(broker, sent)
+            repeat.passed_on = lambda now, arrivals: self._passed_on(now, broker, sent, arrivals)
         return request
+
+    def _follow(self, broker: Broker, sent: Sent) -> SessionFollow | None:
+        """Leave to pass on what comes, while little does; None: it comes through this thread."""
+        shared_state, partitions = self._shared_state, self._subscription.partitions
+        if (
+            not self._can_follow
+            # An event loop that watches no descriptors is woken by Python.
+            or shared_state.signal.on_set is not None
+            or self._subscription.has_ranges
+            or len(sent.asked) > MOST_FOLLOWED
+            or broker.answer_bytes > _MOST_PASSED_ON
+        ):
+            return None
+        table = table_of(sent.asked)
+        if table is None or any(partition not in partitions for partition in sent.asked):
+            return None
+        broker.has_enough = False
+        shared = {partition: partitions[partition].shared_partition for partition in sent.asked}
+        return SessionFollow(
+            table,
+            dict(sent.asked),
+            dict(sent.names),
+            shared,
+            shared_state.copies,
+            lambda: self._room_to_pass_on(broker),
+        )
+
+    def _room_to_pass_on(self, broker: Broker) -> int:
+        """How many bytes may be passed on to the application before this thread counts them."""
+        return 0 if broker.has_enough or not self.memory.has(_MOST_PASSED_ON) else _MOST_PASSED_ON
+
+    def _passed_on(self, now: int, broker: Broker, sent: Sent, arrivals: Sequence[Arrival]) -> bool:
+        """These brought records, which the application takes by itself, and each was followed by the next fetch."""
+        session = sent.session
+        assert session is not None
+        answers = session.answers
+
+        def goes_on(state: PartitionState, number: int) -> None:
+            session.goes_on(state.partition, self._wanted(state))
+            state.named_at = answers + number
+            if self._prefetch.has_enough(state):
+                broker.has_enough = True
+
+        fits = self._answers.passed_on(now, sent, arrivals, goes_on)
+        if fits:
+            self._shared_state.alert()
+        return fits
 
     def _may_repeat(self, broker: Broker, sent: Sent) -> bool:
         """Whether the next fetch would be the same one if this one brings nothing."""
@@ -235,9 +288,8 @@ class FetchRequestManager:
         sent.session.repeated(count)
         measures = self._shared_state.measures
         took_ms = (sent_at - sent.sent_at) // count
-        for _ in range(count):
-            measures.fetch_ms.record(sent_at, took_ms)
-            measures.fetches.throttle_ms.record(sent_at, 0)
+        measures.fetch_ms.record_alike(sent_at, took_ms * count, count)
+        measures.fetches.throttle_ms.record_alike(sent_at, 0, count)
         self.requests += count
         self.session_requests += count
         broker.served_at = sent.sent_at = sent_at
@@ -408,6 +460,7 @@ class FetchRequestManager:
                 if isinstance(completed.error, AuthenticationError):
                     self._add_event(Failed(completed.error))
             broker.answered(now, sent, size, self._config.fetch_min_bytes)
+            broker.answer_bytes = size
         finally:
             if completed.loan is not None:
                 completed.loan.release()

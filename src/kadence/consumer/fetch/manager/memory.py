@@ -159,6 +159,10 @@ class Memory:
             return max(min(wanted, max(_fits(free), _fits(self._unpack_bytes))), 1)
         return 0
 
+    def has(self, size: int) -> bool:
+        """Whether so many bytes may come beside what is reserved."""
+        return self._free() >= size
+
     def level(self, least: int) -> int:
         """How much `SharedState.fetched_bytes` may be for a fetch of ``least`` bytes to be admitted.
 

@@ -114,7 +114,7 @@ class Reasons:
                 log.warning(
                     "%s: a transaction has been open for %d s; isolation.level=read_committed gives nothing from "
                     "offset %d on before it ends (high watermark %s). "
-                    "`kafka-transactions.sh find-hanging` names its producer",
+                    "`kadence groups why GROUP` names its producer",
                     state.partition,
                     (now - unstable.since) // 1000,
                     unstable.offset,

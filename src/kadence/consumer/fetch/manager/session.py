@@ -66,14 +66,18 @@ class Broker:
         again_at: when to try again (ms). least: bytes that the next fetch needs at the least.
         served_at: when the latest fetch left.
         side_wait_ms: how long the broker may hold the next side fetch back when it has nothing.
+        answer_bytes: of records in the latest answer. has_enough: enough is buffered of a partition that the session
+            asks for by itself.
     """
 
     __slots__ = (
         "_answer_ms",
         "again_at",
+        "answer_bytes",
         "blocked",
         "changed",
         "full",
+        "has_enough",
         "late",
         "least",
         "node_id",
@@ -105,6 +109,8 @@ class Broker:
         self.least = 0
         self.served_at = -1
         self.side_wait_ms = 0
+        self.answer_bytes = 0
+        self.has_enough = False
         self._answer_ms = 0
 
     @property
@@ -225,8 +231,8 @@ class SessionPlan(NamedTuple):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether the same request with the next epoch says the same: it names nothing, and no epoch begins anew."""
-        return bool(self.session_id) and not (self.send or self.forget) and 0 < self.epoch < _LAST_TO_REPEAT
+        """Whether a request that names nothing may follow it with the next epoch, for none begins anew."""
+        return bool(self.session_id) and 0 < self.epoch < _LAST_TO_REPEAT
 
 
 class FetchSession:
@@ -312,6 +318,13 @@ class FetchSession:
         """So many fetches of it were answered with nothing, and each was followed by the same one again."""
         self._epoch += count
         self.answers += count
+
+    def goes_on(self, partition: TopicPartition, wanted: Wanted) -> None:
+        """An answer brought something, and the fetch that followed it asked for this."""
+        self.asked[partition] = wanted
+        # To the end, as in `want`.
+        self.wanted.pop(partition, None)
+        self.wanted[partition] = wanted
 
     def failed(self) -> None:
         """No answer, or the broker's session differs from ours: close it (by its id) and open a new one."""

@@ -1,0 +1,139 @@
+"""Settings that stand in files: a cluster's, which -c names, and those of --config. The environment has the passwords.
+
+The file of clusters is TOML. Each table below ``clusters`` has the client's settings by Kafka's names:
+
+    [clusters.prod]
+    bootstrap.servers = "broker1:9093"
+    security.protocol = "SASL_SSL"
+    sasl.password = "${PROD_PASSWORD}"
+
+What --config names is TOML, if its name ends so, or has lines ``KEY=VALUE``, as for Kafka's own tools and kcat.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kadence.environment import Environment, missing
+from kadence.errors import ConfigError
+
+__all__ = ["clusters_file", "names", "settings_in", "settings_of"]
+
+_SERVERS: Final = "bootstrap.servers"
+
+
+def clusters_file(variables: Mapping[str, str]) -> Path:
+    """Where the clusters stand: $KADENCE_CONFIG, else ``kadence/config.toml`` in the user's folder of settings."""
+    if given := variables.get("KADENCE_CONFIG"):
+        return Path(given)
+    home = variables.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home, "kadence", "config.toml")
+
+
+def names(variables: Mapping[str, str]) -> list[str]:
+    """The clusters that can be named; none where there is no file.
+
+    Raises:
+        ConfigError: the file is not TOML. OSError: it cannot be read.
+    """
+    path = clusters_file(variables)
+    return sorted(_clusters(path)) if path.exists() else []
+
+
+def settings_of(cluster: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """The settings of one cluster.
+
+    Raises:
+        ConfigError: no such cluster, no brokers, a variable that is not set, or the file is not TOML. OSError:
+            it cannot be read.
+    """
+    path = clusters_file(variables)
+    if not path.exists():
+        raise ConfigError(f"-c {cluster}: there is no file {path}; it has a table [clusters.{cluster}]")
+    known = _clusters(path)
+    if cluster not in known:
+        raise ConfigError(
+            f"{path} has no cluster {cluster!r}; there are {', '.join(sorted(known)) or 'none'}"
+        )
+    settings = _filled(_flat(known[cluster], path), path, variables)
+    if _SERVERS not in settings:
+        raise ConfigError(f"{path}: [clusters.{cluster}] has no {_SERVERS}")
+    return settings
+
+
+def settings_in(file: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """The settings in a file.
+
+    Raises:
+        ConfigError: a line is not ``KEY=VALUE``, a variable is not set, or a ``.toml`` is not TOML. OSError: it cannot
+            be read.
+    """
+    path = Path(file)
+    found = _flat(_toml(path), path) if path.suffix == ".toml" else _lines(_text(path), path)
+    return _filled(found, path, variables)
+
+
+def _clusters(path: Path) -> dict[str, Any]:
+    found = _toml(path).get("clusters", {})
+    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
+        raise ConfigError(f"{path}: clusters is a table of tables, as in [clusters.prod]")
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text") from None
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def _flat(table: Mapping[str, Any], path: Path, before: str = "") -> dict[str, str]:
+    """``a.b = 1`` is a table in a table to TOML."""
+    flat: dict[str, str] = {}
+    for key, value in table.items():
+        name = f"{before}{key}".replace("_", ".")
+        if isinstance(value, dict):
+            flat |= _flat(value, path, f"{name}.")
+        elif isinstance(value, list) and all(isinstance(each, str) for each in value):
+            flat[name] = ",".join(value)
+        elif isinstance(value, bool):
+            flat[name] = str(value).lower()
+        elif isinstance(value, str | int):
+            flat[name] = str(value)
+        else:
+            raise ConfigError(f"{path}: {name} is a text, a number, true, false or a list of texts")
+    return flat
+
+
+def _lines(text: str, path: Path) -> dict[str, str]:
+    found = {}
+    # A backslash at the end of a line joins the next to it: JAAS settings are long.
+    for line in text.replace("\\\r\n", "").replace("\\\n", "").splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        key, equals, value = stripped.partition("=")
+        if not (key and equals):
+            # What stands there may be a secret whose "=" was mistyped.
+            raise ConfigError(f"{path}: each line is KEY=VALUE, or a comment that begins with #")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _filled(settings: Mapping[str, str], path: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    for key, value in settings.items():
+        if lacking := missing(value, variables):
+            raise ConfigError(
+                f"{path}: {key} needs the environment's variable {lacking[0]}, which is not set"
+            )
+    return Environment(variables).fill_all(settings)

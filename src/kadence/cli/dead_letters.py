@@ -1,0 +1,120 @@
+"""``kadence dead-letters``: records that were given up, why, and back to where they came from."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from kadence.cli.common import add_actions, add_client_options, add_command, add_row_options, client_config
+from kadence.cli.letter_actions import drop_letters, list_letters, replay_letters, show_letters
+from kadence.cli.reach import admin_settings, reached
+from kadence.cli.where import FORMS, read_where
+
+__all__ = ["add", "run"]
+
+_DESCRIPTION = """\
+List dead letters, show them, send them back to the topics that they came
+from, or delete them. It reads those that Consumer.process writes, and those
+of a consumer with deserialization.errors=dead-letter. Prints tables or text
+on a terminal, JSON lines in a pipe."""
+
+_EXAMPLES = """\
+  kadence dead-letters list orders.dead        counts by origin and error
+  kadence dead-letters show orders.dead -n 3   key, value, headers, error
+  kadence dead-letters show orders.dead:0 --offset 12
+  kadence dead-letters replay orders.dead --error TimeoutError --dry-run
+  kadence dead-letters replay orders.dead --error TimeoutError
+  kadence dead-letters replay orders.dead:0 --offset 12 --to orders.test
+  kadence dead-letters replay orders.dead --all
+  kadence dead-letters drop orders.dead --before -30d --dry-run"""
+
+_REPLAY = """
+
+The records are sent as they were, without the headers about the error, to the
+topic and partition that they came from, and acknowledged. The letters stay:
+a second replay sends the records a second time. `drop` deletes letters."""
+
+_DROP = """
+
+Kafka deletes the oldest records of a partition, and no single ones: all
+letters before WHERE go, replayed or not. It cannot be undone.
+
+"""
+
+
+def add(commands: Any) -> None:
+    """The command line of ``kadence dead-letters``."""
+    parser = add_command(
+        commands,
+        "dead-letters",
+        "records that were given up: why, and back to their topic",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+    )
+    actions = add_actions(parser)
+
+    def action(name: str, summary: str, function: Any, more: str = "") -> argparse.ArgumentParser:
+        sub = add_command(actions, name, summary, description=f"{summary[0].upper()}{summary[1:]}.{more}")
+        sub.add_argument(
+            "topics",
+            nargs="+",
+            metavar="TOPIC[:0,1,…]",
+            help="a dead letter topic, or some of its partitions",
+        )
+        add_row_options(sub)
+        add_client_options(sub)
+        sub.set_defaults(run=run, action_function=function)
+        return sub
+
+    def choice(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument(
+            "--offset",
+            type=int,
+            action="append",
+            default=[],
+            metavar="N",
+            help="the letter with this offset in the dead letter topic; repeatable",
+        )
+        sub.add_argument(
+            "--error",
+            action="append",
+            default=[],
+            metavar="CLASS",
+            help="letters with this class of exception, e.g. TimeoutError; repeatable",
+        )
+        sub.add_argument(
+            "--origin",
+            action="append",
+            default=[],
+            metavar="TOPIC",
+            help="letters that came from this topic; repeatable",
+        )
+
+    choice(action("list", "count dead letters by origin and error", list_letters))
+    show = action("show", "show dead letters: key, value, headers, error", show_letters)
+    choice(show)
+    show.add_argument("-n", "--max-letters", type=int, metavar="N", help="stop after N letters")
+    replay = action(
+        "replay", "send dead letters back to the topic that they came from", replay_letters, _REPLAY
+    )
+    choice(replay)
+    replay.add_argument("--all", action="store_true", help="all letters of these partitions")
+    replay.add_argument("--to", metavar="TOPIC", help="send them to this topic instead")
+    replay.add_argument(
+        "--dry-run", action="store_true", help="show what would be sent where, and send nothing"
+    )
+    drop = action("drop", "delete the oldest dead letters", drop_letters, f"{_DROP}{FORMS}")
+    drop.add_argument(
+        "--before",
+        required=True,
+        type=read_where,
+        metavar="WHERE",
+        help="delete the letters before this place",
+    )
+    drop.add_argument("--dry-run", action="store_true", help="show how many there are without deleting any")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run it; the exit status."""
+    with reached(admin_settings(client_config(arguments))) as admin:
+        return arguments.action_function(admin, arguments) or 0

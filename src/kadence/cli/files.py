@@ -1,0 +1,81 @@
+"""Files of records: which form a name means, and a file that gets its name once it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from kadence.cli.common import UsageError
+from kadence.errors import KafkaError
+
+__all__ = ["LINES", "TABLES", "form_of", "whole_file"]
+
+TABLES: Final = ("parquet", "arrow", "csv")
+"""Forms with columns; pyarrow reads and writes them."""
+
+LINES: Final = "lines"
+
+_FORMS: Final = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".csv": "csv",
+    ".jsonl": LINES,
+    ".ndjson": LINES,
+    ".json": LINES,
+    ".txt": LINES,
+}
+
+
+def form_of(name: str, asked: str | None) -> str:
+    """One of `TABLES`, or `LINES`.
+
+    Args:
+        asked: --format, if it was given.
+
+    Raises:
+        UsageError: neither says it.
+    """
+    if asked is not None:
+        return asked if asked in TABLES else LINES
+    form = _FORMS.get(Path(name).suffix.lower())
+    if form is None:
+        raise UsageError(
+            f"what is in {name} is not known by its name, which ends with none of "
+            f"{', '.join(_FORMS)}; say it with --format"
+        )
+    return form
+
+
+@contextlib.contextmanager
+def whole_file(name: str) -> Iterator[BinaryIO]:
+    """A file to write, under another name in the same folder; in the end it takes the place of what has the name.
+
+    After an error, Ctrl-C or SIGTERM nothing is left of it, and what had the name before still has it.
+
+    Raises:
+        UsageError: the name is that of a folder or a device. OSError: the file cannot be written; it has the name.
+    """
+    target = Path(os.path.realpath(name))
+    if target.exists() and not target.is_file():
+        raise UsageError(f"{name} is no regular file; without -o records go to stdout, as lines")
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            # Else a machine that loses power may keep the name and lose what is in the file.
+            os.fsync(file.fileno())
+        part.replace(target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, KafkaError):
+            told = os.strerror(error.errno) if error.errno else str(error)
+            raise OSError(error.errno, f"{told}; nothing of it was kept", name) from error
+        raise

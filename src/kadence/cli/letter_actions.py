@@ -1,0 +1,220 @@
+"""What ``kadence dead-letters`` does: letters are read, counted, shown, sent back and deleted."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.cli.common import (
+    ClientConfig,
+    CommandError,
+    UsageError,
+    client_config,
+    counted,
+    keys_of_others,
+    moment,
+    print_json,
+    print_rows,
+    say,
+)
+from kadence.cli.letters import Choice, Letter, described, document
+from kadence.cli.names import partitions
+from kadence.cli.where import offsets, ranges, refuse_outside, tell_presumed
+
+if TYPE_CHECKING:
+    from kadence import Admin, Producer
+    from kadence.producer import RecordFuture
+
+__all__ = ["drop_letters", "list_letters", "replay_letters", "show_letters"]
+
+_TOGETHER: Final = 10_000
+"""So many records are under way at once."""
+
+
+def list_letters(admin: Admin, arguments: argparse.Namespace) -> None:
+    """Count them by origin and error."""
+    # `kadence top` is much to import.
+    from kadence.cli.top.rows import duration
+
+    found: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for letter in _letters(admin, arguments):
+        origin = letter.origin
+        found[
+            letter.record.topic,
+            None if origin is None else origin.topic,
+            None if origin is None else origin.partition,
+            letter.error,
+        ].append(letter.at)
+    now = time.time()
+    rows = [
+        {
+            "topic": topic,
+            "origin": origin,
+            "partition": partition,
+            "error": error,
+            "letters": len(times),
+            "oldest": moment(min(times)),
+            "newest": moment(max(times)),
+            "age": f"{duration(now - min(times) / 1000)} to {duration(now - max(times) / 1000)}",
+        }
+        for (topic, origin, partition, error), times in sorted(
+            found.items(), key=lambda each: [(part is not None, part) for part in each[0]]
+        )
+    ]
+    columns = ("topic", "origin", "partition", "error", "letters", "age")
+    print_rows(rows, as_json=arguments.json, wide=arguments.wide, columns=() if arguments.wide else columns)
+
+
+def show_letters(admin: Admin, arguments: argparse.Namespace) -> None:
+    """Show each of those that are meant."""
+    if arguments.max_letters is not None and arguments.max_letters < 1:
+        raise UsageError(f"--max-letters must be at least 1, not {arguments.max_letters}")
+    as_text = not arguments.json and (arguments.wide or sys.stdout.isatty())
+    for count, letter in enumerate(_letters(admin, arguments), 1):
+        if as_text:
+            print("\n".join(described(letter)))
+        else:
+            print_json(document(letter))
+        if count == arguments.max_letters:
+            break
+
+
+def replay_letters(admin: Admin, arguments: argparse.Namespace) -> int:
+    """Send those that are meant back to where they came from, or to another topic; the exit status."""
+    from kadence import Producer
+
+    if not (arguments.all or arguments.offset or arguments.error or arguments.origin):
+        raise UsageError("say which letters: --offset, --error, --origin, or --all")
+    if arguments.all and (arguments.offset or arguments.error or arguments.origin):
+        raise UsageError("--all is for all letters; leave out --offset, --error and --origin")
+    counts: dict[str, int] = {}
+    rows: list[dict[str, Any]] = []
+    failed = 0
+    pending: list[tuple[dict[str, Any], RecordFuture]] = []
+
+    def settle() -> None:
+        nonlocal failed
+        from kadence import KafkaError
+
+        for row, future in pending:
+            try:
+                place = future.result()
+            except KafkaError as error:
+                failed += 1
+                say(f"kadence dead-letters: {row['topic']}-{row['partition']}@{row['offset']}: {error}")
+                continue
+            rows.append({**row, "to_partition": place.partition, "to_offset": place.offset})
+        pending.clear()
+
+    with Producer(_known(arguments, "ProducerConfig")) as producer:
+        for letter in _letters(admin, arguments):
+            to = _target(letter, arguments)
+            if to not in counts:
+                counts[to] = _partitions_of(admin, to)
+            row = {
+                "topic": letter.record.topic,
+                "partition": letter.record.partition,
+                "offset": letter.record.offset,
+                "to": to,
+            }
+            at = None if arguments.to or letter.origin is None else letter.origin.partition
+            at = at if at is not None and at < counts[to] else None
+            if arguments.dry_run:
+                rows.append({**row, "to_partition": at, "to_offset": None})
+                continue
+            pending.append((row, _send(producer, letter, to, at)))
+            if len(pending) >= _TOGETHER:
+                settle()
+        producer.flush()
+        settle()
+    print_rows(rows, as_json=arguments.json, wide=arguments.wide)
+    if arguments.dry_run:
+        say(f"{counted(len(rows), 'letter')} would be sent; nothing was (--dry-run)")
+    else:
+        say(f"{counted(len(rows), 'letter')} sent" + (f", {failed:,} not" if failed else ""))
+    return 1 if failed else 0
+
+
+def drop_letters(admin: Admin, arguments: argparse.Namespace) -> None:
+    """Delete all before a place."""
+    chosen = [tp for word in arguments.topics for tp in partitions(admin, word)]
+    held = ranges(admin, chosen)
+    refuse_outside(arguments.before, held)
+    tell_presumed(arguments.before, "--before")
+    before = offsets(admin, arguments.before, held)
+    if not arguments.dry_run:
+        admin.delete_records(before)
+    rows = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "dropped": before[tp] - held[tp].first,
+            "first_offset": before[tp],
+            "left": held[tp].end - before[tp],
+        }
+        for tp in chosen
+    ]
+    print_rows(rows, as_json=arguments.json, wide=arguments.wide)
+    if arguments.dry_run:
+        say("nothing was deleted (--dry-run)")
+
+
+def _letters(admin: Admin, arguments: argparse.Namespace) -> Iterator[Letter]:
+    """The letters that are there now and that are meant, partition by partition as they are fetched."""
+    from kadence import Consumer
+
+    held = ranges(admin, [tp for word in arguments.topics for tp in partitions(admin, word)])
+    choice = Choice(frozenset(arguments.offset), frozenset(arguments.error), frozenset(arguments.origin))
+    with Consumer(_known(arguments, "ConsumerConfig")) as consumer:
+        spans = {}
+        for tp, each in held.items():
+            first, end = each.first, each.end
+            if choice.offsets:
+                # So that a letter at the end of a long topic is not read from its beginning.
+                first = max(first, min(choice.offsets))
+                end = min(end, max(choice.offsets) + 1)
+            if first < end:
+                spans[tp] = (first, end)
+        if spans:
+            consumer.assign(spans)
+            yield from choice.among(consumer)
+
+
+def _known(arguments: argparse.Namespace, client: ClientConfig) -> dict[str, Any]:
+    """Of the settings that were given those of this client. What no client has is told by the consumer."""
+    given = client_config(arguments, client)
+    others = keys_of_others(client)
+    known = {name: value for name, value in given.items() if name.replace("_", ".") not in others}
+    return {"auto.offset.reset": "earliest", **known} if client == "ConsumerConfig" else known
+
+
+def _target(letter: Letter, arguments: argparse.Namespace) -> str:
+    if arguments.to:
+        return str(arguments.to)
+    if letter.origin is None:
+        record = letter.record
+        raise CommandError(
+            f"{record.topic}-{record.partition}@{record.offset} does not say where it came from (header "
+            "kadence.error.topic); name a topic with --to"
+        )
+    return letter.origin.topic
+
+
+def _partitions_of(admin: Admin, topic: str) -> int:
+    return len(partitions(admin, topic.partition(":")[0]))
+
+
+def _send(producer: Producer, letter: Letter, topic: str, partition: int | None) -> RecordFuture:
+    record = letter.record
+    return producer.send(
+        topic,
+        record.value,
+        record.key,
+        partition=partition,
+        timestamp=record.timestamp if record.timestamp >= 0 else None,
+        headers=letter.headers,
+    )

@@ -1,0 +1,158 @@
+"""Dead letters as ``kadence dead-letters`` sees them: what their headers say of their origin and their error. Pure.
+
+`Consumer.process` writes them, and so does a consumer with ``deserialization.errors=dead-letter``. Both use the same
+headers; the latter has no attempts and no times, but says which part of the record it could not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kadence.cli.common import moment, text_of
+from kadence.printable import printable
+from kadence.records import Record
+from kadence.types import TopicPartition
+
+__all__ = ["Choice", "Letter", "described", "document"]
+
+_ERROR: Final = "kadence.error."
+_OURS: Final = (_ERROR, "kadence.retry.")
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter.
+
+    Attributes:
+        origin: where the record came from; None: its headers do not say so, another program wrote it. offset: there.
+        error: the exception's class. attempts, first, last: of `Consumer.process`; ms since 1970. field: of a consumer
+            that could not read the ``key`` or the ``value``.
+        headers: the record's own.
+    """
+
+    record: Record[Any, Any]
+    origin: TopicPartition | None
+    offset: int | None
+    error: str | None
+    message: str | None
+    attempts: int | None
+    first: int | None
+    last: int | None
+    group: str | None
+    field: str | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    @classmethod
+    def of(cls, record: Record[Any, Any]) -> Letter:
+        """Read the headers. What is missing, or no number where it should be one, is None."""
+        # Ours stand behind the record's own, so the last one of a name counts.
+        told = {name: value for name, value in record.headers if value is not None}
+
+        def text(name: str) -> str | None:
+            value = told.get(_ERROR + name)
+            return None if value is None else value.decode(errors="replace")
+
+        def number(name: str) -> int | None:
+            try:
+                return int(told.get(_ERROR + name, b""))
+            except ValueError:
+                return None
+
+        topic, partition = text("topic"), number("partition")
+        return cls(
+            record,
+            None if topic is None or partition is None else TopicPartition(topic, partition),
+            number("offset"),
+            text("class"),
+            text("message"),
+            number("attempts"),
+            number("first"),
+            number("last"),
+            text("group"),
+            text("field"),
+            tuple(each for each in record.headers if not each[0].startswith(_OURS)),
+        )
+
+    @property
+    def at(self) -> int:
+        """When it was given up, in ms since 1970; of a consumer's letters the time of their record."""
+        return self.record.timestamp if self.last is None else self.last
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which dead letters are meant: those that fit everything that is given.
+
+    Attributes:
+        offsets: in the dead letter topic. errors: classes of exceptions. origins: topics that they came from.
+    """
+
+    offsets: frozenset[int] = frozenset()
+    errors: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+
+    def among(self, records: Iterable[Record[Any, Any]]) -> Iterable[Letter]:
+        """The letters that fit."""
+        for record in records:
+            if self.offsets and record.offset not in self.offsets:
+                continue
+            letter = Letter.of(record)
+            if self.errors and letter.error not in self.errors:
+                continue
+            if self.origins and (letter.origin is None or letter.origin.topic not in self.origins):
+                continue
+            yield letter
+
+
+# ---------------------------------------------------------------- telling
+
+
+def document(letter: Letter) -> dict[str, Any]:
+    """A letter as JSON."""
+    record, origin = letter.record, letter.origin
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "origin": None
+        if origin is None
+        else {"topic": origin.topic, "partition": origin.partition, "offset": letter.offset},
+        "error": letter.error,
+        "message": letter.message,
+        "field": letter.field,
+        "attempts": letter.attempts,
+        "first": moment(letter.first),
+        "last": moment(letter.last),
+        "group": letter.group,
+        "key": text_of(record.key),
+        "value": text_of(record.value),
+        "headers": [[name, text_of(value)] for name, value in letter.headers],
+    }
+
+
+def described(letter: Letter) -> Iterator[str]:
+    """Lines for people. What others wrote is made printable, line by line."""
+    record, origin = letter.record, letter.origin
+    came = "of unknown origin" if origin is None else f"from {origin}@{letter.offset}"
+    yield printable(f"{record.topic}-{record.partition}@{record.offset}  {came}")
+    yield printable(f"  error    {letter.error or 'unknown'}: {letter.message or ''}")
+    for name, value in (
+        ("attempts", letter.attempts),
+        ("first", moment(letter.first)),
+        ("last", moment(letter.last)),
+        ("group", letter.group),
+        ("field", letter.field),
+    ):
+        if value is not None:
+            yield printable(f"  {name:<8} {value}")
+    yield printable(f"  key      {_shown(record.key)}")
+    yield printable(f"  value    {_shown(record.value)}")
+    for name, data in letter.headers:
+        yield printable(f"  header   {name}: {_shown(data)}")
+
+
+def _shown(data: bytes | None) -> str:
+    return "null" if data is None else data.decode(errors="backslashreplace")

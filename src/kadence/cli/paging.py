@@ -1,0 +1,62 @@
+"""What is longer than the terminal goes through a pager, as with git: $KADENCE_PAGER, else $PAGER, else less."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO
+
+__all__ = ["paged"]
+
+
+class _Page(io.StringIO):
+    """Looks like the terminal that it is meant for."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextmanager
+def paged(stream: IO[str]) -> Iterator[IO[str]]:
+    """What to write to in place of ``stream``; the pager shows it at the end, if ``stream`` is too short a terminal."""
+    if not stream.isatty():
+        yield stream
+        return
+    page = _Page()
+    yield page
+    text = page.getvalue()
+    # The prompt needs a line.
+    if text.count("\n") < shutil.get_terminal_size().lines or not _shown(text):
+        stream.write(text)
+
+
+def _shown(text: str) -> bool:
+    """Whether there is a pager, and it ran. It may end before it has read everything."""
+    command = os.environ.get("KADENCE_PAGER", os.environ.get("PAGER", "less"))
+    if not command.strip():
+        return False
+    try:
+        pager = subprocess.Popen(
+            shlex.split(command),
+            stdin=subprocess.PIPE,
+            text=True,
+            # Colours, no clearing of the screen, and lines that are too long are cut: a table stays one.
+            env={"LESS": "FRXS", **os.environ},
+        )
+    except (OSError, ValueError):
+        return False
+    # Ctrl-C is for the pager, which ends its search by it.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with suppress(BrokenPipeError):
+            pager.communicate(text)
+        pager.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return True

@@ -1,0 +1,72 @@
+"""A reason why a group lags, and what the rules that find reasons share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from kadence.admin import MemberDescription
+from kadence.cli.why.looks import PartitionLook
+from kadence.cli.why.watching import named
+from kadence.types import TopicPartition
+
+__all__ = ["NAMED", "Finding", "Harm", "colon", "names_of", "one_of", "some"]
+
+NAMED: Final = 3
+"""How many partitions or members are told of one by one."""
+
+
+class Harm(IntEnum):
+    """What a reason does to the group; the worst first."""
+
+    LOSES = 0
+    """Records are gone that the group has not read."""
+    STOPS = 1
+    """The group, or a partition, does not move."""
+    SLOWS = 2
+    """The group moves, and not fast enough."""
+    PASSES = 3
+    """Nothing is wrong, or it passes by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A reason.
+
+    Attributes:
+        reason: its name, for scripts. says: a sentence. evidence: what was seen, a line each. commands: what to run
+            next. partitions, members: whom it is about. held: how many records wait because of it. details: the
+            numbers, for scripts.
+    """
+
+    reason: str
+    harm: Harm
+    says: str
+    evidence: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+    members: tuple[str, ...] = ()
+    held: int = 0
+    details: tuple[tuple[str, Any], ...] = ()
+
+
+def some(found: dict[TopicPartition, PartitionLook]) -> Iterable[tuple[TopicPartition, PartitionLook]]:
+    """Those that are told of one by one."""
+    return list(found.items())[:NAMED]
+
+
+def one_of(found: Iterable[TopicPartition]) -> TopicPartition:
+    """The first, as an example."""
+    return next(iter(found))
+
+
+def colon(tp: TopicPartition) -> str:
+    """As the command line names a partition."""
+    return f"{tp.topic}:{tp.partition}"
+
+
+def names_of(members: Iterable[MemberDescription]) -> str:
+    """Some of their names."""
+    return ", ".join(sorted({named(each) for each in members})[:NAMED])

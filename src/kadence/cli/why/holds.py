@@ -1,0 +1,215 @@
+"""What holds up single partitions: an open transaction, a record, or a member that is silent. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from shlex import quote
+from typing import Final
+
+from kadence.admin import MemberDescription
+from kadence.cli.common import moment, text_of
+from kadence.cli.top.rows import duration, plural, where
+from kadence.cli.top.sampling import ranges
+from kadence.cli.why.finding import NAMED, Finding, Harm, colon
+from kadence.cli.why.looks import Evidence, OpenTransaction, SeenRecord
+from kadence.cli.why.watching import Watch, named
+from kadence.types import TopicPartition
+
+__all__ = ["standing", "transactions"]
+
+
+_BUSY: Final = "other partitions of that member move, and lag: it may be slow, and not have come to this one"
+
+
+def transactions(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Finding]:
+    """One finding for each open transaction that holds up the group, whatever partitions it is in."""
+    by_owner: dict[tuple[str | None, int], dict[TopicPartition, OpenTransaction]] = {}
+    unknown: list[TopicPartition] = []
+    for tp in watch.held_by_transactions:
+        each = evidence.transactions.get(tp)
+        if each is None:
+            unknown.append(tp)
+        else:
+            by_owner.setdefault((each.transactional_id, each.producer_id), {})[tp] = each
+    for found in by_owner.values():
+        yield _transaction(watch, found, now_ms)
+    if unknown:
+        held = sum(watch.lag_of(tp) for tp in unknown)
+        yield Finding(
+            "open-transaction",
+            Harm.STOPS,
+            "an open transaction holds back what readers of committed records may see",
+            (*(_from_stable(watch, tp) for tp in unknown[:NAMED]), "whose it is could not be looked up"),
+            ("kadence transactions list --state ongoing", "kadence transactions hanging"),
+            tuple(unknown),
+            held=held,
+        )
+
+
+def _transaction(watch: Watch, found: dict[TopicPartition, OpenTransaction], now_ms: int) -> Finding:
+    tp, one = next(iter(found.items()))
+    name = one.transactional_id
+    age = None if one.started_ms is None else max(0.0, (now_ms - one.started_ms) / 1000)
+    if one.is_hanging:
+        wrote = "" if age is None else f", who wrote last {duration(age)} ago, at {moment(one.started_ms)}"
+        whose = f"it hangs: no coordinator will end it. It is of producer {one.producer_id}{wrote}"
+        commands: tuple[str, ...] = (
+            f"kadence transactions hanging {colon(tp)} --older-than 0",
+            *(
+                f"kadence transactions abort {colon(at)} --start-offset {each.start_offset}"
+                for at, each in found.items()
+            ),
+        )
+        ends = "no timeout ends it (if this login may describe all transactional ids: of others it looks the same)"
+    else:
+        since = "" if age is None else f" for {duration(age)}, since {moment(one.started_ms)}"
+        whose = f"producer {one.producer_id} has it open{since}"
+        known = quote(name or "")
+        commands = (f"kadence transactions describe {known}", f"kadence transactions fence {known}")
+        limit = None if one.timeout_ms is None else one.timeout_ms / 1000
+        ends = f"its coordinator aborts it after {duration(limit)}; fence it only if its producer is dead"
+    return Finding(
+        "open-transaction",
+        Harm.STOPS,
+        f"an open transaction{f' of {name}' if name else ''} holds back readers of committed records",
+        (whose, *(_from_stable(watch, at) for at in list(found)[:NAMED]), ends),
+        commands,
+        tuple(found),
+        held=sum(watch.lag_of(at) for at in found),
+        details=(
+            ("transactional_id", name),
+            ("producer_id", one.producer_id),
+            ("start_offset", one.start_offset),
+            ("started", moment(one.started_ms)),
+            ("hangs", one.is_hanging),
+        ),
+    )
+
+
+def _from_stable(watch: Watch, tp: TopicPartition) -> str:
+    each = watch.partitions[tp]
+    return f"{tp}: it begins at {each.stable}, and {plural(watch.lag_of(tp), 'offset')} wait behind it"
+
+
+def standing(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Finding]:
+    """Positions that stand still: of all that a member has, and it is silent; of some, and a record holds them up."""
+    stood = watch.held_by_records
+    if not stood or watch.is_rebalancing:
+        return
+    for member in watch.description.members:
+        lagging = [tp for tp in sorted(member.assignment) if tp in stood or watch.lag_of(tp)]
+        still = [tp for tp in lagging if tp in stood]
+        surely = [tp for tp in still if watch.partitions[tp].above]
+        rest = [tp for tp in still if tp not in surely]
+        moving = [tp for tp in lagging if tp not in stood]
+        stalled = _stalled(evidence, member)
+        by_record = surely
+        if rest and (stalled or len(rest) > NAMED or (len(rest) > 1 and not moving)):
+            seen = evidence.records.get(rest[0])
+            yield _silent(watch, member, rest, stalled, seen, now_ms, moves=bool(moving or surely))
+        else:
+            by_record = still
+        is_slow = not all(watch.history.progress(tp).keeps_up for tp in moving)
+        for tp in by_record:
+            found = _stuck(watch, member, tp, stood[tp], evidence.records.get(tp), now_ms)
+            is_unsure = is_slow and tp not in surely
+            yield replace(found, evidence=(*found.evidence, _BUSY)) if is_unsure else found
+
+
+def _stalled(evidence: Evidence, member: MemberDescription) -> str:
+    """Where the member's process is, if it publishes its state on this machine and does not poll."""
+    here = evidence.processes.get(member.member_id)
+    stalls = here.state.get("stalls", ()) if here else ()
+    return next((where(each["stack"]) for each in stalls if each["ended"] is None), "")
+
+
+def _silent(
+    watch: Watch,
+    member: MemberDescription,
+    still: list[TopicPartition],
+    stalled: str,
+    seen: SeenRecord | None,
+    now_ms: int,
+    *,
+    moves: bool,
+) -> Finding:
+    held = sum(watch.lag_of(tp) for tp in still)
+    seconds = duration(min(watch.stands_for(tp) for tp in still) / 1000)
+    others = sum(1 for each in watch.description.members if each is not member and _moves(watch, each))
+    does = f"does not get on with {len(still)} of its partitions" if moves else "commits nothing"
+    return Finding(
+        "silent-member",
+        Harm.STOPS,
+        f"{named(member)} ({member.host.removeprefix('/')}) is in the group and {does}",
+        (
+            f"{ranges(still)}: no committed offset has moved for {seconds}; {plural(held, 'record')} wait",
+            *((f"it does not poll: it is {stalled}",) if stalled else ()),
+            *((f"{still[0]} stands at {_shown(seen, now_ms)}",) if seen else ()),
+            f"{plural(others, 'other member')} {'moves' if others == 1 else 'move'}",
+            "it is busy, blocked, or commits less often: look longer with --for 120",
+        ),
+        (
+            f"kadence top {quote(watch.group)}",
+            f"kadence consume {colon(still[0])} --from {watch.partitions[still[0]].committed} -n 1",
+        ),
+        tuple(still),
+        (named(member),),
+        held,
+    )
+
+
+def _moves(watch: Watch, member: MemberDescription) -> bool:
+    return any(tp in watch.history.partitions and not watch.has_stood(tp) for tp in member.assignment)
+
+
+def _stuck(
+    watch: Watch,
+    member: MemberDescription,
+    tp: TopicPartition,
+    offset: int,
+    seen: SeenRecord | None,
+    now_ms: int,
+) -> Finding:
+    look = watch.partitions[tp]
+    lines = [f"the committed offset has stood at it for {duration(watch.stands_for(tp) / 1000)}"]
+    if seen is not None:
+        lines.append(f"its record is {_shown(seen, now_ms)}")
+    if look.above:
+        lines.append(
+            f"{plural(look.above, 'record')} above it are done: it is this record, and not the member"
+        )
+    lines.append(
+        f"{named(member)} ({member.host.removeprefix('/')}) has it; {watch.lag_of(tp):,} offsets wait"
+    )
+    return Finding(
+        "stuck-record",
+        Harm.STOPS,
+        f"{tp} stands at offset {offset}",
+        tuple(lines),
+        (
+            f"kadence consume {colon(tp)} --from {offset} -n 1",
+            f"kadence top {quote(watch.group)}",
+        ),
+        (tp,),
+        (named(member),),
+        watch.lag_of(tp),
+        (
+            ("offset", offset),
+            ("size", None if seen is None else seen.size),
+            ("key", None if seen is None else text_of(seen.key)),
+            ("timestamp", None if seen is None else moment(seen.timestamp_ms)),
+        ),
+    )
+
+
+def _shown(seen: SeenRecord, now_ms: int) -> str:
+    age = duration(max(0, now_ms - seen.timestamp_ms) / 1000)
+    return f"offset {seen.offset}: {plural(seen.size, 'byte')}, key {_key(seen)}, {age} old"
+
+
+def _key(seen: SeenRecord) -> str:
+    if seen.key is None:
+        return "none"
+    text = repr(seen.key.decode(errors="replace"))
+    return text if len(text) <= 40 else f"{text[:39]}…"

@@ -1,0 +1,86 @@
+"""What is seen of a group: plain values, which `asking` fills and `reasons` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kadence.admin import ConsumerGroupDescription
+from kadence.cli.top.local import Process
+from kadence.lag import lag
+from kadence.types import TopicPartition
+
+__all__ = ["Evidence", "Look", "OpenTransaction", "PartitionLook", "SeenRecord"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLook:
+    """A partition that the group has committed, or that a member owns.
+
+    Attributes:
+        committed: the committed offset. first, stable, end: its first offset, the last stable one, and the end. None:
+            not known.
+        above: how many records are done above the committed offset, as `process` tells with its commits.
+        trouble: why its offsets are not known: "no leader", or a broker's words; empty when they are.
+    """
+
+    committed: int | None
+    first: int | None = None
+    stable: int | None = None
+    end: int | None = None
+    above: int = 0
+    trouble: str = ""
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets between the committed one and the end."""
+        return lag(self.end, self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A group at one moment."""
+
+    description: ConsumerGroupDescription
+    partitions: Mapping[TopicPartition, PartitionLook]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """The transaction that begins at a partition's last stable offset.
+
+    Attributes:
+        transactional_id: None: no coordinator knows the producer. is_hanging: its coordinator does not know it here.
+        started_ms: when it began, ms since 1970; of one that hangs, when its producer wrote last. None: not known.
+        timeout_ms: after which its coordinator aborts it; None: not known, or never.
+    """
+
+    producer_id: int
+    start_offset: int
+    transactional_id: str | None
+    is_hanging: bool
+    started_ms: int | None
+    timeout_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRecord:
+    """A record, without its value. ``size``: bytes of key and value. ``timestamp_ms``: ms since 1970."""
+
+    offset: int
+    size: int
+    key: bytes | None
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was looked up because of what the looks have shown.
+
+    Attributes:
+        transactions, records: by partition. processes: of this machine, by member id.
+    """
+
+    transactions: Mapping[TopicPartition, OpenTransaction] = field(default_factory=dict)
+    records: Mapping[TopicPartition, SeenRecord] = field(default_factory=dict)
+    processes: Mapping[str, Process] = field(default_factory=dict)

@@ -1,0 +1,48 @@
+"""The command line of ``kadence groups why``. What it needs is loaded when it runs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+__all__ = ["DESCRIPTION", "add_options", "run"]
+
+_DEFAULT_S: Final = 12.0
+"""Consumers commit every 5 s by default; what moves has moved twice by then."""
+
+DESCRIPTION: Final = """
+
+It looks at the group for some seconds: standing still, rates and rebalances
+take two looks. Then it prints the reasons, the worst first, each with what was
+seen and with commands to run next. It changes nothing.
+Status: 0 nothing is wrong, 3 a reason was found, 1 the group could not be
+looked at. As JSON each line is a reason."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """--for."""
+    parser.add_argument(
+        "--for",
+        dest="seconds",
+        type=_seconds,
+        default=_DEFAULT_S,
+        metavar="SECONDS",
+        help="how long to look (default: 12); longer for consumers that commit seldom",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"it looks for 1 to 3600 seconds, not {text!r}")
+    return seconds
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run it; the exit status."""
+    from kadence.cli.why import command
+
+    return command.run(arguments)

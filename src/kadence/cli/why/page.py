@@ -1,0 +1,105 @@
+"""Findings as a page for people, and as rows for scripts."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+from shlex import quote
+from typing import IO, Any, Final
+
+from kadence.cli.tables import terminal_width
+from kadence.cli.top.rows import count, duration, plural
+from kadence.cli.why.finding import Finding, Harm
+from kadence.cli.why.watching import Watch
+from kadence.printable import printable
+
+__all__ = ["completed", "headline", "lines", "print_page", "rows"]
+
+_HARM: Final = {Harm.LOSES: "loses records", Harm.STOPS: "stops", Harm.SLOWS: "slows", Harm.PASSES: "passes"}
+
+
+def rows(group: str, found: Sequence[Finding]) -> list[dict[str, Any]]:
+    """A row for each reason, the worst first; all have the same names."""
+    return [
+        {
+            "group": group,
+            "reason": each.reason,
+            "harm": each.harm.name.lower(),
+            "says": each.says,
+            "partitions": [str(tp) for tp in each.partitions],
+            "members": list(each.members),
+            "held": each.held,
+            "details": dict(each.details),
+            "evidence": list(each.evidence),
+            "commands": list(each.commands),
+        }
+        for each in found
+    ]
+
+
+def completed(found: Sequence[Finding], servers: str, options: str = "") -> list[Finding]:
+    """With the brokers in the commands, unless these are meant without: commands are to be copied, and to work.
+
+    Args:
+        options: those of the program that name cluster and login (-c, --config), which say more than ``servers``.
+    """
+    is_default = servers == os.environ.get("KADENCE_BOOTSTRAP_SERVERS", "localhost:9092")
+
+    def complete(command: str) -> str:
+        if options:
+            return f"kadence {options} {command.removeprefix('kadence ')}"
+        # `kadence doctor` looks at brokers only where they are named.
+        if is_default and command != "kadence doctor":
+            return command
+        first, pipe, rest = command.partition(" | ")
+        return f"{first} -b {quote(servers)}{pipe}{rest}"
+
+    return [replace(each, commands=tuple(map(complete, each.commands))) for each in found]
+
+
+def lines(found: Sequence[Finding], width: int) -> list[str]:
+    """The reasons, in lines that fit."""
+    made: list[str] = []
+    for number, each in enumerate(found, 1):
+        mark = f"{number}. "
+        made += ["", *_wrapped(f"{_HARM[each.harm].upper()}: {each.says}", width, mark, "   ")]
+        for line in each.evidence:
+            made += _wrapped(line, width, "   - ", "     ")
+        # A command is never cut or wrapped: it is to be copied.
+        made += [f"   $ {printable(command)}" for command in each.commands]
+    return made
+
+
+def headline(watch: Watch, found: Sequence[Finding]) -> str:
+    """What is said before the reasons."""
+    harmful = [each for each in found if each.harm < Harm.PASSES]
+    said = plural(len(harmful), "reason") if harmful else "nothing is wrong"
+    if watch.latest is not None and watch.missing_ms:
+        said = (
+            f"{plural(len(harmful), 'reason')} so far, looking for {duration(watch.missing_ms / 1000)} more"
+        )
+    look = watch.latest
+    if look is None:
+        return f"{printable(watch.group)}: {said} (it could not be looked at)"
+    lag = sum(each.lag or 0 for each in look.partitions.values())
+    about = (
+        f"{look.description.state}, {plural(len(look.description.members), 'member')}, "
+        f"{plural(len(look.partitions), 'partition')}, lag {count(lag)}"
+    )
+    return f"{printable(watch.group)}: {said} ({about}; looked for {duration(watch.span_ms / 1000)})"
+
+
+def _wrapped(text: str, width: int, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        printable(text), width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+
+
+def print_page(watch: Watch, found: Sequence[Finding], stream: IO[str]) -> None:
+    """Print it to a terminal, in bold what is harmful."""
+    is_terminal = stream.isatty()
+    for line in [headline(watch, found), *lines(found, terminal_width(stream))]:
+        is_head = line and not line.startswith(" ")
+        print(f"\x1b[1m{line}\x1b[0m" if is_terminal and is_head else line, file=stream)

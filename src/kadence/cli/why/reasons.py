@@ -1,0 +1,36 @@
+"""Why a group lags: findings of what was seen, the worst first. Pure; times are parameters."""
+
+from __future__ import annotations
+
+from kadence.cli.why.finding import Finding, Harm
+from kadence.cli.why.holds import standing, transactions
+from kadence.cli.why.looks import Evidence
+from kadence.cli.why.slow import loop, slow
+from kadence.cli.why.stops import lost, not_owned, stuck_rebalance, without_leader, without_members
+from kadence.cli.why.watching import Watch
+
+__all__ = ["findings"]
+
+
+def findings(watch: Watch, evidence: Evidence, now_ms: int) -> list[Finding]:
+    """The reasons, the worst first.
+
+    Args:
+        now_ms: ms since 1970.
+    """
+    if watch.latest is None:
+        return []
+    found = [
+        *lost(watch),
+        *without_leader(watch),
+        *without_members(watch),
+        *stuck_rebalance(watch),
+        *transactions(watch, evidence, now_ms),
+        *standing(watch, evidence, now_ms),
+        *not_owned(watch),
+        *loop(watch),
+    ]
+    # Who does not move at all is told of; that it is slow, too, would be the same twice.
+    stands = {tp for each in found if each.harm <= Harm.STOPS for tp in each.partitions}
+    found += slow(watch, stands)
+    return sorted(found, key=lambda each: (each.harm, -each.held))

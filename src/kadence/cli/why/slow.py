@@ -1,0 +1,148 @@
+"""Reasons for which a group moves, and not fast enough: rebalances that repeat, a slow member, too few. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from shlex import quote
+from typing import Final
+
+from kadence.admin import MemberDescription
+from kadence.cli.top.rows import count, duration, plural, rate
+from kadence.cli.top.sampling import Progress, ranges
+from kadence.cli.why.finding import (
+    NAMED,
+    Finding,
+    Harm,
+    colon,
+)
+from kadence.cli.why.watching import Watch, named
+from kadence.types import TopicPartition
+
+__all__ = ["loop", "slow"]
+
+_REPEATED: Final = 3
+"""So many rebalances in a look are a loop: one deployment makes one or two."""
+
+_SHARE: Final = 0.75
+"""A member with so much of the group's lag is the one that is slow."""
+
+_SOON_S: Final = 60.0
+"""What is caught up sooner is no reason to get up."""
+
+
+def loop(watch: Watch) -> Iterator[Finding]:
+    """Rebalances that repeat, and who comes and goes."""
+    if watch.rebalances < _REPEATED:
+        return
+    joined, left = watch.joined, watch.left
+    moves = joined + left
+    yield Finding(
+        "rebalance-loop",
+        Harm.SLOWS,
+        f"{plural(watch.rebalances, 'rebalance')} in {duration(watch.recent_ms / 1000)}: members come and go",
+        (
+            *(
+                f"{name} joined {_times(joined[name])} and left {_times(left[name])}"
+                for name, _ in moves.most_common(NAMED)
+            ),
+            *(() if moves else ("nobody joined or left: subscriptions or partitions change",)),
+            "it is restarted again and again, or works longer than max.poll.interval.ms",
+        ),
+        (f"kadence top {quote(watch.group)}",),
+        members=tuple(name for name, _ in moves.most_common()),
+        held=watch.lag,
+        details=(("rebalances", watch.rebalances), ("joined", dict(joined)), ("left", dict(left))),
+    )
+
+
+def _times(number: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def slow(watch: Watch, stands: set[TopicPartition]) -> Iterator[Finding]:
+    """A member that is slower than the others, else the group; and lag that passes by itself."""
+    group = watch.description
+    lagging = [tp for tp in watch.lagging if tp not in stands and watch.history.owner(tp) is not None]
+    total = sum(watch.lag_of(tp) for tp in lagging)
+    if watch.missing_ms or watch.is_rebalancing or all(watch.history.progress(tp).keeps_up for tp in lagging):
+        return
+    slowest = max(lagging, key=lambda tp: (_eta(watch.history.progress(tp)), watch.lag_of(tp)))
+    eta = _eta(watch.history.progress(slowest))
+    whole = watch.history.progress_of(lagging)
+    at = f"in {rate(whole.produced)}/s, out {rate(whole.consumed)}/s"
+    if eta <= _SOON_S:
+        yield Finding(
+            "behind",
+            Harm.PASSES,
+            f"{plural(total, 'record')} behind, caught up in {duration(eta)}",
+            (at,),
+            partitions=tuple(lagging),
+            held=total,
+        )
+        return
+    owners = [each for each in group.members if each.assignment]
+    shares = [
+        sum(watch.lag_of(tp) for tp in each.assignment.intersection(lagging)) / total for each in owners
+    ]
+    share, worst = max(zip(shares, owners, strict=True), key=lambda each: each[0])
+    if len(owners) > 1 and share >= max(_SHARE, 1.5 / len(owners)):
+        yield _hot(watch, worst, sorted(worst.assignment.intersection(lagging)), share)
+        return
+    spare = len(list(watch.history.partitions)) - len(owners)
+    yield Finding(
+        "too-slow" if math.isinf(eta) else "behind",
+        Harm.SLOWS,
+        "the group is slower than its producers"
+        if math.isinf(eta)
+        else f"{plural(total, 'record')} behind, caught up in {duration(eta)}",
+        (
+            f"{at}; {plural(total, 'record')} wait; the slowest is {slowest}",
+            f"{plural(len(owners), 'member')} for {plural(len(list(watch.history.partitions)), 'partition')}: "
+            + (
+                f"up to {spare} more can help"
+                if spare > 0
+                else "more members get no partition; work on several records at once, or add partitions"
+            ),
+        ),
+        (f"kadence top {quote(watch.group)}", f"kadence groups describe {quote(watch.group)}"),
+        tuple(lagging),
+        held=total,
+        details=(("produced", whole.produced), ("consumed", whole.consumed)),
+    )
+
+
+def _hot(watch: Watch, member: MemberDescription, lagging: list[TopicPartition], share: float) -> Finding:
+    own = watch.history.progress_of(lagging)
+    others = [
+        watch.history.progress_of(each.assignment).consumed or 0.0
+        for each in watch.description.members
+        if each is not member and each.assignment
+    ]
+    worst = max(lagging, key=watch.lag_of)
+    lines = [
+        f"it has {share:.0%} of the lag: {plural(own.lag or 0, 'record')} in {ranges(lagging)}",
+        f"in {rate(own.produced)}/s, out {rate(own.consumed)}/s; each other out {rate(sum(others) / len(others))}/s",
+    ]
+    if len(lagging) > 1:
+        lines.append(f"most of it in {worst}: {count(watch.lag_of(worst))}")
+    lines.append("its machine is slow, or its partitions get more: one key, or one partition, is hot")
+    return Finding(
+        "slow-member",
+        Harm.SLOWS,
+        f"{named(member)} ({member.host.removeprefix('/')}) is slower than the others",
+        tuple(lines),
+        (
+            f"kadence top {quote(watch.group)}",
+            f"kadence consume {colon(worst)} --from -100 -e | jq -r .key | sort | uniq -c",
+        ),
+        tuple(lagging),
+        (named(member),),
+        own.lag or 0,
+        (("share", round(share, 2)), ("produced", own.produced), ("consumed", own.consumed)),
+    )
+
+
+def _eta(progress: Progress) -> float:
+    """Seconds. Unknown rates count as never: two looks bring them."""
+    return math.inf if progress.catches_up_in is None else progress.catches_up_in

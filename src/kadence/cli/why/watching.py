@@ -1,0 +1,226 @@
+"""What several looks at a group say together: what stood still, who came and went, how fast it is. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Final
+
+from kadence.admin import ConsumerGroupDescription, MemberDescription
+from kadence.cli.top.sampling import GroupHistory, Sample
+from kadence.cli.why.looks import Look, PartitionLook
+from kadence.types import TopicPartition
+
+__all__ = ["PATIENCE_MS", "SETTLED", "Watch", "named"]
+
+PATIENCE_MS: Final = 12_000
+"""Consumers commit every 5 s by default, so what moves has moved twice by then."""
+
+RECENT_MS: Final = 300_000
+"""For how long a rebalance counts as one of late."""
+
+SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
+"""States in which no rebalance goes on."""
+
+
+def named(member: MemberDescription) -> str:
+    """What people call a member."""
+    return member.group_instance_id or member.client_id or member.member_id
+
+
+class Watch:
+    """A group since the first look.
+
+    Args:
+        patience_ms: for how long something must have stood still to be told, and rates must have been seen; None:
+            12 s.
+
+    Attributes:
+        latest: the last look. history: its rates.
+    """
+
+    def __init__(self, group: str, *, patience_ms: int | None = None) -> None:
+        self.group = group
+        self.latest: Look | None = None
+        self.history = GroupHistory(group)
+        self._patience_ms = PATIENCE_MS if patience_ms is None else patience_ms
+        self._now = 0
+        self._partitions: Mapping[TopicPartition, PartitionLook] = {}
+        self._moves: deque[tuple[int, str, str]] = deque()
+        self._rebalances: deque[int] = deque()
+        self._stands: dict[TopicPartition, tuple[int, PartitionLook]] = {}
+        self._stable: dict[TopicPartition, tuple[int, int | None]] = {}
+        self._unsettled_since: int | None = None
+        self._behind_since: dict[str, int] = {}
+        self._began: int | None = None
+
+    def add(self, look: Look, now: int, wall: float) -> None:
+        """Take in a look.
+
+        Args:
+            now: monotonic ms. wall: seconds since 1970.
+        """
+        before, self.latest, self._now = self.latest, look, now
+        self._began = now if self._began is None else self._began
+        ends = {tp: each.end for tp, each in look.partitions.items() if each.end is not None}
+        committed = {tp: each.committed for tp, each in look.partitions.items() if each.committed is not None}
+        above = {tp: each.above for tp, each in look.partitions.items()}
+        rebalances = self.history.rebalances
+        self.history.add(Sample(look.description, committed, ends, above), now, wall)
+        self._rebalances.extend([now] * (self.history.rebalances - rebalances))
+        self._partitions = dict(sorted(look.partitions.items()))
+        self._look_at_partitions(look, now)
+        self._look_at_members(before, look, now)
+
+    def _look_at_partitions(self, look: Look, now: int) -> None:
+        stands: dict[TopicPartition, tuple[int, PartitionLook]] = {}
+        stable: dict[TopicPartition, tuple[int, int | None]] = {}
+        for tp, each in look.partitions.items():
+            since = self._stands.get(tp)
+            # Where nothing waits, nobody has to move: it stands still from when a record came.
+            is_same = since is not None and since[1].committed == each.committed and bool(since[1].lag)
+            stands[tp] = since if since is not None and is_same else (now, each)
+            kept = self._stable.get(tp)
+            stable[tp] = kept if kept is not None and kept[1] == each.stable else (now, each.stable)
+        self._stands, self._stable = stands, stable
+
+    def _look_at_members(self, before: Look | None, look: Look, now: int) -> None:
+        group = look.description
+        if group.state in SETTLED:
+            self._unsettled_since = None
+        elif self._unsettled_since is None:
+            self._unsettled_since = now
+        behind = {
+            each.member_id
+            for each in group.members
+            if group.epoch is not None and each.member_epoch is not None and each.member_epoch < group.epoch
+        }
+        self._behind_since = {key: self._behind_since.get(key, now) for key in behind}
+        if before is not None:
+            old = {each.member_id: each for each in before.description.members}
+            new = {each.member_id: each for each in group.members}
+            self._moves.extend((now, "joined", named(new[key])) for key in new.keys() - old.keys())
+            self._moves.extend((now, "left", named(old[key])) for key in old.keys() - new.keys())
+        while self._moves and self._moves[0][0] < now - RECENT_MS:
+            self._moves.popleft()
+        while self._rebalances and self._rebalances[0] < now - RECENT_MS:
+            self._rebalances.popleft()
+
+    # ------------------------------------------------------------ what is known
+
+    @property
+    def description(self) -> ConsumerGroupDescription:
+        """The group at the last look, which there must be."""
+        assert self.latest is not None
+        return self.latest.description
+
+    @property
+    def partitions(self) -> Mapping[TopicPartition, PartitionLook]:
+        """At the last look, sorted."""
+        return self._partitions
+
+    def lag_of(self, tp: TopicPartition) -> int:
+        """The lag of a partition; 0 where it is not known."""
+        each = self._partitions.get(tp)
+        return (each.lag or 0) if each else 0
+
+    @property
+    def lagging(self) -> list[TopicPartition]:
+        """Partitions with lag."""
+        return [tp for tp, each in self._partitions.items() if each.lag]
+
+    @property
+    def lag(self) -> int:
+        """Of the whole group."""
+        return sum(each.lag or 0 for each in self._partitions.values())
+
+    @property
+    def span_ms(self) -> int:
+        """Between the first look and the last."""
+        return self._now - (self._now if self._began is None else self._began)
+
+    @property
+    def missing_ms(self) -> int:
+        """For how long it must be looked at, until all reasons are known."""
+        return max(0, self._patience_ms - self.span_ms)
+
+    @property
+    def recent_ms(self) -> int:
+        """What `joined`, `left` and `rebalances` are of."""
+        return min(self.span_ms, RECENT_MS)
+
+    @property
+    def rebalances(self) -> int:
+        """How many were noticed lately."""
+        return len(self._rebalances)
+
+    @property
+    def joined(self) -> Counter[str]:
+        """How often members have joined lately, by name."""
+        return Counter(name for _, what, name in self._moves if what == "joined")
+
+    @property
+    def left(self) -> Counter[str]:
+        """How often members have left lately, by name."""
+        return Counter(name for _, what, name in self._moves if what == "left")
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether a rebalance goes on without an end."""
+        return self._has_lasted(self._unsettled_since)
+
+    def stands_for(self, tp: TopicPartition) -> int:
+        """For how long (ms) the committed offset has stood still."""
+        return self._now - self._stands[tp][0]
+
+    def has_stood(self, tp: TopicPartition) -> bool:
+        """Whether the committed offset stands still, below a record that was there all the time."""
+        since, seen = self._stands[tp]
+        return self._has_lasted(since) and bool(seen.lag)
+
+    def held_at(self, tp: TopicPartition) -> int | None:
+        """The last stable offset, if it holds up the committed one."""
+        each = self._partitions[tp]
+        if (
+            each.stable is None
+            or each.end is None
+            or each.stable >= each.end
+            or each.committed != each.stable
+        ):
+            return None
+        is_old = self._has_lasted(self._stands[tp][0]) and self._has_lasted(self._stable[tp][0])
+        return each.stable if is_old else None
+
+    def is_behind(self, member: MemberDescription) -> bool:
+        """Whether a member of a KIP-848 group does not reach the group's epoch."""
+        return self._has_lasted(self._behind_since.get(member.member_id))
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether a rebalance goes on and does not end: then nobody has to move."""
+        return self.is_unsettled or any(self.is_behind(each) for each in self.description.members)
+
+    def _has_lasted(self, since: int | None) -> bool:
+        return since is not None and self._now - since >= self._patience_ms
+
+    # ------------------------------------------------------------ what else to look up
+
+    @property
+    def held_by_transactions(self) -> list[TopicPartition]:
+        """Partitions of which the open transaction is to be looked up."""
+        return [tp for tp in self._partitions if self.held_at(tp) is not None]
+
+    @property
+    def held_by_records(self) -> dict[TopicPartition, int]:
+        """Offsets of records that are to be looked up: the positions that stood still."""
+        latest = self._partitions
+        return {
+            tp: committed
+            for tp in self._partitions
+            if self.history.owner(tp) is not None
+            and not latest[tp].trouble
+            and self.has_stood(tp)
+            and self.held_at(tp) is None
+            and (committed := latest[tp].committed) is not None
+            and committed >= (latest[tp].first or 0)
+        }

@@ -1,0 +1,103 @@
+"""`health()`: what a probe asks. Application side, any thread; it sends no request and waits for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kadence.consumer.shared_state import SharedState
+
+if TYPE_CHECKING:
+    from kadence.consumer.application.core import Core
+
+__all__ = ["Health", "health"]
+
+_STUCK_MS: Final = 60_000
+
+_NAMED: Final = 10
+"""Partitions that are told at most."""
+
+
+class Health(NamedTuple):
+    """Answers for the probes of a supervisor such as Kubernetes.
+
+    Attributes:
+        alive: False when a restart of the process helps: the network thread has ended, nothing was polled for so long
+            that the consumer has left its group, or every worker of `process` has been on one record for longer than
+            ``timeout``. Brokers that are away are no reason.
+        ready: whether it reads: it is a member of its group, or has partitions by `assign`, and not all of its
+            partitions are kept from being read. A member that has no partition is ready. Never without ``alive``.
+        why: a sentence for each thing that makes one of them False, for each partition that is not read, and for each
+            record that holds up the committed offset of its partition for more than a minute (`process`).
+    """
+
+    alive: bool
+    ready: bool
+    why: tuple[str, ...]
+
+
+def health(core: Core, shared_state: SharedState, now: int) -> Health:
+    """Look at one consumer."""
+    ills = list(_ills(core, shared_state, now))
+    hindrances = list(_hindrances(core))
+    partitions = [
+        (partition, why)
+        for partition, shared_partition in shared_state.assignment.items()
+        if (why := shared_partition.why(now)) is not None and not why.reason.is_expected
+    ]
+    assigned = len(shared_state.assignment)
+    is_kept = bool(assigned) and len(partitions) == assigned
+    told = [f"{partition}: {why.reason.value}" for partition, why in islice(partitions, _NAMED)]
+    if len(partitions) > _NAMED:
+        told.append(f"{len(partitions) - _NAMED} more partitions are not read")
+    told += _stuck(core, now)
+    told += [f"{topic}: {why.reason.value}" for topic, why in shared_state.missing.items()]
+    return Health(not ills, not (ills or hindrances or is_kept), (*ills, *hindrances, *told))
+
+
+def _ills(core: Core, shared_state: SharedState, now: int) -> Iterator[str]:
+    """What a restart mends."""
+    if core.closed:
+        yield "it is closed"
+        return
+    if shared_state.ended:
+        yield "its network thread has ended"
+    for stall in core.stalls.history():
+        if stall.left_group and stall.ended_at is None:
+            yield f"nothing was polled since {stall.since:%Y-%m-%d %H:%M:%S} UTC: it has left its group"
+    meters = core.work
+    if meters is not None and meters.is_working:
+        work = meters.at(now)
+        if work.workers and work.overdue >= work.workers:
+            yield (
+                f"all {work.workers} workers have been on a record for longer than timeout, "
+                f"one for {work.oldest_ms // 1000} s"
+            )
+
+
+def _stuck(core: Core, now: int) -> list[str]:
+    """Records that hold up others. A restart would not mend them."""
+    if core.work is None or not core.work.is_working:
+        return []
+    # `process` has loaded it.
+    from kadence.work.letters import named
+
+    return [
+        f"{named(record)} has been worked on for {ms // 1000} s, and holds up the committed offset of its partition"
+        for record, ms in islice(core.work.at(now).stuck.values(), _NAMED)
+        if ms >= _STUCK_MS
+    ]
+
+
+def _hindrances(core: Core) -> Iterator[str]:
+    """What keeps it from reading at all."""
+    if core.closed:
+        return
+    if core.stopping:
+        yield "stop() was called"
+    elif core.subscribed is not None or core.pattern is not None:
+        if core.group.generation_id < 0:
+            yield f"it is not a member of group {core.group.group_id!r}"
+    elif not core.manual:
+        yield "it has no subscription and no assignment"

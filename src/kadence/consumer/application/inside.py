@@ -1,0 +1,96 @@
+"""What `Consumer.process` needs of the consumer that it drives, beyond the public calls. Application side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kadence.client.aside import Aside
+from kadence.client.waits import Waits
+from kadence.clock import Clock, add_ms
+from kadence.consumer.application.core import Core
+from kadence.consumer.fetch.dead_letters import LetterProducers
+from kadence.consumer.fetch.decoding import decoding_one
+from kadence.consumer.shared_state import SharedState
+from kadence.records import Record
+from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.work.desk import Desk
+from kadence.work.meters import Meters, Totals
+from kadence.work.tracing import Tracing
+
+__all__ = ["Inside"]
+
+
+class Inside:
+    """One consumer's inside, as `kadence.work.driver.Insides` describes it.
+
+    Args:
+        run: carries a call of the consumer: the result is awaited under asyncio.
+        aside: where calls are made that may block.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        shared_state: SharedState,
+        run: Callable[[Waits[None]], Any],
+        producers: LetterProducers,
+        aside: Aside,
+    ) -> None:
+        self.clock: Clock = core.clock
+        self.group = core.config.group_id
+        self.commit_ms = core.config.auto_commit_interval_ms
+        self.max_poll_ms = core.config.max_poll_interval_ms
+        self.nudge = core.nudge
+        self.aside = aside
+        self._core = core
+        self._shared_state = shared_state
+        self._run = run
+        self._producers = producers
+
+    @property
+    def listener(self) -> Any:
+        return self._core.listener
+
+    @property
+    def tracing(self) -> Tracing | None:
+        return self._core.tracing
+
+    @property
+    def topics(self) -> frozenset[str] | None:
+        return self._core.subscribed
+
+    def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
+        deadline = add_ms(self.clock.now_ms(), self._core.config.default_api_timeout_ms)
+        return self._run(self._core.listen(listener, topics, deadline))
+
+    def wall_ms(self) -> int:
+        return self.clock.now_ms() + self._shared_state.wall_offset_ms()
+
+    def new_decode(self) -> Callable[[Record], Record] | None:
+        config = self._core.config
+        if config.key_deserializer is None and config.value_deserializer is None:
+            return None
+        return decoding_one(config)
+
+    @property
+    def reads_committed(self) -> bool:
+        return self._core.config.isolation_level == "read_committed"
+
+    def new_producer(self, transactional_id: str | None = None) -> Any:
+        return self._producers(self._core.config, transactional_id)
+
+    def begin(self, desk: Desk, workers: int) -> None:
+        self._core.begin_work()
+        if self._core.work is None:
+            self._core.work = Meters()
+        self._core.work.begin(desk, workers)
+
+    def end(
+        self, listener: Any, committed: Mapping[TopicPartition, OffsetAndMetadata], *, is_put_back: bool
+    ) -> Totals:
+        totals = Totals() if self._core.work is None else self._core.work.end()
+        if not self._core.closed:
+            self._core.listener = listener
+            self._core.end_work(committed, is_put_back=is_put_back)
+        return totals

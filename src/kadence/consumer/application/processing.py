@@ -1,0 +1,330 @@
+"""How long an application works between two polls: what follows for the next poll, and what is told of a stall.
+
+Application side.
+
+`Pace` (A5, max.poll.records=auto) says how many records one poll returns, by what they cost. One round is what the
+application does between a poll that returned records and the next poll. No round may take
+longer than the *bound*, a set share of max.poll.interval.ms. A round is sized to take the *aim*, a hundredth of the
+bound. So a round stays inside the bound even when records become a hundred times as dear after its size was chosen. It
+also does when only the last records of a round are dear, so that the mean, by which the next round is sized, hides most
+of it. A tenth of the aim would already make polling itself cost next to nothing.
+
+    the round took longer than the aim      the next returns as many as would have fitted into the aim
+    it did not                              up to `_GROWTH` times what this one returned, as far as that fits
+
+The first round is one record, since nothing is known yet; with four times as many each time the sixth has a thousand.
+Growth is bounded by what a round returned, not by what it was allowed: a short round says little of a long one.
+
+`Stalls` (B4) reports that the application did not poll for a set share of the processing timeout. The network thread
+notices, since the application's is busy. It says so by an event and by `SharedState.on_stall`. A
+helper thread of this side then looks where the thread is that should poll, and reports it: once when the stall is
+noticed, once when the group is left because of it, once when the application polls again. Between these there is
+nothing new to report, so there is one share, not a list of them. Keys and values of records are never part of a report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.clock import wall_time
+from kadence.consumer.events import Stalled
+from kadence.logs import Lines, logger
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    # Half of the time that it takes to import a consumer, which threads would pay for nothing.
+    import asyncio
+
+__all__ = ["HEADROOM", "MOST", "Pace", "Stall", "Stalls"]
+
+HEADROOM: Final = 100
+"""The bound is so many times the aim: how much dearer records may become at once."""
+
+MOST: Final = 10_000
+"""More at once makes nothing cheaper."""
+
+_GROWTH: Final = 4
+
+
+class Pace:
+    """The cap of the next poll.
+
+    Args:
+        bound_ms: the longest that a round may take.
+
+    Attributes:
+        cap: how many records the next poll may return.
+    """
+
+    __slots__ = ("_aim_ms", "_count", "_returned_at", "cap")
+
+    def __init__(self, bound_ms: int) -> None:
+        self.cap = 1
+        self._aim_ms = bound_ms / HEADROOM
+        self._count = 0
+        self._returned_at = 0
+
+    def polls(self, now: int) -> int:
+        """A poll begins, which ends the round before it; returns the cap."""
+        if count := self._count:
+            self._count = 0
+            self._learn(count, now - self._returned_at)
+        return self.cap
+
+    def returns(self, now: int, count: int) -> None:
+        """A poll returns ``count`` records, and their round begins."""
+        self._count = count
+        self._returned_at = now
+
+    def _learn(self, count: int, took_ms: int) -> None:
+        # As coarse as the clock: a round of 0 ms may have taken almost 1.
+        fits = int(count * self._aim_ms / (took_ms + 1))
+        if took_ms > self._aim_ms:
+            self.cap = max(1, min(fits, self.cap))
+        else:
+            self.cap = max(1, min(fits, max(self.cap, _GROWTH * count), MOST))
+
+    def __repr__(self) -> str:
+        return f"<pace cap={self.cap} aim={self._aim_ms:.0f} ms>"
+
+
+log = logger("kadence.consumer")
+
+_HISTORY = 100
+"""Stalls remembered."""
+
+_DEEPEST = 40
+"""Frames of a stack that are told, the innermost ones."""
+
+_NAMED = 10
+"""Partitions named in a line of the log."""
+
+_PATIENCE_S = 1.0
+"""How long the end of a stall waits for its report to be made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stall:
+    """A stall: the application did not poll for a long time.
+
+    Attributes:
+        since: when the application last polled, in UTC. reported_at, ended_at: when the stall was noticed, and when
+            the application polled again (None: not yet).
+        since_monotonic_ms, reported_monotonic_ms, ended_monotonic_ms: the same times in ms of this machine's
+            monotonic clock (`time.monotonic`).
+        timeout_ms: how many ms after ``since`` the consumer leaves the group: max.poll.interval.ms, or with the
+            classic protocol session.timeout.ms if that is longer.
+        left_group: whether that time passed, so that the consumer left the group.
+        thread: the name of the thread that should have polled. stack: its stack when the stall was reported, and
+            under asyncio also that of the task.
+        records: how many records the last poll returned.
+        in_hand: the offsets of those that may be unprocessed, because no later poll or commit covers them.
+    """
+
+    since: datetime
+    reported_at: datetime
+    since_monotonic_ms: int
+    reported_monotonic_ms: int
+    timeout_ms: int
+    thread: str
+    stack: str
+    records: int
+    in_hand: Mapping[TopicPartition, range]
+    left_group: bool = False
+    ended_at: datetime | None = None
+    ended_monotonic_ms: int | None = None
+
+    @property
+    def duration(self) -> float:
+        """Seconds from ``since`` until the application polled again, or until the report if it has not polled yet."""
+        end = self.reported_monotonic_ms if self.ended_monotonic_ms is None else self.ended_monotonic_ms
+        return (end - self.since_monotonic_ms) / 1000
+
+
+class Stalls:
+    """The stalls of one consumer.
+
+    Args:
+        group_id: for the log. look: what is in hand: how many records the last poll returned, and the offsets that
+            are not known to be processed; called on a helper thread.
+        callback: the application's own, stall.report.callback. wall_offset: what makes ms since 1970 of monotonic ms.
+
+    Attributes:
+        thread: the thread that polled last (application). Not its ident: those are used again at once.
+        task: the task that polled last, under asyncio (application).
+        count: stalls noticed, ever.
+    """
+
+    def __init__(
+        self,
+        group_id: str | None,
+        look: Callable[[], tuple[int, Mapping[TopicPartition, range]]],
+        callback: Callable[[Stall], Any] | None,
+        wall_offset: Callable[[], int],
+    ) -> None:
+        self.thread: threading.Thread | None = None
+        self.task: weakref.ref[asyncio.Task[object]] | None = None
+        self.count = 0
+        self._group_id = group_id
+        self._look = look
+        self._callback = callback
+        self._wall_offset = wall_offset
+        self._lock = threading.Lock()
+        self._history: list[Stall] = []
+        # Held until the latest report is made. Not an Event: Ctrl-C within its wait() can leave a lock of it taken, and
+        # the network thread would hang on that; each report has one of its own for the same reason.
+        self._recorded = threading.Lock()
+
+    def history(self) -> tuple[Stall, ...]:
+        """The last hundred, oldest first. Any thread."""
+        with self._lock:
+            return tuple(self._history)
+
+    def present(self) -> str:
+        """What is in hand, and where the thread is that polled last. Any thread but that one."""
+        records, in_hand = self._look()
+        return f"Records of the last poll: {records}{_named(in_hand)}. {self._whereabouts()[1]}"
+
+    def noticed(self, event: Stalled) -> None:
+        """On the network thread: leave it to a helper, whatever it takes."""
+        recorded = self._recorded = threading.Lock()
+        recorded.acquire()
+        _aside(partial(self._report, recorded), event)
+
+    def over(self, now: int, event: Stalled) -> None:
+        """On the application's thread: it polls again."""
+        recorded = self._recorded
+        if recorded.acquire(timeout=_PATIENCE_S):
+            recorded.release()
+        ended_at = wall_time(now + self._wall_offset())
+        stall = self._change(event, ended_at=ended_at, ended_monotonic_ms=now)
+        if stall is None:
+            return
+        log.warning(
+            "group %s: the application polls again, after %.1f s%s",
+            self._group_id,
+            (now - event.since) / 1000,
+            ", and joins the group again" if stall.left_group else "",
+        )
+        if self._callback is not None:
+            _aside(self._tell, stall)
+
+    # ------------------------------------------------------------ on a helper thread
+
+    def _report(self, recorded: threading.Lock, event: Stalled) -> None:
+        if event.left and (known := self._change(event, left_group=True)) is not None:
+            recorded.release()
+            self._tell(known)
+            return
+        records, in_hand = self._look()
+        name, stack = self._whereabouts()
+        offset = self._wall_offset()
+        stall = Stall(
+            since=wall_time(event.since + offset),
+            reported_at=wall_time(event.at + offset),
+            since_monotonic_ms=event.since,
+            reported_monotonic_ms=event.at,
+            timeout_ms=event.timeout_ms,
+            thread=name,
+            stack=stack,
+            records=records,
+            in_hand=in_hand,
+            left_group=event.left,
+        )
+        with self._lock:
+            self._history.append(stall)
+            self.count += 1
+            del self._history[:-_HISTORY]
+        recorded.release()
+        if not event.left:
+            log.warning(
+                "group %s: the application has not polled for %.1f s; in another %.1f s (max.poll.interval.ms) the "
+                "consumer leaves the group. "
+                "Records of the last poll: %d%s. %s",
+                self._group_id,
+                (event.at - event.since) / 1000,
+                (event.since + event.timeout_ms - event.at) / 1000,
+                records,
+                _named(in_hand),
+                Lines(stack),
+            )
+        self._tell(stall)
+
+    def _tell(self, stall: Stall) -> None:
+        if self._callback is not None:
+            try:
+                self._callback(stall)
+            except Exception:
+                log.exception("stall.report.callback raised")
+
+    def _change(self, event: Stalled, **changes: Any) -> Stall | None:
+        """The stall that ``event`` is about, with changes; None when it was never reported."""
+        with self._lock:
+            for place, stall in enumerate(self._history):
+                if stall.since_monotonic_ms == event.since:
+                    self._history[place] = changed = dataclasses.replace(stall, **changes)
+                    return changed
+        return None
+
+    def _whereabouts(self) -> tuple[str, str]:
+        """The name of the thread that should poll, and where it and its task are."""
+        thread = self.thread
+        assert thread is not None, "nothing stalls before it polls"
+        name = thread.name
+        frame = sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None
+        if frame is None:
+            text = f"Thread {name!r}, which polled last, has ended"
+        else:
+            text = f"Thread {name!r}, which polled last, is at:\n{_stack(frame)}"
+        task = None if self.task is None else self.task()
+        if task is None:
+            return name, text
+        return name, f"{text}\n{_whereabouts_of(task)}"
+
+
+def _aside(work: Callable[[Any], None], subject: Any) -> None:
+    """On a thread of its own: what is called there may take its time. None can be had when the interpreter ends."""
+    try:
+        threading.Thread(target=work, args=(subject,), name="kadence-stall-report", daemon=True).start()
+    except RuntimeError as error:
+        log.warning("a stall cannot be reported: %s", error)
+
+
+def _whereabouts_of(task: asyncio.Task[object]) -> str:
+    name = task.get_name()
+    if task.done():
+        return f"Task {name!r}, which polled last, has ended"
+    lines: list[str] = []
+    # The chain of awaits, the outermost first. What the task awaits in the end has no frame of Python.
+    inner: Any = task.get_coro()
+    while inner is not None and len(lines) < _DEEPEST:
+        frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
+        if frame is None:
+            break
+        lines += traceback.format_list(
+            [traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)]
+        )
+        inner = getattr(inner, "cr_await", None) or getattr(inner, "gi_yieldfrom", None)
+    return f"Task {name!r}, which polled last, is at:\n{''.join(lines).rstrip()}"
+
+
+def _stack(frame: FrameType) -> str:
+    return "".join(traceback.format_stack(frame)[-_DEEPEST:]).rstrip()
+
+
+def _named(in_hand: Mapping[TopicPartition, range]) -> str:
+    if not in_hand:
+        return ""
+    parts = [f"{partition} {offsets[0]} to {offsets[-1]}" for partition, offsets in in_hand.items()]
+    more = f" and {len(parts) - _NAMED} partitions more" if len(parts) > _NAMED else ""
+    return f", perhaps not processed yet: {', '.join(parts[:_NAMED])}{more}"

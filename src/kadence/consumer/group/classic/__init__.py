@@ -1,1 +1,0 @@
-"""One member of a classic group: JoinGroup and SyncGroup."""

@@ -1,1 +1,0 @@
-"""One member of a KIP-848 group: ConsumerGroupHeartbeat."""

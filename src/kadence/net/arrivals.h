@@ -1,0 +1,135 @@
+/* Records that came while the network thread waited, and the flag that wakes whoever waits for them, both without the
+ * interpreter.
+ *
+ * The network thread puts, as long as it waits without the interpreter. Whoever has the interpreter takes. So each end of
+ * the ring has one thread at a time. A thread sleeps on the flag by futex, which a signal interrupts; an event loop watches
+ * a descriptor of it. Other systems than Linux have none of this.
+ */
+#ifndef KADENCE_ARRIVALS_H
+#define KADENCE_ARRIVALS_H
+
+#include <errno.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#define KD_ARRIVALS 64 /* a power of two */
+
+typedef struct {
+    uint32_t up, waiting;
+    int fd; /* becomes readable when it is raised; below 0: a thread sleeps on it */
+} kd_flag;
+
+/* One answer: its frame without the length, and which of the repeated fetches it answered. */
+typedef struct {
+    void *owner;
+    unsigned char *frame;
+    size_t length;
+    int number;
+} kd_arrival;
+
+typedef struct {
+    kd_arrival slots[KD_ARRIVALS];
+    uint32_t put, taken;
+    kd_flag flag;
+} kd_arrivals;
+
+#if defined(__linux__) && !defined(Py_GIL_DISABLED)
+#define KD_HAS_ARRIVALS 1
+
+/* Lower the flag, and have it raised from now on. What comes before that is seen by a look after it. */
+static void kd_flag_enter(kd_flag *flag) {
+    __atomic_store_n(&flag->up, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&flag->waiting, 1, __ATOMIC_SEQ_CST);
+}
+
+static void kd_flag_raise(kd_flag *flag) {
+    static const uint64_t one = 1;
+    int fd;
+    if (__atomic_exchange_n(&flag->up, 1, __ATOMIC_SEQ_CST)) return;
+    fd = __atomic_load_n(&flag->fd, __ATOMIC_SEQ_CST);
+    if (fd < 0) {
+        syscall(SYS_futex, &flag->up, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    } else if (write(fd, &one, sizeof one) < 0) {
+        /* It is readable already, more often than can be counted. */
+    }
+}
+
+/* Have this descriptor become readable when it is raised; below 0: none. */
+static void kd_flag_show(kd_flag *flag, int fd) { __atomic_store_n(&flag->fd, fd, __ATOMIC_SEQ_CST); }
+
+/* Lower the flag, whose descriptor was readable. It is emptied first: who raises it in between need not write again, for
+ * the look comes after this. */
+static void kd_flag_seen(kd_flag *flag) {
+    uint64_t count;
+    if (read(flag->fd, &count, sizeof count) < 0) {
+        /* Somebody was here before. */
+    }
+    __atomic_store_n(&flag->up, 0, __ATOMIC_SEQ_CST);
+}
+
+/* Sleep until the flag is up, at most so long (ns; below 0: for ever), and lower it. 1: it was up; 0: the time is over;
+ * -1: a signal. */
+static int kd_flag_wait(kd_flag *flag, int64_t timeout_ns) {
+    struct timespec spec = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
+    if (__atomic_exchange_n(&flag->up, 0, __ATOMIC_SEQ_CST)) return 1;
+    if (syscall(SYS_futex, &flag->up, FUTEX_WAIT_PRIVATE, 0, timeout_ns < 0 ? NULL : &spec, NULL, 0) < 0) {
+        if (errno == EINTR) return -1;
+        if (errno == ETIMEDOUT) return 0;
+    }
+    return (int)__atomic_exchange_n(&flag->up, 0, __ATOMIC_SEQ_CST);
+}
+#else
+#define KD_HAS_ARRIVALS 0
+
+static void kd_flag_enter(kd_flag *flag) {
+    flag->up = 0;
+    flag->waiting = 1;
+}
+
+static void kd_flag_raise(kd_flag *flag) { flag->up = 1; }
+
+static void kd_flag_show(kd_flag *flag, int fd) { flag->fd = fd; }
+
+static void kd_flag_seen(kd_flag *flag) { flag->up = 0; }
+
+static int kd_flag_wait(kd_flag *flag, int64_t timeout_ns) {
+    (void)flag;
+    (void)timeout_ns;
+    return 0;
+}
+#endif
+
+/* Where the next one goes; NULL: there is no room, or nobody who takes. */
+static kd_arrival *kd_arrivals_room(kd_arrivals *arrivals) {
+    if (arrivals == NULL || !KD_HAS_ARRIVALS) return NULL;
+    if (arrivals->put - __atomic_load_n(&arrivals->taken, __ATOMIC_ACQUIRE) >= KD_ARRIVALS) return NULL;
+    return &arrivals->slots[arrivals->put % KD_ARRIVALS];
+}
+
+/* What was written there is for whoever takes, who is woken. */
+static void kd_arrivals_put(kd_arrivals *arrivals) {
+    __atomic_store_n(&arrivals->put, arrivals->put + 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&arrivals->flag.waiting, __ATOMIC_SEQ_CST)) kd_flag_raise(&arrivals->flag);
+}
+
+/* The oldest; NULL: there is none. Its memory is the caller's once `kd_arrivals_taken` was called. */
+static kd_arrival *kd_arrivals_first(kd_arrivals *arrivals) {
+    if (arrivals->taken == __atomic_load_n(&arrivals->put, __ATOMIC_SEQ_CST)) return NULL;
+    return &arrivals->slots[arrivals->taken % KD_ARRIVALS];
+}
+
+static void kd_arrivals_taken(kd_arrivals *arrivals) {
+    __atomic_store_n(&arrivals->taken, arrivals->taken + 1, __ATOMIC_RELEASE);
+}
+
+#endif

@@ -1,0 +1,127 @@
+"""What decodes the columns ``key`` and ``value`` of a reading: bytes, texts, JSON, and values with a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+
+from kadence.errors import ConfigError
+from kadence.registry.columns.isolation import Decoded
+from kadence.registry.settings import PREFIX
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["KeyKind", "ValueKind", "decoder_of", "without_registry"]
+
+KeyKind: TypeAlias = Literal["bytes", "text"]
+ValueKind: TypeAlias = Literal["bytes", "text", "json", "avro", "protobuf"]
+
+_REGISTERED: Final = ("avro", "protobuf")
+
+
+class Decoder(Protocol):
+    """Makes a column of bytes one of values."""
+
+    def decode(self, values: pa.Array) -> Decoded: ...
+
+    def fit(self, column: Any) -> Any:
+        """A column that was decoded earlier, as one of the type of now."""
+        ...
+
+
+def without_registry(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are the consumer's own."""
+    return {
+        name: value
+        for name, value in config.items()
+        if not name.startswith(PREFIX) and name != "value.deserializer"
+    }
+
+
+def decoder_of(kind: ValueKind, config: Mapping[str, Any], name: str = "value") -> Decoder | None:
+    """What decodes values of this kind; None for bytes.
+
+    Args:
+        config: may have a value.deserializer with a reader's schema, or say where the registry is.
+
+    Raises:
+        ValueError: there is no such kind. ConfigError: nothing says where the schemas are.
+    """
+    kinds = ("bytes", "text") if name == "key" else ("bytes", "text", "json", *_REGISTERED)
+    if kind not in kinds:
+        raise ValueError(f"{name} is one of {', '.join(map(repr, kinds))}; not {kind!r}")
+    if name == "value" and "value.deserializer" in config and kind not in _REGISTERED:
+        raise ConfigError(
+            f"value.deserializer is for value='avro' and value='protobuf'; with value={kind!r} it is not called",
+            key="value.deserializer",
+        )
+    match kind:
+        case "bytes":
+            return None
+        case "text":
+            return _Texts()
+        case "json":
+            from kadence.reading.json_values import JsonColumns
+
+            return JsonColumns()
+        case _:
+            return _Registered(kind, config)
+
+
+class _Texts:
+    def decode(self, values: pa.Array) -> Decoded:
+        import pyarrow as pa
+
+        try:
+            return Decoded(values.cast(pa.string()))
+        except pa.ArrowInvalid:
+            pass
+        texts: list[str | None] = []
+        bad: dict[int, str] = {}
+        for row, data in enumerate(values.to_pylist()):
+            try:
+                texts.append(None if data is None else data.decode())
+            except UnicodeDecodeError as problem:
+                bad[row] = f"not UTF-8: byte {problem.start}"
+                texts.append(None)
+        return Decoded(pa.array(texts, pa.string()), bad)
+
+    def fit(self, column: Any) -> Any:
+        return column
+
+
+class _Registered:
+    """By the schemas of a registry. The decoder makes each column wide enough for all schemas that came before it."""
+
+    def __init__(self, kind: str, config: Mapping[str, Any]) -> None:
+        deserializer = config.get("value.deserializer")
+        if deserializer is None:
+            deserializer = _deserializer(kind, config)
+        if getattr(deserializer, "kind", None) != kind:
+            raise ConfigError(
+                f"value={kind!r} needs a value.deserializer of this format, from kadence.registry",
+                key="value.deserializer",
+            )
+        self._columns = deserializer.columns()
+
+    def decode(self, values: pa.Array) -> Decoded:
+        made: Decoded = self._columns.decode(values)
+        return made
+
+    def fit(self, column: Any) -> Any:
+        return column
+
+
+def _deserializer(kind: str, config: Mapping[str, Any]) -> Any:
+    from kadence import registry as formats
+
+    settings = {name: value for name, value in config.items() if name.startswith(PREFIX)}
+    if not settings:
+        raise ConfigError(
+            f"value={kind!r} needs the schemas: say schema_registry_url='http://…', or give a value_deserializer"
+        )
+    registry = formats.SchemaRegistryClient(settings)
+    if kind == "avro":
+        return formats.AvroDeserializer(registry)
+    return formats.ProtobufDeserializer(registry)

@@ -1,0 +1,195 @@
+"""Answers that are kept, and one question for all threads that want the same answer.
+
+What an id stands for never changes, so an answer is kept for good, or as long as its kind of question allows. Whoever
+may write to a topic can put ids into records that the registry does not know: that there is no answer is kept for a
+minute. Both are bounded. Reading what is kept takes no lock.
+
+A deserialiser on an event loop does not wait for an answer. A thread asks for it, and the deserialiser is called again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from kadence.clock import FOREVER, Clock, add_ms
+from kadence.deserializers import AnswerPendingError, must_not_wait
+from kadence.errors import SchemaNotFoundError
+
+__all__ = ["LAG_S", "MOST_KEPT", "REFUSED_MS", "Answers"]
+
+LAG_S: Final = 1.0
+"""So long after a first "no such id" we ask again: an instance that follows another one learns of an id a moment later
+than the producer that registered it."""
+
+REFUSED_MS: Final = 60_000
+"""So long an id without a schema is not asked for again: the schema may be registered meanwhile."""
+
+MOST_KEPT: Final = 10_000
+"""So many answers are kept, and so many times that there is none."""
+
+V = TypeVar("V")
+K = TypeVar("K", bound=Hashable)
+
+Asked: TypeAlias = "Mapping[K, V | SchemaNotFoundError]"
+Ask: TypeAlias = "Callable[[list[K]], Asked[K, V]]"
+
+
+class _AbandonedError(BaseException):
+    """Whoever asked was interrupted before there was an answer."""
+
+
+class Answers(Generic[K, V]):
+    """The answers to one kind of question.
+
+    Args:
+        clock: for how long to keep. sleep: waits so many seconds.
+        keep_ms: how long an answer is kept.
+        lags: whether a first "there is none" is asked again after `LAG_S`.
+    """
+
+    def __init__(
+        self, clock: Clock, sleep: Callable[[float], None], *, keep_ms: int = FOREVER, lags: bool = False
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._keep_ms = keep_ms
+        self._lags = lags
+        self._known: dict[K, tuple[int, V]] = {}
+        self._refused: dict[K, tuple[int, SchemaNotFoundError]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._flights: dict[K, Future[V | SchemaNotFoundError]] = {}
+        self._process = os.getpid()
+
+    def get(self, keys: Iterable[K], ask: Ask[K, V]) -> dict[K, V | SchemaNotFoundError]:
+        """What is known of these, or the reason why there is nothing.
+
+        Args:
+            ask: asks for several at once. Another thread that wants one of them meanwhile waits for this answer, and
+                gets what ``ask`` raises, too.
+
+        Raises:
+            AnswerPendingError: a deserialiser on an event loop would have to wait; somebody is asking.
+        """
+        now = self._clock.now_ms()
+        found: dict[K, V | SchemaNotFoundError] = {}
+        unknown: dict[K, None] = {}
+        for key in keys:
+            kept: tuple[int, V | SchemaNotFoundError] | None = self._known.get(key) or self._refused.get(key)
+            if kept is not None and now < kept[0]:
+                found[key] = kept[1]
+            else:
+                unknown[key] = None
+        return found | self._fetched(list(unknown), ask) if unknown else found
+
+    def one(self, key: K, ask: Callable[[K], V | SchemaNotFoundError]) -> V:
+        """What is known of one.
+
+        Raises:
+            SchemaNotFoundError: there is nothing.
+        """
+        kept = self._known.get(key)
+        # A clock is read only where answers end.
+        if kept is not None and (kept[0] == FOREVER or self._clock.now_ms() < kept[0]):
+            return kept[1]
+        made = self.get((key,), lambda keys: {each: ask(each) for each in keys})[key]
+        if isinstance(made, SchemaNotFoundError):
+            # A new one each time: a traceback grows where one error is raised again and again.
+            raise SchemaNotFoundError(str(made))
+        return made
+
+    def forget(self, is_old: Callable[[K], bool]) -> None:
+        """Ask anew for these."""
+        with self._lock:
+            for kept in (self._known, self._refused):
+                for key in [key for key in kept if is_old(key)]:
+                    del kept[key]
+
+    def _fetched(self, keys: list[K], ask: Ask[K, V]) -> dict[K, V | SchemaNotFoundError]:
+        if self._process != os.getpid():
+            # The threads that others waited for are not in a child after fork().
+            self._begin()
+        mine: dict[K, Future[V | SchemaNotFoundError]] = {}
+        others: dict[K, Future[V | SchemaNotFoundError]] = {}
+        with self._lock:
+            for key in keys:
+                flight = self._flights.get(key)
+                if flight is None:
+                    mine[key] = self._flights[key] = Future()
+                else:
+                    others[key] = flight
+        if must_not_wait():
+            if mine:
+                threading.Thread(
+                    target=self._lead, args=(mine, ask), name="kadence-registry", daemon=True
+                ).start()
+            raise AnswerPendingError((*mine.values(), *others.values()))
+        found: dict[K, V | SchemaNotFoundError] = self._led(mine, ask) if mine else {}
+        for key, flight in others.items():
+            try:
+                found[key] = flight.result()
+            except _AbandonedError:
+                found |= self._fetched([key], ask)
+        return found
+
+    def _lead(self, mine: dict[K, Future[V | SchemaNotFoundError]], ask: Ask[K, V]) -> None:
+        """On a thread of its own. What goes wrong is told by the futures."""
+        with contextlib.suppress(Exception):
+            self._led(mine, ask)
+
+    def _led(
+        self, mine: dict[K, Future[V | SchemaNotFoundError]], ask: Ask[K, V]
+    ) -> dict[K, V | SchemaNotFoundError]:
+        problem: BaseException = _AbandonedError()
+        made: dict[K, V | SchemaNotFoundError] = {}
+        try:
+            made = self._asked(list(mine), ask)
+        except Exception as error:
+            problem = error
+            raise
+        finally:
+            with self._lock:
+                for key in mine:
+                    del self._flights[key]
+            for key, flight in mine.items():
+                if key in made:
+                    flight.set_result(made[key])
+                else:
+                    flight.set_exception(problem)
+        return made
+
+    def _asked(self, keys: list[K], ask: Ask[K, V]) -> dict[K, V | SchemaNotFoundError]:
+        made = dict(ask(keys))
+        if self._lags:
+            late = [
+                key
+                for key, found in made.items()
+                if isinstance(found, SchemaNotFoundError) and key not in self._refused
+            ]
+            if late:
+                self._sleep(LAG_S)
+                made |= ask(late)
+        now = self._clock.now_ms()
+        with self._lock:
+            for key, found in made.items():
+                self._refused.pop(key, None)
+                self._known.pop(key, None)
+                if isinstance(found, SchemaNotFoundError):
+                    _keep(self._refused, key, (add_ms(now, REFUSED_MS), found))
+                else:
+                    _keep(self._known, key, (add_ms(now, self._keep_ms), found))
+        return made
+
+
+def _keep(kept: dict[Any, Any], key: Hashable, value: object) -> None:
+    while len(kept) >= MOST_KEPT:
+        # The oldest stands first.
+        del kept[next(iter(kept))]
+    kept[key] = value

@@ -1,0 +1,277 @@
+"""Avro with a schema registry: serialiser and deserialiser.
+
+fastavro writes and reads; what is written is, byte for byte, what confluent-kafka's serialiser writes. As there, and in
+Java, a schema that is nothing but ``bytes`` has no length before its data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+from kadence.errors import ConfigError, MissingDependencyError, SerializationError
+from kadence.registry.client import SchemaRegistryClient
+from kadence.registry.columns.avro_claims import claims_of
+from kadence.registry.columns.isolation import BadRecordError
+from kadence.registry.framing import HEADER, id_of
+from kadence.registry.schemas import AVRO, ResolvedSchema, Schema
+from kadence.registry.subjects import SubjectNameStrategy, topic_subject
+from kadence.registry.writing import Subjects, Writing, schema_of
+
+if TYPE_CHECKING:
+    from kadence.registry.columns.values import ValueColumns
+
+__all__ = ["AvroDeserializer", "AvroSerializer"]
+
+_BYTES: Final = ("bytes", {"type": "bytes"})
+
+Headers = Any
+Read = Callable[[bytes], Any]
+
+
+class AvroSerializer:
+    """Writes values as Avro, with the id of their schema before them (Confluent's wire format).
+
+    It is given as ``value_serializer=`` of a producer. The first record of a topic registers the schema.
+
+    Args:
+        registry: a client, which many serialisers may share.
+        schema: the schema as text, as what that text is parsed to, or as `Schema` with references. None:
+            ``use_latest_version`` finds it.
+        to_dict: makes of an object what fastavro writes: a dict for a record.
+        auto_register: register the schema. False: the registry must have it.
+        use_latest_version: write with the newest version of the subject, as it was within the last minute, and
+            register nothing. Nothing checks that it fits ``schema``.
+        normalize: let the registry bring the schema into one form first.
+        subject_name_strategy: `topic_subject`, `record_subject`, `topic_record_subject`, their names ``topic``,
+            ``record`` and ``topic_record``, or a function of topic, is_key and record name.
+        is_key: whether it is for keys; the subject is ``TOPIC-key`` then.
+        strict: refuse a record with fields that the schema does not have, or without some that it has.
+
+    Raises:
+        ConfigError: the schema is no Avro schema.
+        MissingDependencyError: fastavro is not installed (``pip install kadence[avro]``).
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        schema: str | Mapping[str, Any] | list[Any] | Schema | None = None,
+        *,
+        to_dict: Callable[[Any], Any] | None = None,
+        auto_register: bool = True,
+        use_latest_version: bool = False,
+        normalize: bool = False,
+        subject_name_strategy: SubjectNameStrategy | str = topic_subject,
+        is_key: bool = False,
+        strict: bool = False,
+    ) -> None:
+        fastavro = _fastavro()
+        made = None if schema is None else schema_of(schema, AVRO)
+        parsed = None if made is None else parsed_avro(registry.resolve_schema(made))
+        self._to_dict = to_dict
+        self._strict = strict
+        self._write = fastavro.schemaless_writer
+        self._writing = Writing(
+            registry,
+            made,
+            Subjects(subject_name_strategy, is_key=is_key, record=name_of(parsed)),
+            lambda found: _form(parsed if found is made else parsed_avro(registry.resolve_schema(found))),
+            auto_register=auto_register,
+            use_latest_version=use_latest_version,
+            normalize=normalize,
+        )
+
+    def serialize(self, topic: str, headers: Headers, data: Any, /) -> bytes:
+        """The bytes of a value; see the class for what it raises."""
+        header, (schema, is_raw) = self._writing.of(topic)
+        value = data if self._to_dict is None else self._to_dict(data)
+        if is_raw:
+            return header + (value.encode() if isinstance(value, str) else bytes(value))
+        sink = BytesIO()
+        sink.write(header)
+        self._write(sink, schema, value, strict=self._strict)
+        return sink.getvalue()
+
+
+class AvroDeserializer:
+    """Reads values that are Avro with the id of their schema before them (Confluent's wire format).
+
+    It is given as ``value_deserializer=`` of a consumer. Each schema is asked for once. A value that names an unknown
+    schema, or is not of it, is bad (``deserialization.errors``). A registry that does not answer makes no value bad:
+    the poll raises, and the next one tries again.
+
+    Args:
+        registry: a client, which many deserialisers may share.
+        schema: the reader's schema, as text, parsed or as `Schema`: fields are matched by name, defaults fill in what
+            the writer did not have, and numbers grow. None: values are as they were written.
+        from_dict: makes an object of what fastavro reads.
+        return_record_name: records in unions are pairs of name and dict.
+
+    Raises:
+        ConfigError: the schema is no Avro schema.
+        MissingDependencyError: fastavro is not installed (``pip install kadence[avro]``).
+    """
+
+    kind: Final = "avro"
+    """What ``poll_arrow(value=)`` calls it."""
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        schema: str | Mapping[str, Any] | list[Any] | Schema | None = None,
+        *,
+        from_dict: Callable[[Any], Any] | None = None,
+        return_record_name: bool = False,
+    ) -> None:
+        self._fastavro = _fastavro()
+        self._registry = registry
+        self._schema = None if schema is None else registry.resolve_schema(schema_of(schema, AVRO))
+        self._reader = None if self._schema is None else parsed_avro(self._schema)
+        self._from_dict = from_dict
+        self._with_names = return_record_name
+        self._known: dict[bytes, Read] = {}
+
+    def deserialize(self, topic: str, headers: Headers, data: bytes, /) -> Any:
+        """The value.
+
+        Raises:
+            SerializationError: the bytes are not of the schema that they name, or there is no such schema.
+            SchemaRegistryError: the registry does not answer.
+        """
+        read = self._known.get(data[:HEADER])
+        if read is None:
+            read = self._learned(data)
+        made = read(data)
+        return made if self._from_dict is None else self._from_dict(made)
+
+    def columns(self) -> ValueColumns[Any]:
+        """What decodes whole columns with the same schemas, for one consumer's ``poll_arrow(value="avro")``.
+
+        Raises:
+            ConfigError: the reader's schema has a type that cannot be a column.
+            MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
+        """
+        from kadence.registry.columns.values import avro_columns
+
+        return avro_columns(self._registry, self._schema)
+
+    def _learned(self, data: bytes) -> Read:
+        schema_id = id_of(data)
+        resolved = self._registry.resolve_one(schema_id, AVRO)
+        try:
+            read = self._reading(schema_id, parsed_avro(resolved))
+        except ConfigError as problem:
+            read = _refusing(f"schema id {schema_id} cannot be used: {problem}")
+        self._known[bytes(data[:HEADER])] = read
+        return read
+
+    def _reading(self, schema_id: int, writer: Any) -> Read:
+        reader, with_names = self._reader, self._with_names
+        if writer in _BYTES:
+            return lambda data: data[HEADER:]
+        claims = claims_of(writer)
+        read_one = self._fastavro.schemaless_reader
+
+        def read(data: bytes) -> Any:
+            source = BytesIO(data)
+            source.seek(HEADER)
+            try:
+                if claims is not None:
+                    claims.check(data[HEADER:])
+                return read_one(source, writer, reader, with_names)
+            except BadRecordError as problem:
+                raise SerializationError(f"schema id {schema_id}: {problem}") from None
+            except MemoryError:
+                raise
+            except Exception as problem:
+                raise SerializationError(
+                    f"not Avro of schema id {schema_id} ({type(problem).__name__})"
+                ) from problem
+
+        return read
+
+
+def _form(schema: Any) -> tuple[Any, bool]:
+    """A schema, and whether values are written as they are."""
+    return schema, schema in _BYTES
+
+
+def _refusing(reason: str) -> Read:
+    def read(data: bytes) -> Any:
+        raise SerializationError(reason)
+
+    return read
+
+
+def parsed_avro(resolved: ResolvedSchema) -> Any:
+    """A schema with all that it refers to, as fastavro takes it, logical types included.
+
+    Raises:
+        ConfigError: it is no Avro schema.
+    """
+    fastavro = _fastavro()
+    try:
+        root = json.loads(resolved.text)
+        if not resolved.references:
+            return fastavro.parse_schema(root)
+        named: dict[str, Any] = {}
+        _add_references(named, resolved, set())
+        # It puts each definition where its name comes first.
+        return fastavro.schema.load_schema("$root", repo=_repository({**named, "$root": root}))
+    except (ValueError, KeyError, TypeError, AttributeError, fastavro.schema.SchemaParseException) as problem:
+        raise ConfigError(f"this is no Avro schema: {problem}") from None
+    except RecursionError:
+        raise ConfigError("this Avro schema is nested too deep") from None
+
+
+def _add_references(named: dict[str, Any], resolved: ResolvedSchema, added: set[int]) -> None:
+    for name, reference in resolved.references:
+        if id(reference) in added:
+            continue
+        added.add(id(reference))
+        _add_references(named, reference, added)
+        made = json.loads(reference.text)
+        named[name] = made
+        full = name_of(made)
+        if full is not None:
+            named[full] = made
+
+
+def _repository(named: dict[str, Any]) -> Any:
+    from copy import deepcopy
+
+    from fastavro import repository
+
+    class Repository(repository.base.AbstractSchemaRepository):
+        def load(self, name: str) -> Any:
+            if name not in named:
+                raise repository.SchemaRepositoryError(name)
+            # What is loaded is changed.
+            return deepcopy(named[name])
+
+    return Repository()
+
+
+def name_of(schema: Any) -> str | None:
+    """The full name of a record, enum or fixed; of a primitive type, that type; None for unions and the like."""
+    if isinstance(schema, str):
+        return schema
+    if not isinstance(schema, dict):
+        return None
+    name, space = schema.get("name", schema.get("type")), schema.get("namespace")
+    if not isinstance(name, str):
+        return None
+    return f"{space}.{name}" if space and "." not in name and "name" in schema else name
+
+
+def _fastavro() -> Any:
+    try:
+        import fastavro
+        import fastavro.repository
+        import fastavro.schema
+    except ImportError as problem:
+        raise MissingDependencyError("Avro needs fastavro: pip install 'kadence[avro]'") from problem
+    return fastavro

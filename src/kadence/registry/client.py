@@ -1,0 +1,408 @@
+"""A client of a schema registry: schemas by id and by subject, and new ones.
+
+Sources: Confluent's documentation "Schema Registry API reference"; Karapace, Redpanda and Apicurio have the same calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+from urllib.parse import quote
+
+from kadence.clock import Clock, SystemClock
+from kadence.errors import SchemaNotFoundError, SchemaRegistryError
+from kadence.registry.answers import Answers
+from kadence.registry.http import Http
+from kadence.registry.schemas import AVRO, PROTOBUF, RegisteredSchema, ResolvedSchema, Schema, SchemaReference
+from kadence.registry.settings import RegistryOptions, read_options
+
+__all__ = ["SchemaRegistryClient"]
+
+AT_ONCE: Final = 8
+"""So many ids are asked for side by side."""
+
+MOST_REFERENCES: Final = 1000
+"""So many other schemas one schema may need."""
+
+LATEST_MS: Final = 60_000
+"""So long serialisers write with the version that was a subject's latest."""
+
+NO_SUBJECT: Final = 40401
+NO_VERSION: Final = 40402
+NO_SCHEMA: Final = 40403
+"""Error codes of Confluent's API; Karapace, Redpanda and Apicurio have the same. Apicurio says 40401 of an unknown id,
+too, where it is set to legacy ids (its class CCompatExceptionMapperService)."""
+
+
+class SchemaRegistryClient:
+    """A client of a schema registry, for any number of threads, and for all serialisers and deserialisers.
+
+    It asks for each schema once, and threads that need the same one wait for one request. That there is no schema with
+    an id it remembers for a minute. A request that fails is made again, at the next address where there are several.
+
+    Args:
+        config: an address, or a mapping of the keys below, with or without ``schema.registry.`` before them.
+        keywords: the same keys with underscores: ``url``, ``basic_auth_user_info`` (NAME:PASSWORD),
+            ``bearer_auth_token`` (a text, or a callable that gives one before each request), ``ssl_ca_location``,
+            ``ssl_certificate_location``, ``ssl_key_location``, ``ssl_key_password``, ``timeout`` (seconds of a request;
+            10) and ``max_retries`` (3).
+
+    Raises:
+        ConfigError: a key is unknown, or has a value that cannot be used. Each call raises it, too, where the registry
+            refuses the login.
+        SchemaRegistryError: each call, where the registry does not answer.
+    """
+
+    def __init__(self, config: str | Mapping[str, Any] | None = None, /, **keywords: Any) -> None:
+        given = {"url": config} if isinstance(config, str) else config or {}
+        self._set_up(read_options(given, keywords), time.sleep, SystemClock())
+
+    @classmethod
+    def _of(
+        cls, options: RegistryOptions, sleep: Callable[[float], None] = time.sleep, clock: Clock | None = None
+    ) -> SchemaRegistryClient:
+        """From options that were read; for Spark and for tests."""
+        made = cls.__new__(cls)
+        made._set_up(options, sleep, clock or SystemClock())
+        return made
+
+    def _set_up(self, options: RegistryOptions, sleep: Callable[[float], None], clock: Clock) -> None:
+        self._urls = options.urls
+        self._http = Http(options, sleep, clock)
+        self._schemas: Answers[int, Schema] = Answers(clock, sleep, lags=True)
+        self._resolved: Answers[tuple[int, str], ResolvedSchema] = Answers(clock, sleep, lags=True)
+        self._versions: Answers[tuple[str, str, str], Mapping[str, Any]] = Answers(clock, sleep)
+        self._registered: Answers[tuple[str, Schema, bool], int] = Answers(clock, sleep)
+        self._looked_up: Answers[tuple[str, Schema, bool], RegisteredSchema] = Answers(clock, sleep)
+        self._latest: Answers[str, RegisteredSchema] = Answers(clock, sleep, keep_ms=LATEST_MS)
+
+    def __repr__(self) -> str:
+        return f"SchemaRegistryClient({','.join(self._urls)!r})"
+
+    # ------------------------------------------------------------ what is there
+
+    def get_schema(self, schema_id: int) -> Schema:
+        """The schema with an id, as records carry it.
+
+        Raises:
+            SchemaNotFoundError: there is none; remembered for a minute.
+        """
+        return self._schemas.one(schema_id, self._schema)
+
+    def get_latest_version(self, subject: str) -> RegisteredSchema:
+        """The newest version of a subject, as the registry has it now.
+
+        Raises:
+            SchemaNotFoundError: there is no such subject.
+        """
+        return self._subject_version(subject, "latest")
+
+    def get_version(self, subject: str, version: int) -> RegisteredSchema:
+        """A version of a subject.
+
+        Raises:
+            SchemaNotFoundError: there is no such subject or version.
+        """
+        return self._subject_version(subject, str(version))
+
+    def get_subjects(self) -> list[str]:
+        """The names of all subjects, sorted."""
+        return sorted(self._texts(self._http.ask("/subjects")))
+
+    def get_versions(self, subject: str) -> list[int]:
+        """The versions of a subject.
+
+        Raises:
+            SchemaNotFoundError: there is no such subject.
+        """
+        found = self._http.ask(f"/subjects/{quote(subject, safe='')}/versions", (NO_SUBJECT,))
+        if found is None:
+            raise _no_subject(subject)
+        if not isinstance(found, list) or not all(isinstance(each, int) for each in found):
+            raise self._strange("no versions")
+        return found
+
+    # ------------------------------------------------------------ what becomes of it
+
+    def register_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
+        """Register a schema as a version of a subject, if it is none yet; asked once for each.
+
+        Args:
+            normalize: whether the registry brings schemas into one form, so that those which mean the same are one.
+
+        Returns:
+            its id.
+
+        Raises:
+            SchemaRefusedError: the registry cannot read it, or it is not compatible with the subject's other versions.
+        """
+        return self._registered.one((subject, schema, normalize), self._register)
+
+    def lookup_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
+        """Which version of a subject a schema is; asked once for each.
+
+        Raises:
+            SchemaNotFoundError: it is none.
+        """
+        return self._looked_up.one((subject, schema, normalize), self._look_up)
+
+    def delete_subject(self, subject: str) -> list[int]:
+        """Delete a subject; its schemas can still be had by their ids.
+
+        Returns:
+            the versions that it had.
+
+        Raises:
+            SchemaNotFoundError: there is no such subject.
+        """
+        found = self._http.ask(f"/subjects/{quote(subject, safe='')}", (NO_SUBJECT,), method="DELETE")
+        if found is None:
+            raise _no_subject(subject)
+        self._latest.forget(lambda key: key == subject)
+        for kept in (self._registered, self._looked_up):
+            kept.forget(lambda key: key[0] == subject)
+        self._versions.forget(lambda key: key[0] == subject)
+        return list(found)
+
+    def get_compatibility(self, subject: str | None = None) -> str:
+        """Which changes of a schema a subject allows, such as ``BACKWARD`` or ``NONE``; None: where it says nothing."""
+        path = "/config" if subject is None else f"/config/{quote(subject, safe='')}?defaultToGlobal=true"
+        return str(self._object(self._http.ask(path)).get("compatibilityLevel"))
+
+    def set_compatibility(self, level: str, subject: str | None = None) -> None:
+        """Say which changes of a schema a subject allows; None: all subjects that say nothing.
+
+        Raises:
+            SchemaRefusedError: there is no such level.
+        """
+        path = "/config" if subject is None else f"/config/{quote(subject, safe='')}"
+        self._http.ask(path, method="PUT", body={"compatibility": level})
+
+    # ------------------------------------------------------------ for serialisers and decoders
+
+    def latest_to_write(self, subject: str) -> RegisteredSchema:
+        """The newest version of a subject, as it was within the last minute."""
+        return self._latest.one(subject, self.get_latest_version)
+
+    def resolve(self, ids: Iterable[int], kind: str) -> dict[int, ResolvedSchema | SchemaNotFoundError]:
+        """The schemas that records name, with all that they refer to, asked for side by side.
+
+        Args:
+            kind: which type they must have. Of Protobuf it is the compiled form.
+        """
+        found = self._resolved.get([(schema_id, kind) for schema_id in ids], self._resolve_all)
+        return {schema_id: made for (schema_id, _), made in found.items()}
+
+    def resolve_one(self, schema_id: int, kind: str) -> ResolvedSchema:
+        """The schema that a record names.
+
+        Raises:
+            SchemaNotFoundError: there is none of this type.
+        """
+        return self._resolved.one((schema_id, kind), lambda key: self._resolve_all([key])[key])
+
+    def resolve_latest(self, subject: str, kind: str) -> ResolvedSchema:
+        """The newest schema of a subject, with all that it refers to.
+
+        Raises:
+            SchemaNotFoundError: there is no such subject, or it is of another type.
+        """
+        found = self._http.ask(_version(subject, "latest") + _query(kind), (NO_SUBJECT, NO_VERSION))
+        if found is None:
+            raise _no_subject(subject)
+        made = self._with_references(found, kind)
+        if made.kind != kind:
+            raise SchemaNotFoundError(
+                f"subject {subject!r} of the schema registry is of type {made.kind}, not {kind}"
+            )
+        return made
+
+    def resolve_schema(self, schema: Schema) -> ResolvedSchema:
+        """A schema of one's own with all that it refers to, which the registry must have."""
+        references = [_wire_reference(each) for each in schema.references]
+        return self._with_references(
+            {"schema": schema.schema_str, "schemaType": schema.schema_type, "references": references},
+            schema.schema_type,
+        )
+
+    # ------------------------------------------------------------ asking
+
+    def _schema(self, schema_id: int) -> Schema | SchemaNotFoundError:
+        found = self._http.ask(f"/schemas/ids/{schema_id}", (NO_SCHEMA, NO_SUBJECT))
+        if found is None:
+            return _no_id(schema_id)
+        return self._plain(found)
+
+    def _subject_version(self, subject: str, version: str) -> RegisteredSchema:
+        found = self._http.ask(_version(subject, version), (NO_SUBJECT, NO_VERSION))
+        if found is None:
+            if version == "latest":
+                raise _no_subject(subject)
+            raise SchemaNotFoundError(f"the schema registry has no version {version} of subject {subject!r}")
+        return self._registered_of(subject, found, self._plain(found))
+
+    def _register(self, key: tuple[str, Schema, bool]) -> int:
+        subject, schema, normalize = key
+        query = "?normalize=true" if normalize else ""
+        found = self._object(
+            self._http.ask(
+                f"/subjects/{quote(subject, safe='')}/versions{query}",
+                method="POST",
+                body=_wire_schema(schema),
+            )
+        )
+        schema_id = found.get("id")
+        if not isinstance(schema_id, int):
+            raise self._strange("no id")
+        return schema_id
+
+    def _look_up(self, key: tuple[str, Schema, bool]) -> RegisteredSchema | SchemaNotFoundError:
+        subject, schema, normalize = key
+        query = "?normalize=true" if normalize else ""
+        found = self._http.ask(
+            f"/subjects/{quote(subject, safe='')}{query}",
+            (NO_SUBJECT, NO_SCHEMA),
+            method="POST",
+            body=_wire_schema(schema),
+        )
+        if found is None:
+            return SchemaNotFoundError(
+                f"the schema is no version of subject {subject!r} of the schema registry: register it, or let the "
+                "serialiser do so (auto_register)"
+            )
+        return self._registered_of(subject, found, schema)
+
+    def _resolve_all(
+        self, keys: list[tuple[int, str]]
+    ) -> dict[tuple[int, str], ResolvedSchema | SchemaNotFoundError]:
+        if len(keys) < 2:
+            return {key: self._resolve(key) for key in keys}
+        pool = ThreadPoolExecutor(min(AT_ONCE, len(keys)), "kadence-registry")
+        try:
+            return dict(zip(keys, pool.map(self._resolve, keys), strict=True))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _resolve(self, key: tuple[int, str]) -> ResolvedSchema | SchemaNotFoundError:
+        schema_id, kind = key
+        found = self._http.ask(f"/schemas/ids/{schema_id}{_query(kind)}", (NO_SCHEMA, NO_SUBJECT))
+        if found is None:
+            return _no_id(schema_id)
+        made = self._with_references(found, kind)
+        if made.kind != kind:
+            return SchemaNotFoundError(f"schema id {schema_id} is of type {made.kind}, not {kind}")
+        return made
+
+    def _with_references(self, answer: Any, kind: str) -> ResolvedSchema:
+        """With all that it refers to, each asked for once."""
+        known: dict[tuple[str, str], ResolvedSchema | None] = {}
+
+        def made(found: Mapping[str, Any]) -> ResolvedSchema:
+            references = []
+            for item in found.get("references") or ():
+                place = item["subject"], str(item["version"])
+                if place not in known:
+                    if len(known) >= MOST_REFERENCES:
+                        raise SchemaRegistryError(
+                            f"a schema of the registry needs more than {MOST_REFERENCES} others"
+                        )
+                    known[place] = None
+                    known[place] = made(self._versions.one((*place, _query(kind)), self._reference))
+                reference = known[place]
+                if reference is None:
+                    raise SchemaRegistryError(
+                        f"subject {place[0]!r} with version {place[1]} of the schema registry refers to itself"
+                    )
+                references.append((item["name"], reference))
+            return ResolvedSchema(*self._kind_and_text(found), tuple(references))
+
+        try:
+            return made(self._object(answer))
+        except (KeyError, TypeError, AttributeError):
+            raise self._strange("no schema") from None
+        except RecursionError:
+            raise SchemaRegistryError("references of the registry's schemas are nested too deep") from None
+
+    def _reference(self, key: tuple[str, str, str]) -> Mapping[str, Any]:
+        subject, version, query = key
+        found = self._http.ask(_version(subject, version) + query, (NO_SUBJECT, NO_VERSION))
+        if found is None:
+            raise SchemaRegistryError(
+                f"a schema refers to subject {subject!r} with version {version}, which the registry does not have"
+            )
+        return self._object(found)
+
+    # ------------------------------------------------------------ reading answers
+
+    def _plain(self, answer: Any) -> Schema:
+        found = self._object(answer)
+        kind, text = self._kind_and_text(found)
+        try:
+            references = tuple(
+                SchemaReference(str(item["name"]), str(item["subject"]), int(item["version"]))
+                for item in found.get("references") or ()
+            )
+        except (KeyError, TypeError, ValueError):
+            raise self._strange("no schema") from None
+        return Schema(text, kind, references)
+
+    def _kind_and_text(self, found: Mapping[str, Any]) -> tuple[str, str]:
+        kind, text = found.get("schemaType") or AVRO, found.get("schema")
+        if not isinstance(text, str) or not isinstance(kind, str):
+            raise self._strange("no schema")
+        return kind, text
+
+    def _registered_of(self, subject: str, answer: Any, schema: Schema) -> RegisteredSchema:
+        found = self._object(answer)
+        version, schema_id = found.get("version"), found.get("id")
+        if not isinstance(version, int) or not isinstance(schema_id, int):
+            raise self._strange("no version")
+        return RegisteredSchema(subject, version, schema_id, schema)
+
+    def _object(self, answer: Any) -> dict[str, Any]:
+        if not isinstance(answer, dict):
+            raise self._strange("no JSON object")
+        return answer
+
+    def _texts(self, answer: Any) -> list[str]:
+        if not isinstance(answer, list) or not all(isinstance(each, str) for each in answer):
+            raise self._strange("no names")
+        return answer
+
+    def _strange(self, what: str) -> SchemaRegistryError:
+        return SchemaRegistryError(
+            f"what answers at {self._http.where} is no schema registry: its answer is JSON, but {what} "
+            "(option schema.registry.url)"
+        )
+
+
+def _version(subject: str, version: str) -> str:
+    return f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
+
+
+def _query(kind: str) -> str:
+    """Of a Protobuf schema we take the compiled form: to compile its text would need protoc."""
+    return "?format=serialized" if kind == PROTOBUF else ""
+
+
+def _wire_schema(schema: Schema) -> dict[str, Any]:
+    made: dict[str, Any] = {"schema": schema.schema_str}
+    if schema.schema_type != AVRO:
+        made["schemaType"] = schema.schema_type
+    if schema.references:
+        made["references"] = [_wire_reference(each) for each in schema.references]
+    return made
+
+
+def _wire_reference(reference: SchemaReference) -> dict[str, Any]:
+    return {"name": reference.name, "subject": reference.subject, "version": reference.version}
+
+
+def _no_id(schema_id: int) -> SchemaNotFoundError:
+    return SchemaNotFoundError(f"schema id {schema_id} is not in the registry")
+
+
+def _no_subject(subject: str) -> SchemaNotFoundError:
+    return SchemaNotFoundError(f"the schema registry has no subject {subject!r} with a version")

@@ -1,0 +1,161 @@
+"""Values with a schema id before them → one typed Arrow column, for `Consumer.poll_arrow`.
+
+With a reader's schema the column's type is that schema's. Without one it has the fields of all schemas that came so
+far, null where a record's own has none; a field that two schemas give different types has the wider one, if there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from kadence.errors import ConfigError, MissingDependencyError, SchemaNotFoundError
+from kadence.registry.client import SchemaRegistryClient
+from kadence.registry.columns import avro, protobuf
+from kadence.registry.columns.avro_types import arrow_of
+from kadence.registry.columns.isolation import BadRecordError, Decoded
+from kadence.registry.columns.wire import Frame, FramedFormat
+from kadence.registry.descriptors import Messages
+from kadence.registry.schemas import AVRO, PROTOBUF, ResolvedSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ValueColumns", "avro_columns", "protobuf_columns"]
+
+S = TypeVar("S")
+
+
+class _GrownError(Exception):
+    """A schema has fields that none had before: the column's type is another now."""
+
+
+class _Format(Protocol):
+    def decode(self, values: pa.Array) -> Decoded: ...
+
+
+class ValueColumns(Generic[S]):
+    """Decodes values of one kind. Used by one thread at a time.
+
+    Args:
+        read: makes what is known of a schema from it and a frame. type_of: its Arrow type. make: its decoder.
+        target: the column's type; None: see the file's head.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        kind: str,
+        read: Callable[[ResolvedSchema, Frame], S],
+        type_of: Callable[[S], pa.DataType],
+        make: Callable[[S, pa.DataType], _Format],
+        target: pa.DataType | None,
+    ) -> None:
+        self._registry = registry
+        self._kind = kind
+        self._read = read
+        self._type_of = type_of
+        self._make = make
+        self._is_fixed = target is not None
+        self._format = self._new_format(target if target is not None else _nothing())
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """A row for each value, and the reason for each that is bad.
+
+        Raises:
+            SchemaRegistryError: the registry does not answer.
+        """
+        while True:
+            try:
+                return self._format.decode(values)
+            except _GrownError:
+                self._format = self._new_format(self._target)
+
+    def _new_format(self, target: pa.DataType) -> FramedFormat:
+        self._target = target
+        return FramedFormat(target, self._decoders_for, with_path=self._kind == PROTOBUF)
+
+    def _decoders_for(self, frames: list[Frame]) -> dict[Frame, _Format | BadRecordError]:
+        found = self._registry.resolve({frame.schema_id for frame in frames}, self._kind)
+        schemas: dict[Frame, S | BadRecordError] = {}
+        target = self._target
+        for frame in frames:
+            resolved = found[frame.schema_id]
+            try:
+                if isinstance(resolved, SchemaNotFoundError):
+                    raise BadRecordError(str(resolved))
+                made = schemas[frame] = self._read(resolved, frame)
+                target = target if self._is_fixed else _grown(target, self._type_of(made))
+            except (BadRecordError, ConfigError) as problem:
+                schemas[frame] = _bad(frame, problem)
+        if target != self._target:
+            self._target = target
+            raise _GrownError
+        return {frame: self._decoder(frame, schema) for frame, schema in schemas.items()}
+
+    def _decoder(self, frame: Frame, schema: S | BadRecordError) -> _Format | BadRecordError:
+        if isinstance(schema, BadRecordError):
+            return schema
+        try:
+            return self._make(schema, self._target)
+        except ConfigError as problem:
+            return _bad(frame, problem)
+
+
+def avro_columns(registry: SchemaRegistryClient, reader: ResolvedSchema | None) -> ValueColumns[Any]:
+    """Of Avro.
+
+    Args:
+        reader: the reader's schema, if there is one.
+    """
+    schema = None if reader is None else avro.parsed_registered(reader)
+    return ValueColumns(
+        registry,
+        AVRO,
+        lambda found, _: avro.parsed_registered(found),
+        arrow_of,
+        lambda writer, target: avro.AvroFormat(writer, schema, target),
+        None if schema is None else arrow_of(schema),
+    )
+
+
+def protobuf_columns(registry: SchemaRegistryClient, message: Any) -> ValueColumns[Any]:
+    """Of Protobuf.
+
+    Args:
+        message: the descriptor of what is read; None: what the records name.
+    """
+    return ValueColumns(
+        registry,
+        PROTOBUF,
+        lambda found, frame: Messages.of_registered(found).at(frame.path),
+        protobuf.arrow_of_message,
+        protobuf.ProtobufFormat,
+        None if message is None else protobuf.arrow_of_message(message),
+    )
+
+
+def _nothing() -> pa.DataType:
+    try:
+        import pyarrow as pa
+    except ImportError as problem:
+        raise MissingDependencyError("Arrow needs pyarrow: pip install kadence[arrow]") from problem
+    return pa.null()
+
+
+def _grown(target: pa.DataType, more: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    try:
+        both = pa.unify_schemas(
+            [pa.schema([("value", kind)]) for kind in (target, more)], promote_options="permissive"
+        )
+    except pa.ArrowException:
+        raise BadRecordError("its fields have other types than those of the schemas before it") from None
+    return both.field(0).type
+
+
+def _bad(frame: Frame, problem: Exception) -> BadRecordError:
+    if isinstance(problem, BadRecordError):
+        return problem
+    return BadRecordError(f"schema id {frame.schema_id} cannot be used: {problem}")

@@ -1,0 +1,218 @@
+"""Requests to a schema registry, over HTTP.
+
+Only the registry itself can say that it has no such thing, with one of its error codes: any other 404 comes from a
+wrong address or from something on the way, and would make good records bad. Python's own urllib does: a client makes a
+handful of requests in its life, and confluent-kafka's would bring librdkafka and a second HTTP client along.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from http.client import HTTPException
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from kadence.clock import Clock, SystemClock
+from kadence.errors import ConfigError, SchemaRefusedError, SchemaRegistryError
+from kadence.logs import logger
+from kadence.printable import printable
+from kadence.registry.settings import RegistryOptions
+from kadence.security.oauth import is_loopback
+
+__all__ = ["MOST_BYTES", "Http"]
+
+_log = logger("kadence.registry")
+
+MOST_BYTES: Final = 16 << 20
+"""No answer is read further. A registry keeps a schema as one record of a topic: 1 MiB, unless somebody raised it."""
+
+MOST_SAID: Final = 300
+"""So much of a registry's message is passed on."""
+
+_FORM: Final = "application/vnd.schemaregistry.v1+json"
+
+_REFUSALS: Final = {409, 422}
+"""A schema that is not compatible; one that cannot be read."""
+
+
+class Http:
+    """Asks one registry, which may have several addresses. Used by any number of threads.
+
+    Args:
+        sleep: waits so many seconds. clock: says when an answer has taken too long.
+    """
+
+    def __init__(
+        self,
+        options: RegistryOptions,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock = SystemClock(),  # noqa: B008 - it has no state
+    ) -> None:
+        self._options = options
+        self._sleep = sleep
+        self._clock = clock
+        self._opener: urllib.request.OpenerDirector | None = None
+
+    def ask(
+        self,
+        path: str,
+        missing: tuple[int, ...] = (),
+        *,
+        method: str = "GET",
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The answer's JSON; None where the registry says with one of the codes ``missing`` that it has no such thing.
+
+        Raises:
+            ConfigError: the registry refuses us, or the files of TLS cannot be used.
+            SchemaRefusedError: it does not take the schema in ``body``.
+            SchemaRegistryError: it did not answer as a registry does, again and again.
+        """
+        problem = ""
+        data = None if body is None else json.dumps(body).encode()
+        opener = self._opener = self._opener or self._new_opener()
+        attempts = 1 + self._options.retries
+        for attempt in range(attempts):
+            if attempt:
+                self._sleep(min(0.125 * 2**attempt, 8.0))
+            url = self._options.urls[attempt % len(self._options.urls)]
+            login = self._login()
+            try:
+                until = self._clock.now_ms() + int(1000 * self._options.timeout)
+                with self._open(opener, url + path, method, data, login) as answer:
+                    return _json(answer, self._clock, until)
+            except urllib.error.HTTPError as error:
+                with error:
+                    if error.code in (401, 403):
+                        raise ConfigError(
+                            f"the schema registry at {url} refused access ({error.code}): see the options "
+                            "schema.registry.basic.auth.user.info, schema.registry.bearer.auth.token and "
+                            "schema.registry.ssl.*"
+                        ) from None
+                    code, said = _failure(error, self._clock, until)
+                    if error.code == 404 and code in missing:
+                        return None
+                    if body is not None and error.code in _REFUSALS and code is not None:
+                        raise SchemaRefusedError(
+                            f"the schema registry refused the schema with error_code {code}: {said}"
+                        ) from None
+                    problem = f"it answered {error.code}"
+                    if code:
+                        problem += f" with error_code {code}"
+                    elif error.code == 404:
+                        problem += " as no registry does: is this its address?"
+            except (OSError, ValueError, HTTPException) as error:
+                problem = str(getattr(error, "reason", error)) or type(error).__name__
+            _log.warning("schema registry at %s: %s", url, problem)
+        raise SchemaRegistryError(
+            f"the schema registry at {self.where} did not give {path.partition('?')[0]} in {attempts} attempts: "
+            f"{problem} (option schema.registry.url)"
+        )
+
+    @property
+    def where(self) -> str:
+        """The addresses, for an error."""
+        return " and ".join(self._options.urls)
+
+    def _new_opener(self) -> urllib.request.OpenerDirector:
+        if self._options.user_info is not None or self._options.token is not None:
+            for url in self._options.urls:
+                _about_to_talk(url)
+        return urllib.request.build_opener(urllib.request.HTTPSHandler(context=self._tls()))
+
+    def _open(
+        self,
+        opener: urllib.request.OpenerDirector,
+        url: str,
+        method: str,
+        data: bytes | None,
+        login: str | None,
+    ) -> Any:
+        headers = {"Accept": _FORM, "Content-Type": _FORM} if data is not None else {"Accept": _FORM}
+        request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 - settings.py allows http and https only
+        if login is not None:
+            # Unredirected: whoever a redirect leads to is not told who we are.
+            request.add_unredirected_header("Authorization", login)
+        return opener.open(request, timeout=self._options.timeout)
+
+    def _login(self) -> str | None:
+        if self._options.user_info is not None:
+            return f"Basic {base64.b64encode(self._options.user_info.encode()).decode()}"
+        return None if self._options.token is None else f"Bearer {self._token()}"
+
+    def _token(self) -> str:
+        token = self._options.token
+        if callable(token):
+            try:
+                token = token()
+            except Exception as problem:
+                # Not its text, which may hold a secret; the cause has it.
+                raise SchemaRegistryError(
+                    f"the callable in schema.registry.bearer.auth.token raised {type(problem).__name__}"
+                ) from problem
+        # http.client would show in its error what it cannot send.
+        if not isinstance(token, str) or not (token.isascii() and token.isprintable()):
+            raise ConfigError(
+                "what schema.registry.bearer.auth.token gives is no token: a text of ASCII characters on one line",
+                key="schema.registry.bearer.auth.token",
+            )
+        return token
+
+    def _tls(self) -> ssl.SSLContext:
+        options = self._options
+        try:
+            context = ssl.create_default_context(cafile=options.ca)
+            if options.certificate is not None:
+                context.load_cert_chain(options.certificate, options.key, options.key_password)
+        except (OSError, ValueError) as problem:
+            raise ConfigError(f"the files of schema.registry.ssl.* cannot be used: {problem}") from None
+        return context
+
+
+def _json(answer: Any, clock: Clock, until: int) -> Any:
+    """An answer's JSON.
+
+    Raises:
+        ValueError: it is none, too large or nested too deep.
+        TimeoutError: it is not whole at ``until``: the timeout of a socket is that of each piece.
+    """
+    text = bytearray()
+    while piece := answer.read1(1 << 16):
+        text += piece
+        if len(text) > MOST_BYTES:
+            raise ValueError(f"its answer has more than {MOST_BYTES >> 20} MiB")
+        if clock.now_ms() >= until:
+            raise TimeoutError("its answer did not end in time")
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ValueError("its answer is no JSON") from None
+    except RecursionError:
+        raise ValueError("its answer is nested too deep") from None
+
+
+def _failure(answer: Any, clock: Clock, until: int) -> tuple[int | None, str]:
+    """The registry's own error code and message in an answer; None and nothing where it has none."""
+    try:
+        found = _json(answer, clock, until)
+    except (OSError, ValueError, HTTPException):
+        return None, ""
+    code = found.get("error_code") if isinstance(found, dict) else None
+    if not isinstance(code, int):
+        return None, ""
+    return code, printable(str(found.get("message", ""))[:MOST_SAID])
+
+
+@lru_cache
+def _about_to_talk(url: str) -> None:
+    """Warn, once, when a password or a token is about to cross a network for everybody to read."""
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        _log.warning("the login of the schema registry is sent to %s unencrypted: use https://", url)

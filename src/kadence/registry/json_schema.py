@@ -1,0 +1,250 @@
+"""JSON with a schema registry: serialiser and deserialiser.
+
+What is written is, byte for byte, what confluent-kafka's serialiser writes without orjson: compact, UTF-8, in the order
+of the dict.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kadence.errors import ConfigError, MissingDependencyError, SerializationError
+from kadence.registry.client import SchemaRegistryClient
+from kadence.registry.framing import HEADER, id_of
+from kadence.registry.schemas import JSON, ResolvedSchema, Schema
+from kadence.registry.subjects import SubjectNameStrategy, topic_subject
+from kadence.registry.writing import Subjects, Writing, schema_of
+
+__all__ = ["JsonSchemaDeserializer", "JsonSchemaSerializer"]
+
+Headers = Any
+Check = Callable[[Any], None]
+
+
+class JsonSchemaSerializer:
+    """Writes values as JSON, with the id of their JSON Schema before them (Confluent's wire format).
+
+    It is given as ``value_serializer=`` of a producer. The first record of a topic registers the schema.
+
+    Args:
+        registry: a client, which many serialisers may share.
+        schema: the JSON Schema as text, parsed, or as `Schema` with references. None: ``use_latest_version`` finds it.
+        to_dict: makes of an object what JSON can hold.
+        validate: check each value against the schema. False: jsonschema is not needed.
+        auto_register, use_latest_version, normalize, is_key: as those of `AvroSerializer`.
+        subject_name_strategy: as that of `AvroSerializer`; the record's name is the schema's title.
+
+    Raises:
+        ConfigError: the schema is no JSON Schema.
+        MissingDependencyError: jsonschema is not installed (``pip install kadence[json-schema]``).
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient,
+        schema: str | Mapping[str, Any] | Schema | None = None,
+        *,
+        to_dict: Callable[[Any], Any] | None = None,
+        validate: bool = True,
+        auto_register: bool = True,
+        use_latest_version: bool = False,
+        normalize: bool = False,
+        subject_name_strategy: SubjectNameStrategy | str = topic_subject,
+        is_key: bool = False,
+    ) -> None:
+        made = None if schema is None else schema_of(schema, JSON)
+        resolved = None if made is None else registry.resolve_schema(made)
+        parsed = None if resolved is None else _parsed(resolved.text)
+        check = None if resolved is None else _check_of(resolved, validate=validate)
+        title = parsed.get("title") if isinstance(parsed, dict) else None
+        self._to_dict = to_dict
+        self._writing = Writing(
+            registry,
+            made,
+            Subjects(subject_name_strategy, is_key=is_key, record=title if isinstance(title, str) else None),
+            lambda found: (
+                check
+                if found is made and check is not None
+                else _check_of(registry.resolve_schema(found), validate=validate)
+            ),
+            auto_register=auto_register,
+            use_latest_version=use_latest_version,
+            normalize=normalize,
+        )
+
+    def serialize(self, topic: str, headers: Headers, data: Any, /) -> bytes:
+        """The bytes of a value; see the class for what it raises.
+
+        Raises:
+            SerializationError: the value is not of the schema.
+            ValueError: it has NaN or an infinity, which JSON does not have.
+        """
+        header, check = self._writing.of(topic)
+        value = data if self._to_dict is None else self._to_dict(data)
+        check(value)
+        return header + json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+class JsonSchemaDeserializer:
+    """Reads values that are JSON with the id of their JSON Schema before them (Confluent's wire format).
+
+    It is given as ``value_deserializer=`` of a consumer.
+
+    Args:
+        registry: a client, which many deserialisers may share. It may be None where ``schema`` is given, or
+            ``validate`` is False; nothing is asked of it then.
+        schema: the schema to check values against, in place of the writer's: as text, parsed or as `Schema`.
+        from_dict: makes an object of a value.
+        validate: check each value against the schema. False: jsonschema is not needed.
+
+    Raises:
+        ConfigError: the schema is no JSON Schema, or there is neither registry nor schema.
+        MissingDependencyError: jsonschema is not installed (``pip install kadence[json-schema]``).
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistryClient | None,
+        schema: str | Mapping[str, Any] | Schema | None = None,
+        *,
+        from_dict: Callable[[Any], Any] | None = None,
+        validate: bool = True,
+    ) -> None:
+        self._check: Check | None = None if validate else _nothing
+        self._registry = registry
+        self._from_dict = from_dict
+        self._known: dict[bytes, Check] = {}
+        if schema is not None and validate:
+            self._check = _check_of(_resolved(registry, schema_of(schema, JSON)), validate=True)
+        if self._check is None:
+            if registry is None:
+                raise ConfigError("a JsonSchemaDeserializer that validates needs a registry or a schema")
+            _jsonschema()
+
+    def deserialize(self, topic: str, headers: Headers, data: bytes, /) -> Any:
+        """The value.
+
+        Raises:
+            SerializationError: the bytes are no JSON, not of the schema that they name, or there is no such schema.
+            SchemaRegistryError: the registry does not answer.
+        """
+        check = self._check or self._known.get(data[:HEADER])
+        if check is None:
+            check = self._learned(data)
+        else:
+            id_of(data)
+        try:
+            value = json.loads(data[HEADER:])
+        except (ValueError, RecursionError) as problem:
+            raise SerializationError("no JSON comes after the schema id") from problem
+        check(value)
+        return value if self._from_dict is None else self._from_dict(value)
+
+    def _learned(self, data: bytes) -> Check:
+        assert self._registry is not None
+        schema_id = id_of(data)
+        # Not in the `try`: that the registry refuses us says nothing about the schema.
+        resolved = self._registry.resolve_one(schema_id, JSON)
+        try:
+            check = _check_of(resolved, validate=True)
+        except ConfigError as problem:
+            check = _refusing(f"schema id {schema_id} cannot be used: {problem}")
+        self._known[bytes(data[:HEADER])] = check
+        return check
+
+
+def _resolved(registry: SchemaRegistryClient | None, schema: Schema) -> ResolvedSchema:
+    if registry is not None:
+        return registry.resolve_schema(schema)
+    if schema.references:
+        raise ConfigError("a schema with references needs the registry that has them")
+    return ResolvedSchema(JSON, schema.schema_str)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as problem:
+        raise ConfigError(f"this is no JSON Schema: {problem}") from None
+    except RecursionError:
+        raise ConfigError("this JSON Schema is nested too deep") from None
+
+
+def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
+    """What checks a value against a schema.
+
+    Raises:
+        ConfigError: it is no JSON Schema.
+    """
+    schema = _parsed(resolved.text)
+    if not validate:
+        return _nothing
+    jsonschema = _jsonschema()
+    from referencing import Registry, Resource
+    from referencing.jsonschema import DRAFT7
+
+    # An address that is not among the references is not looked up: whoever writes schemas would choose whom we ask.
+    registry: Any = Registry()
+    try:
+        for name, found in _all_references(resolved, {}).items():
+            resource = Resource.from_contents(found, default_specification=DRAFT7)
+            registry = registry.with_resource(name, resource)
+        kind = jsonschema.validators.validator_for(schema)
+        kind.check_schema(schema)
+        validator = kind(schema, registry=registry)
+    except (ConfigError, MemoryError):
+        raise
+    # What is no schema at all, as 5 or {"$schema": 5}, ends in any error of Python's.
+    except Exception as problem:  # noqa: BLE001
+        raise ConfigError(f"this is no JSON Schema: {type(problem).__name__}") from None
+
+    def check(value: Any) -> None:
+        try:
+            found = next(iter(validator.iter_errors(value)), None)
+        except RecursionError:
+            raise SerializationError("the value or its schema is nested too deep") from None
+        except Exception as problem:
+            # A reference that leads nowhere, a pattern that is none.
+            raise SerializationError(
+                f"its JSON Schema cannot be used ({type(problem).__name__})"
+            ) from problem
+        if found is not None:
+            # Not the message, which has the value in it.
+            place = "/".join(map(str, found.absolute_path))
+            raise SerializationError(
+                f"it is not of its JSON Schema: {found.validator!r} does not hold at {place or 'its top'!r}"
+            )
+
+    return check
+
+
+def _all_references(resolved: ResolvedSchema, made: dict[str, Any]) -> dict[str, Any]:
+    for name, reference in resolved.references:
+        if name not in made:
+            made[name] = _parsed(reference.text)
+            _all_references(reference, made)
+    return made
+
+
+def _nothing(value: Any) -> None:
+    """Everything is good."""
+
+
+def _refusing(reason: str) -> Check:
+    def check(value: Any) -> None:
+        raise SerializationError(reason)
+
+    return check
+
+
+def _jsonschema() -> Any:
+    try:
+        import jsonschema
+        import jsonschema.validators
+    except ImportError as problem:
+        raise MissingDependencyError(
+            "checking JSON Schemas needs jsonschema: pip install 'kadence[json-schema]', or say validate=False"
+        ) from problem
+    return jsonschema

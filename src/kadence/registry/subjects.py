@@ -1,0 +1,60 @@
+"""Which subject a schema is registered under: Confluent's three strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kadence.errors import ConfigError
+
+__all__ = ["SubjectNameStrategy", "record_subject", "strategy_of", "topic_record_subject", "topic_subject"]
+
+SubjectNameStrategy = Callable[[str, bool, str | None], str]
+"""Gets the topic, whether it is for keys, and the full name of the record; returns the subject."""
+
+
+def topic_subject(topic: str, is_key: bool, record: str | None) -> str:
+    """``TOPIC-key`` or ``TOPIC-value``: all records of a topic have one schema and its changes. The default."""
+    return f"{topic}-{'key' if is_key else 'value'}"
+
+
+def record_subject(topic: str, is_key: bool, record: str | None) -> str:
+    """The full name of the record: a type has one schema and its changes, whatever topic it is written to."""
+    return _named(record)
+
+
+def topic_record_subject(topic: str, is_key: bool, record: str | None) -> str:
+    """``TOPIC-`` and the full name of the record: types in one topic change apart from each other."""
+    return f"{topic}-{_named(record)}"
+
+
+def _named(record: str | None) -> str:
+    if not record:
+        raise ConfigError(
+            "this strategy names subjects after records, and the schema has no name: give it one (in JSON Schema the "
+            "title), or use topic_subject"
+        )
+    return record
+
+
+_NAMED: Final[dict[str, SubjectNameStrategy]] = {
+    "topic": topic_subject,
+    "record": record_subject,
+    "topic_record": topic_record_subject,
+}
+
+
+def strategy_of(given: SubjectNameStrategy | str) -> SubjectNameStrategy:
+    """A strategy by its name or its Java class, or itself.
+
+    Raises:
+        ConfigError: there is none of this name.
+    """
+    if not isinstance(given, str):
+        return given
+    last = given.rpartition(".")[2].removesuffix("NameStrategy")
+    java = {"Topic": "topic", "Record": "record", "TopicRecord": "topic_record"}
+    found = _NAMED.get(java.get(last, given.lower()))
+    if found is None:
+        raise ConfigError(f"there is no subject name strategy {given!r}; there are {', '.join(_NAMED)}")
+    return found

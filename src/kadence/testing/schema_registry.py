@@ -1,0 +1,377 @@
+"""A schema registry on loopback, in memory, with Confluent's calls: for tests and for a laptop.
+
+The real one is a JVM service. This one registers schemas, finds them by id, subject, version and text, and answers with
+the error codes of the real one. It checks that a schema can be read, but no compatibility: its level is NONE, and it
+takes no other. Of a Protobuf schema it needs the base64 of a compiled file, as serialisers register it: to compile a
+text would need protoc.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import Any, Final, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+__all__ = ["RegistryRequest", "SchemaRegistryServer"]
+
+MOST_BYTES: Final = 16 << 20
+"""No request is read further."""
+
+
+class _RefusedError(Exception):
+    """An answer that says no: status, error code, message."""
+
+    def __init__(self, status: int, code: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryRequest:
+    """A request that the registry got.
+
+    Attributes:
+        method: such as ``GET``. path: with its query. body: what came with it.
+        authorization: the header, if there was one.
+    """
+
+    method: str
+    path: str
+    body: bytes = b""
+    authorization: str | None = field(default=None, repr=False)
+
+
+@dataclass(slots=True)
+class _Subject:
+    versions: dict[int, int] = field(default_factory=dict)
+    """The id of each version; those that were deleted are gone, and their numbers are not used again."""
+    last: int = 0
+
+
+_Body = Mapping[str, Any]
+
+
+class SchemaRegistryServer:
+    """A registry at ``url``, from entering ``with`` until leaving it.
+
+    Attributes:
+        url: where it listens; on 127.0.0.1 only.
+        requests: what it was asked, in order.
+
+    Args:
+        port: 0: any free one.
+        authorization: the header Authorization that each request needs, such as ``Bearer secret``; None: none.
+    """
+
+    def __init__(self, port: int = 0, *, authorization: str | None = None) -> None:
+        self._port = port
+        self._authorization = authorization
+        self._lock = threading.Lock()
+        self._schemas: dict[int, dict[str, Any]] = {}
+        self._ids: dict[str, int] = {}
+        self._subjects: dict[str, _Subject] = {}
+        self._server: ThreadingHTTPServer | None = None
+        self._thread: threading.Thread | None = None
+        self.requests: list[RegistryRequest] = []
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        server = _Server(("127.0.0.1", self._port), _handler_of(self))
+        self._server = server
+        self.url = f"http://127.0.0.1:{server.server_port}"
+        self._thread = threading.Thread(
+            target=server.serve_forever,
+            kwargs={"poll_interval": 0.01},
+            name="kadence-schema-registry",
+            daemon=True,
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._server is not None
+        assert self._thread is not None
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def add(self, subject: str, schema: str, kind: str = "AVRO", references: Any = ()) -> int:
+        """Register a schema, as a producer would.
+
+        Args:
+            kind: ``AVRO``, ``PROTOBUF`` or ``JSON``. references: dicts with ``name``, ``subject`` and ``version``.
+
+        Returns:
+            its id.
+
+        Raises:
+            ValueError: the schema cannot be read.
+        """
+        body = {"schema": schema, "schemaType": kind, "references": list(references)}
+        try:
+            with self._lock:
+                return int(self._register(subject, body, normalize=False)["id"])
+        except _RefusedError as problem:
+            raise ValueError(str(problem)) from None
+
+    def answer(self, request: RegistryRequest) -> tuple[int, bytes]:
+        """Status and JSON for a request."""
+        self.requests.append(request)
+        try:
+            if self._authorization is not None and request.authorization != self._authorization:
+                raise _RefusedError(401, 401, "Unauthorized")
+            with self._lock:
+                found = self._answer(request)
+        except _RefusedError as problem:
+            return problem.status, _text({"error_code": problem.code, "message": str(problem)}).encode()
+        return 200, _text(found).encode()
+
+    # ------------------------------------------------------------ the calls
+
+    def _answer(self, request: RegistryRequest) -> Any:
+        address = urlsplit(request.path)
+        query = {name: values[-1] for name, values in parse_qs(address.query).items()}
+        for method, pattern, call in _CALLS:
+            matched = pattern.fullmatch(address.path.rstrip("/"))
+            if matched is not None and method == request.method:
+                return call(
+                    self,
+                    query,
+                    _read(request.body),
+                    *(unquote(part) for part in matched.groups() if part is not None),
+                )
+        raise _RefusedError(404, 404, "HTTP 404 Not Found")
+
+    def _by_id(self, query: _Body, body: _Body, schema_id: str) -> Any:
+        return self._schemas[self._known_id(schema_id)]
+
+    def _places_of(self, query: _Body, body: _Body, schema_id: str) -> Any:
+        number = self._known_id(schema_id)
+        return [
+            {"subject": name, "version": version}
+            for name, subject in self._subjects.items()
+            for version, each in subject.versions.items()
+            if each == number
+        ]
+
+    def _known_id(self, text: str) -> int:
+        if int(text) not in self._schemas:
+            raise _RefusedError(404, 40403, f"Schema {text} not found")
+        return int(text)
+
+    def _list_subjects(self, query: _Body, body: _Body) -> Any:
+        return sorted(name for name, subject in self._subjects.items() if subject.versions)
+
+    def _list_versions(self, query: _Body, body: _Body, name: str) -> Any:
+        return list(self._subject(name).versions)
+
+    def _version(self, query: _Body, body: _Body, name: str, version: str) -> Any:
+        versions = self._subject(name).versions
+        number = max(versions) if version in ("latest", "-1") else int(version) if version.isdigit() else 0
+        if number not in versions:
+            raise _RefusedError(404, 40402, f"Version {version} not found.")
+        schema_id = versions[number]
+        return {"subject": name, "version": number, "id": schema_id, **self._schemas[schema_id]}
+
+    def _post_version(self, query: _Body, body: _Body, name: str) -> Any:
+        return self._register(name, body, normalize=query.get("normalize") == "true")
+
+    def _register(self, name: str, body: _Body, *, normalize: bool) -> dict[str, int]:
+        schema = self._checked(body)
+        identity = _identity(schema, normalize=normalize)
+        schema_id = self._ids.setdefault(identity, len(self._schemas) + 1)
+        self._schemas.setdefault(schema_id, schema)
+        subject = self._subjects.setdefault(name, _Subject())
+        if schema_id not in subject.versions.values():
+            subject.last += 1
+            subject.versions[subject.last] = schema_id
+        return {"id": schema_id}
+
+    def _look_up(self, query: _Body, body: _Body, name: str) -> Any:
+        subject, schema = self._subject(name), self._checked(body)
+        schema_id = self._ids.get(_identity(schema, normalize=query.get("normalize") == "true"))
+        for version, each in subject.versions.items():
+            if each == schema_id:
+                return {"subject": name, "version": version, "id": schema_id, **self._schemas[each]}
+        raise _RefusedError(404, 40403, "Schema not found")
+
+    def _delete(self, query: _Body, body: _Body, name: str) -> Any:
+        versions = self._subject(name).versions
+        gone = list(versions)
+        versions.clear()
+        return gone
+
+    def _get_level(self, query: _Body, body: _Body, *_: str) -> Any:
+        return {"compatibilityLevel": "NONE"}
+
+    def _put_level(self, query: _Body, body: _Body, *_: str) -> Any:
+        if body.get("compatibility") != "NONE":
+            raise _RefusedError(
+                422,
+                42203,
+                "Invalid compatibility level: this registry stands in for a real one, and has NONE only",
+            )
+        return {"compatibility": "NONE"}
+
+    def _is_compatible(self, query: _Body, body: _Body, name: str, version: str) -> Any:
+        self._checked(body)
+        return {"is_compatible": True}
+
+    def _list_types(self, query: _Body, body: _Body) -> Any:
+        return ["JSON", "PROTOBUF", "AVRO"]
+
+    # ------------------------------------------------------------ schemas
+
+    def _subject(self, name: str) -> _Subject:
+        subject = self._subjects.get(name)
+        if subject is None or not subject.versions:
+            raise _RefusedError(404, 40401, f"Subject '{name}' not found.")
+        return subject
+
+    def _checked(self, body: _Body) -> dict[str, Any]:
+        """A schema in the form in which it is kept."""
+        text, kind = body.get("schema"), body.get("schemaType") or "AVRO"
+        references = body.get("references") or []
+        if not isinstance(text, str) or kind not in ("AVRO", "PROTOBUF", "JSON"):
+            raise _RefusedError(422, 42201, "Invalid schema")
+        for each in references:
+            try:
+                self._version({}, {}, each["subject"], str(each["version"]))
+            except (KeyError, TypeError, _RefusedError):
+                raise _RefusedError(422, 42201, f"Invalid schema: no such reference {each!r}") from None
+        if kind == "PROTOBUF":
+            _check_descriptor(text)
+        else:
+            text = _compact(text, kind)
+            if kind == "AVRO" and not references:
+                _check_avro(text)
+        made: dict[str, Any] = {"schema": text}
+        if kind != "AVRO":
+            made["schemaType"] = kind
+        if references:
+            made["references"] = references
+        return made
+
+
+def _read(body: bytes) -> _Body:
+    if not body:
+        return {}
+    try:
+        made = json.loads(body)
+    except (ValueError, RecursionError):
+        made = None
+    if not isinstance(made, dict):
+        raise _RefusedError(400, 400, "Unable to process JSON")
+    return made
+
+
+def _identity(schema: dict[str, Any], *, normalize: bool) -> str:
+    """Equal for schemas that are one."""
+    if normalize and schema.get("schemaType") != "PROTOBUF":
+        schema = {**schema, "schema": _text(json.loads(schema["schema"]), sort=True)}
+    return _text(schema, sort=True)
+
+
+def _compact(text: str, kind: str) -> str:
+    """A JSON document as the real registry gives it back, without spaces."""
+    try:
+        made = json.loads(text)
+        if kind == "AVRO" and isinstance(made, dict) and list(made) == ["type"]:
+            # {"type": "string"} is "string".
+            made = made["type"]
+        return _text(made)
+    except (ValueError, RecursionError):
+        raise _RefusedError(422, 42201, "Invalid schema: it is no JSON") from None
+
+
+def _check_avro(text: str) -> None:
+    try:
+        import fastavro
+    except ImportError:
+        return
+    try:
+        fastavro.parse_schema(json.loads(text))
+    except Exception as problem:  # noqa: BLE001 - what a strange schema makes it trip over can be anything
+        raise _RefusedError(422, 42201, f"Invalid schema: {problem}") from None
+
+
+def _check_descriptor(text: str) -> None:
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise _RefusedError(
+            422,
+            42201,
+            "Invalid schema: this registry stands in for a real one, and takes compiled Protobuf in base64 only",
+        ) from None
+
+
+def _text(value: Any, *, sort: bool = False) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=sort)
+
+
+_CALLS: Final[tuple[tuple[str, re.Pattern[str], Callable[..., Any]], ...]] = tuple(
+    (method, re.compile(pattern.replace("NAME", "([^/]+)")), call)
+    for method, pattern, call in (
+        ("GET", r"/schemas/ids/(\d{1,10})", SchemaRegistryServer._by_id),
+        ("GET", r"/schemas/ids/(\d{1,10})/versions", SchemaRegistryServer._places_of),
+        ("GET", "/schemas/types", SchemaRegistryServer._list_types),
+        ("GET", "/subjects", SchemaRegistryServer._list_subjects),
+        ("GET", "/subjects/NAME/versions", SchemaRegistryServer._list_versions),
+        ("GET", "/subjects/NAME/versions/NAME", SchemaRegistryServer._version),
+        ("POST", "/subjects/NAME/versions", SchemaRegistryServer._post_version),
+        ("POST", "/subjects/NAME", SchemaRegistryServer._look_up),
+        ("DELETE", "/subjects/NAME", SchemaRegistryServer._delete),
+        ("GET", "/config(?:/NAME)?", SchemaRegistryServer._get_level),
+        ("PUT", "/config(?:/NAME)?", SchemaRegistryServer._put_level),
+        ("POST", "/compatibility/subjects/NAME/versions/NAME", SchemaRegistryServer._is_compatible),
+    )
+)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Python's 5 is fewer than one client asks at once, and a connection that is dropped is tried again after a second.
+    request_queue_size = 128
+
+    def server_bind(self) -> None:
+        """As that of HTTPServer, without asking a name server for our own name."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
+
+
+def _handler_of(registry: SchemaRegistryServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = 30
+
+        def _serve(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            if not 0 <= size <= MOST_BYTES:
+                self.send_error(413)
+                return
+            request = RegistryRequest(
+                self.command, self.path, self.rfile.read(size), self.headers.get("Authorization")
+            )
+            status, content = registry.answer(request)
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - the names that http.server calls
+
+        def log_message(self, *arguments: object) -> None:
+            """Quiet: what it was asked stands in `requests`."""
+
+    return Handler

@@ -1,0 +1,14 @@
+"""Work: from a record to a handled record (SYSTEM part H): `Consumer.process`.
+
+scheduler, rounds, frontier, retry and letters decide, without I/O, threads or clocks. The loop and the workers share
+`desk`, under one lock. `processing` is the loop, a generator for both shells; workers run handlers. With transactions
+`transactional` stands for desk and loop. The room knows no consumer: its shells drive it.
+"""
+
+from kadence.work.context import Context
+from kadence.work.letters import ProducerRecord
+from kadence.work.meters import Totals
+from kadence.work.retry import Retry
+from kadence.work.track import Work
+
+__all__ = ["Context", "ProducerRecord", "Retry", "Totals", "Work"]

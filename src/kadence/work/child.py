@@ -1,0 +1,254 @@
+"""One child process of `process`: its start, the pipe to it, and what runs inside it (H2).
+
+A child first imports the program (its ``__main__``), as every process of Python's `multiprocessing` does that is
+spawned, and then the module of the handler. It says so after each of them, or why it could not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import multiprocessing
+import multiprocessing.process
+import multiprocessing.sharedctypes
+import pickle
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, Final
+
+from kadence.errors import HandlerTimeoutError, WorkerDiedError, WorkerStartError
+from kadence.logs import logger
+from kadence.work.scheduler import Task
+from kadence.work.workers import outputs_of
+
+__all__ = ["Child", "ChildContext", "imported_by", "refuse_to_begin_in_a_child", "wait_for_start"]
+
+log = logger("kadence.work")
+
+# Not fork: a child of a process with threads may find any lock taken.
+_SPAWN: Final = multiprocessing.get_context("spawn")
+
+_NAME: Final = "kadence-work"
+
+_UNGUARDED: Final = 79
+"""The exit code of a child in which the program called `process` again; no other code of Python's or of the shell's."""
+
+_TOLD_S: Final = 30.0
+"""An import that takes longer is named in the log."""
+
+_GUARD: Final = 'if __name__ == "__main__":'
+
+
+class ChildContext:
+    """The `Context` of a handler in a child.
+
+    Args:
+        flag: set by the parent when a partition of the records is gone.
+
+    Attributes:
+        timed_out: a child whose attempt takes too long is killed, so no handler ever sees this true.
+    """
+
+    timed_out = False
+
+    def __init__(self, attempt: int, flag: Any) -> None:
+        self.attempt = attempt
+        self._flag = flag
+
+    @property
+    def lost(self) -> bool:
+        """As `Context.lost`."""
+        return bool(self._flag.value)
+
+
+class Child:
+    """One process and the pipe to it.
+
+    Args:
+        handler: what `_serve` is to run, pickled.
+
+    Raises:
+        WorkerStartError: the system gives no process.
+    """
+
+    def __init__(self, handler: bytes) -> None:
+        self._tasks: Sequence[Task] = ()
+        try:
+            # One byte, which is written at once or not: no lock.
+            self._flag = multiprocessing.sharedctypes.RawValue(ctypes.c_bool, False)
+            self._pipe, theirs = _SPAWN.Pipe()
+            self._process: BaseProcess = _SPAWN.Process(
+                target=_serve, args=(theirs, handler, self._flag), name=_NAME, daemon=True
+            )
+            self._process.start()
+            theirs.close()
+        # An AssertionError: a process of multiprocessing that is a daemon may have no children.
+        except (OSError, AssertionError) as error:
+            raise WorkerStartError(f"no worker process can be started: {error}") from error
+
+    def wait_for_start(self, imported: Sequence[str], limit_ms: int) -> None:
+        """As the function of this name."""
+        wait_for_start(self._pipe, imported, limit_ms, self._exit_code)
+
+    def _exit_code(self) -> int | None:
+        self._process.join(1)
+        return self._process.exitcode
+
+    def begins(self, tasks: Sequence[Task]) -> None:
+        """These come next."""
+        self._tasks = tasks
+        self._flag.value = False
+        # They may be gone since they were taken.
+        self.tell_lost()
+
+    def tell_lost(self) -> None:
+        """Tell it, if one of the records that it has is another member's now."""
+        if any(task.is_lost for task in self._tasks):
+            self._flag.value = True
+
+    def ask(
+        self,
+        records: Any,
+        attempt: int,
+        carried: AbstractContextManager[None] | None,
+        timeout_ms: int | None,
+    ) -> Any:
+        """Run the handler with these, within ``carried``.
+
+        Raises:
+            WorkerDiedError: the process ended. HandlerTimeoutError: it took too long. Or what the handler raised.
+        """
+        try:
+            self._pipe.send_bytes(pickle.dumps((records, attempt, carried), protocol=5))
+            if not self._pipe.poll(None if timeout_ms is None else timeout_ms / 1000):
+                raise HandlerTimeoutError(
+                    f"the handler took longer than timeout={(timeout_ms or 0) / 1000} s"
+                )
+            has_worked, result = pickle.loads(self._pipe.recv_bytes())  # noqa: S301 - from our own child
+        except (EOFError, OSError) as error:
+            raise WorkerDiedError(
+                f"the worker process ended while it handled the record (exit code {self._exit_code()})"
+            ) from error
+        if has_worked:
+            return result
+        raise result
+
+    def kill(self) -> None:
+        """End the process. Any thread; one that asks the child is told that it died."""
+        self._process.kill()
+        self._process.join()
+
+    def end(self) -> None:
+        """End the process, and close the pipe to it: by the thread alone that asks the child."""
+        self.kill()
+        self._pipe.close()
+
+
+def imported_by(handler: Callable[..., Any]) -> tuple[str, str]:
+    """What a child imports at its start, in words: the program, and then what has the handler."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    program = "the program" if path is None else f"the program {path}"
+    module = getattr(handler, "__module__", None) or type(handler).__module__
+    return program, program if module in ("__main__", "__mp_main__") else f"module {module!r} of the handler"
+
+
+def wait_for_start(
+    pipe: Connection, imported: Sequence[str], limit_ms: int, exit_code: Callable[[], int | None]
+) -> None:
+    """Wait until a child has imported what it needs; each import has ``limit_ms``.
+
+    Raises:
+        WorkerStartError: it did not; why, and in which import.
+    """
+    limit = limit_ms / 1000
+    for what in imported:
+        try:
+            is_there = pipe.poll(min(_TOLD_S, limit))
+            if not is_there and limit > _TOLD_S:
+                log.warning("a worker process has been importing %s for %g s", what, _TOLD_S)
+                is_there = pipe.poll(limit - _TOLD_S)
+            if not is_there:
+                raise WorkerStartError(
+                    f"a worker process has not imported {what} within {limit:g} s (max.poll.interval.ms, or timeout if "
+                    "that is longer)"
+                )
+            problem = pipe.recv_bytes().decode()
+        except (EOFError, OSError):
+            code = exit_code()
+            if code == _UNGUARDED:
+                problem = (
+                    f"each worker process imports it anew, and came to process() again: call what runs the program "
+                    f"under {_GUARD!r}"
+                )
+            else:
+                problem = f"it ended with exit code {code}; what it wrote to stderr says more"
+        if problem:
+            raise WorkerStartError(f"a worker process could not import {what}: {problem}")
+
+
+def refuse_to_begin_in_a_child() -> None:
+    """End this process if it is a child that only imports the program. It would have children, too, and these as well.
+
+    Raises:
+        WorkerStartError: it is somebody else's child.
+        SystemExit: it is one of ours. The parent says why: once, and not once for each child.
+    """
+    this = multiprocessing.process.current_process()
+    # So multiprocessing itself knows in which of its children the program is being imported.
+    if not getattr(this, "_inheriting", False):
+        return
+    if this.name == _NAME:
+        raise SystemExit(_UNGUARDED)
+    raise WorkerStartError(
+        f"process() in a process that only imports the program: call what runs it under {_GUARD!r}"
+    )
+
+
+# ---------------------------------------------------------------- in the child
+
+
+def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
+    """Run the handler with what comes, until the pipe ends."""
+    # Ctrl-C in a terminal reaches children, too. The parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(EOFError, OSError):
+        pipe.send_bytes(b"")
+        try:
+            call, takes_context, in_batches = pickle.loads(handler)  # noqa: S301 - from our own parent
+        except Exception as error:
+            pipe.send_bytes(f"{type(error).__name__}: {error}".encode(errors="replace"))
+            # multiprocessing writes it to stderr, with its traceback.
+            raise
+        pipe.send_bytes(b"")
+        while True:
+            given = pipe.recv_bytes()
+            try:
+                records, attempt, carried = pickle.loads(given)  # noqa: S301 - as above
+                arguments = (
+                    records if in_batches else records[0],
+                    *((ChildContext(attempt, flag),) if takes_context else ()),
+                )
+                with carried or contextlib.nullcontext():
+                    outputs = outputs_of(call(*arguments))
+                    given_back = None if outputs is None else list(outputs)
+                answer = pickle.dumps((True, given_back), protocol=5)
+            except Exception as error:  # noqa: BLE001 - the parent raises it
+                answer = _as_bytes(error)
+            pipe.send_bytes(answer)
+
+
+def _as_bytes(error: Exception) -> bytes:
+    """The exception for the parent; one that cannot be pickled becomes a RuntimeError of the same words."""
+    try:
+        data = pickle.dumps((False, error), protocol=5)
+        pickle.loads(data)  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - user code makes exceptions of any kind
+        return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")), protocol=5)
+    return data

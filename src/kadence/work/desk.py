@@ -1,0 +1,338 @@
+"""What the loop and the workers share: who works on what, and what becomes of it. One lock guards all of it.
+
+The loop reads records and puts them here (`add`). Workers take them (`take`), run the handler, and say how it ended
+(`end`): it is done, it is tried again, it becomes a dead letter or a retry record, or it ends the processing.
+Records that are sent count as running until the broker has acknowledged them: only then is their record done (H5, H7).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
+from typing import Any, ClassVar, Final, Protocol
+
+from kadence.clock import FOREVER, Clock
+from kadence.errors import RecordDeserializationError
+from kadence.logs import logger
+from kadence.records import Record
+from kadence.work.letters import (
+    ProducerRecord,
+    UndecidedError,
+    attempts_of,
+    dead_letter,
+    due_at,
+    is_of_all,
+    retry_record,
+)
+from kadence.work.scheduler import Scheduler, Task
+from kadence.work.settings import Settings
+from kadence.work.tracing import Tracing
+
+__all__ = ["Desk", "Sender"]
+
+log = logger("kadence.work")
+
+_RESEND_MS: Final = 1_000
+"""After so long a dead letter or a retry record that was not acknowledged is sent again."""
+
+
+class Sender(Protocol):
+    """What a producer does for the work: it sends, and says later how that ended."""
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Any = (),
+    ) -> Any: ...
+
+
+class Desk:
+    """All records under way.
+
+    Args:
+        sender: gives the producer, made when it is first needed.
+        changed: called when the loop has something to do: there is room again, or this has failed. Any thread.
+        later: makes a call when so many seconds have passed.
+
+    Attributes:
+        lock: held for each use of what follows. scheduler: what was read. failure: what ended the processing.
+        is_ended: no more records are taken. is_over: nobody waits for what runs, either: what fails now comes again,
+        here or at another member, and is no dead letter. is_waited_for: the loop waits for what runs to end.
+        wake: brings a worker to the work. tell_lost: tells handlers in other processes whose partitions are gone.
+        is_stopping: whether the consumer was told to stop, and no record begins.
+        done, failed, retried, dead_lettered: records so far; attempts that failed.
+        tracing: who makes spans of attempts, if anybody does.
+    """
+
+    new_scheduler: ClassVar[type[Scheduler]] = Scheduler
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        wall_ms: Callable[[], int],
+        group: str | None,
+        sender: Callable[[], Sender],
+        changed: Callable[[], None],
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self.lock = threading.Lock()
+        self.scheduler = self.new_scheduler(
+            settings.order, settings.limits, None if settings.retry.topic is None else self._earlier
+        )
+        self.failure: BaseException | None = None
+        self.is_ended = self.is_over = False
+        self.is_waited_for = False
+        self.wake: Callable[[], None] = lambda: None
+        self.tell_lost: Callable[[], None] = lambda: None
+        self.is_stopping: Callable[[], bool] = lambda: False
+        self.tracing: Tracing | None = None
+        self.done = self.failed = self.retried = self.dead_lettered = 0
+        self.clock = clock
+        self._settings = settings
+        self._wall_ms = wall_ms
+        self._group = group
+        self._sender = sender
+        self._changed = changed
+        self._later = later
+        # By the process's own generator, which a simulation has set to its seed.
+        self._chance = random.Random(random.getrandbits(64))
+        self._filling_since = FOREVER
+
+    # ------------------------------------------------------------ by workers, under the lock
+
+    def take(self, most: int = 1) -> list[Task]:
+        """What a worker is to do next; [] when there is nothing now.
+
+        One batch, or up to ``most`` records of as many lanes, to be worked on one by one.
+        """
+        if self.is_ended or self.is_stopping():
+            return []
+        now = self.clock.now_ms()
+        batch = self._settings.batch
+        if batch is None:
+            take = self.scheduler.take
+            taken: list[Task] = []
+            while len(taken) < most and (task := take(now)) is not None:
+                taken.append(task)
+            return taken
+        if not self.scheduler.has_ready and self.scheduler.next_due() > now:
+            return []
+        if self._filling_since == FOREVER:
+            self._filling_since = now
+        if self.scheduler.ready_records(batch[0]) < batch[0] and now < self._filling_since + batch[1]:
+            return []
+        self._filling_since = FOREVER
+        return self.scheduler.take_batch(batch[0], now)
+
+    def due(self) -> int:
+        """When a worker is to look again, though nothing has come (ms)."""
+        due = self.scheduler.next_due()
+        if self._settings.batch is not None and self._filling_since != FOREVER:
+            due = min(due, self._filling_since + self._settings.batch[1])
+        return due
+
+    def finish(self, tasks: Sequence[Task]) -> None:
+        """These are handled, and nothing of them is to be sent."""
+        now = self.clock.now_ms()
+        scheduler = self.scheduler
+        for task in tasks:
+            scheduler.done(task, now)
+        self.done += len(tasks)
+        if scheduler.wants_look or self.is_waited_for:
+            scheduler.wants_look = False
+            self._changed()
+
+    # ------------------------------------------------------------ by workers, without the lock
+
+    def sends(self, tasks: Sequence[Task], outputs: Iterable[ProducerRecord]) -> None:
+        """These are handled as soon as what their handler returned is acknowledged (H7)."""
+        _Sending(self, outputs, lambda error: self.fails(tasks, error), lambda: self._finished(tasks)).start()
+
+    def fails(self, tasks: Sequence[Task], error: BaseException) -> None:
+        """An attempt ended with an error. What becomes of each record follows from its attempts (H5)."""
+        if self.tracing is not None:
+            self.tracing.failed(error)
+        for task in tasks:
+            self._fails(task, error)
+
+    def _fails(self, task: Task, error: BaseException) -> None:
+        settings, record, now = self._settings, task.record, self.clock.now_ms()
+        attempts = task.attempts + 1
+        retry = settings.retry
+        is_undecided = isinstance(error, UndecidedError)
+        if is_undecided and error.__cause__ is not None:
+            error = error.__cause__
+        with self.lock:
+            self.failed += not self.is_over
+        if task.is_lost:
+            self._under_lock(self.scheduler.drop, task)
+        elif self.is_over:
+            log.info("%s failed after the processing had ended, and comes again: %r", _place(record), error)
+            self._under_lock(self.scheduler.drop, task)
+        elif is_of_all(error):
+            self._end_with(task, error)
+        elif not isinstance(error, RecordDeserializationError) and retry.allows(attempts, error):
+            wait = retry.wait_ms(attempts, self._chance)
+            log.info(
+                "attempt %d of %s failed, the next one follows in %.1f s: %r",
+                attempts,
+                _place(record),
+                wait / 1000,
+                error,
+            )
+            if retry.topic is None:
+                self._under_lock(self.scheduler.again, task, now + wait)
+            else:
+                wall = self._wall_ms()
+                self._letter(
+                    task, retry_record(record, retry.topic, error, attempts, wall + wait, wall), "retried"
+                )
+        elif settings.dead_letter is not None and not is_undecided:
+            log.warning("%s becomes a dead letter after %d attempts: %r", _place(record), attempts, error)
+            wall = self._wall_ms()
+            first = wall - (now - task.first_at)
+            self._letter(
+                task,
+                dead_letter(record, settings.dead_letter, error, attempts, first, wall, self._group),
+                "dead_lettered",
+            )
+        else:
+            log.error(
+                "%s failed after %d attempts, which ends the processing: %r", _place(record), attempts, error
+            )
+            self._end_with(task, error)
+
+    def _end_with(self, task: Task, error: BaseException) -> None:
+        """This record is not done, and no other one begins."""
+        with self.lock:
+            self.scheduler.drop(task, self.clock.now_ms())
+        self.ends_with(error)
+
+    def ends_with(self, error: BaseException) -> None:
+        """No further record begins, and `process` raises this, if it is the first."""
+        with self.lock:
+            if self.is_over:
+                return
+            self.failure = self.failure or error
+            self.is_ended = True
+        self._changed()
+
+    def _letter(self, task: Task, letter: ProducerRecord, counter: str) -> None:
+        """The record is done when this is acknowledged. Until then it is sent again and again: it must not be lost."""
+
+        def sent() -> None:
+            with self.lock:
+                setattr(self, counter, getattr(self, counter) + 1)
+            self._finished([task])
+
+        def unsent(error: BaseException) -> None:
+            log.warning("%s is not in %s yet: %s", _place(task.record), letter.topic, error)
+            with self.lock:
+                if self.is_ended or task.is_lost:
+                    self.scheduler.drop(task, self.clock.now_ms())
+                    done = True
+                else:
+                    done = False
+            if done:
+                self._changed()
+            else:
+                self._later(_RESEND_MS / 1000, _Sending(self, [letter], unsent, sent).start)
+
+        _Sending(self, [letter], unsent, sent).start()
+
+    def _finished(self, tasks: Sequence[Task]) -> None:
+        with self.lock:
+            self.finish(tasks)
+            has_ready = self.scheduler.has_ready
+        if has_ready:
+            # No worker comes by itself: it was the broker that ended these.
+            self.wake()
+
+    def _under_lock(self, call: Callable[..., None], task: Task, *arguments: int) -> None:
+        with self.lock:
+            call(task, *arguments, self.clock.now_ms())
+        self._changed()
+
+    def _earlier(self, record: Record[Any, Any], now: int) -> tuple[int, int]:
+        """Of a record of the retry topic: its attempts, and when it is due on this machine's monotonic clock."""
+        if self._settings.retry.topic != record.topic:
+            return 0, 0
+        return attempts_of(record), now + max(due_at(record) - self._wall_ms(), 0)
+
+    @property
+    def sender(self) -> Sender:
+        """The producer."""
+        return self._sender()
+
+
+class _Sending:
+    """Some records on their way: ``done`` runs when all are acknowledged, else ``failed`` with the first error.
+
+    ``failed`` runs in the context of whoever made this: it may send, and that belongs to the same trace.
+    """
+
+    __slots__ = ("_context", "_desk", "_done", "_error", "_failed", "_left", "_lock", "_outputs")
+
+    def __init__(
+        self,
+        desk: Desk,
+        outputs: Iterable[ProducerRecord],
+        failed: Callable[[BaseException], None],
+        done: Callable[[], None],
+    ) -> None:
+        self._context = copy_context()
+        self._desk = desk
+        self._outputs = outputs
+        self._failed = failed
+        self._done = done
+        self._error: BaseException | None = None
+        self._left = 1
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        try:
+            sender = self._desk.sender
+            for output in self._outputs:
+                future = sender.send(
+                    output.topic,
+                    output.value,
+                    output.key,
+                    partition=output.partition,
+                    timestamp=output.timestamp,
+                    headers=output.headers,
+                )
+                with self._lock:
+                    self._left += 1
+                future.add_done_callback(self._acknowledged)
+        # A generator may raise anything, and its record would never be done.
+        except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
+            self._error = self._error or error
+        self._count()
+
+    def _acknowledged(self, future: Any) -> None:
+        error = future.exception()
+        if error is not None:
+            self._error = self._error or error
+        self._count()
+
+    def _count(self) -> None:
+        with self._lock:
+            self._left -= 1
+            if self._left:
+                return
+        if self._error is None:
+            self._done()
+        else:
+            self._context.run(self._failed, self._error)
+
+
+def _place(record: Record[Any, Any]) -> str:
+    return f"{record.topic}-{record.partition}@{record.offset}"

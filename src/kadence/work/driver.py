@@ -1,0 +1,406 @@
+"""Carries the loop of `process` on a consumer: on the calling thread, or on the consumer's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from kadence.client.aside import Aside
+from kadence.clock import Clock, wait_seconds
+from kadence.errors import ClosedError, ConfigError, KafkaError
+from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.work.desk import Desk, Sender
+from kadence.work.meters import Totals
+from kadence.work.processes import Children
+from kadence.work.processing import Commit, Committed, Idle, PartitionsOf, Poll, Processing, Seek, Step, Steps
+from kadence.work.settings import Settings
+from kadence.work.tracing import Tracing
+from kadence.work.workers import Decode, LoopWorkers, ThreadWorkers, Workers, plain_call
+
+__all__ = ["Insides", "process_on_loop", "process_on_threads"]
+
+
+class Insides(Protocol):
+    """What `process` needs of a consumer beyond its public calls.
+
+    Attributes:
+        clock: its clock. group: its group.id. commit_ms: auto.commit.interval.ms. max_poll_ms: max.poll.interval.ms.
+        listener: the application's own.
+        topics: what it is subscribed to by name; None with a pattern, or an assignment by hand.
+        aside: where calls are made that may block. reads_committed: whether isolation.level is read_committed.
+        tracing: who makes spans of what is done, if anybody does.
+    """
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def group(self) -> str | None: ...
+    @property
+    def commit_ms(self) -> int: ...
+    @property
+    def max_poll_ms(self) -> int: ...
+    @property
+    def listener(self) -> Any: ...
+    @property
+    def topics(self) -> frozenset[str] | None: ...
+    @property
+    def aside(self) -> Aside: ...
+    @property
+    def tracing(self) -> Tracing | None: ...
+    def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
+        """Tell this listener from now on, and subscribe to ``topics`` if given. Awaited under asyncio."""
+
+    def wall_ms(self) -> int: ...
+    def new_decode(self) -> Decode | None: ...
+    @property
+    def reads_committed(self) -> bool: ...
+    def new_producer(self, transactional_id: str | None = None) -> Any: ...
+    def nudge(self) -> None: ...
+    def begin(self, desk: Desk, workers: int) -> None: ...
+    def end(
+        self, listener: Any, committed: Mapping[TopicPartition, OffsetAndMetadata], *, is_put_back: bool
+    ) -> Totals: ...
+
+
+class _Producer:
+    """The producer of outputs, dead letters and retry records: made when it is needed first."""
+
+    def __init__(self, make: Callable[[], Any], tracing: Tracing | None) -> None:
+        self._make = make
+        self._tracing = tracing
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._made: Any = None
+
+    def get(self) -> Sender:
+        """The producer.
+
+        Raises:
+            ClosedError: the processing has ended: nothing that a handler returns now is sent.
+        """
+        if self._made is None:
+            with self._lock:
+                if self._is_closed:
+                    raise ClosedError("process() has ended")
+                if self._made is None:
+                    self._made = _traced(self._make, self._tracing)
+        return self._made  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+        if self._made is not None:
+            self._made.close()
+
+
+def _traced(make: Callable[..., Any], tracing: Tracing | None, *arguments: Any) -> Any:
+    """A producer, which whoever traces knows of."""
+    made = make(*arguments)
+    if tracing is not None:
+        tracing.follow(made)
+    return made
+
+
+class _Work:
+    """What both drivers put together."""
+
+    def __init__(
+        self, consumer: Any, inside: Insides, settings: Settings, changed: Callable[[], None]
+    ) -> None:
+        self.tracing = inside.tracing
+        self.producer = _Producer(inside.new_producer, self.tracing)
+        shared = (
+            settings,
+            inside.clock,
+            inside.wall_ms,
+            inside.group,
+            self.producer.get,
+            changed,
+            inside.aside.later,
+        )
+        self.workers: Workers | None = None
+        self.children: Children | None = None
+        self.desk: Desk
+        self.processing: Processing
+        if settings.transactional_id is None:
+            self.desk = Desk(*shared)
+            self.processing = Processing(settings, self.desk, *self._around(consumer, inside))
+            self.close = self.producer.close
+        else:
+            # Most programs have no transactions.
+            from kadence.work.transactional import TransactionalDesk, TransactionalProcessing
+
+            _check_transactions(inside)
+            make = functools.partial(_traced, inside.new_producer, self.tracing, settings.transactional_id)
+            desk = self.desk = TransactionalDesk(*shared)
+            processing = TransactionalProcessing(
+                settings, desk, *self._around(consumer, inside), make=make, changed=changed
+            )
+            self.processing = processing
+            self.close = processing.transactions.close
+        self.desk.tracing = self.tracing
+        self.desk.is_stopping = lambda: bool(consumer.stopping)
+        self.desk.wake = self._wake
+
+    def _around(self, consumer: Any, inside: Insides) -> tuple[Any, ...]:
+        """What `Processing` has beside the desk."""
+        return consumer, inside.clock, self._wake, self._look, inside.group is not None, inside.commit_ms
+
+    def _wake(self) -> None:
+        if self.workers is not None:
+            self.workers.wake()
+
+    def _look(self, now: int) -> bool:
+        return self.workers is not None and self.workers.look(now)
+
+    def off_the_loop(self, inside: Insides, settings: Settings) -> None:
+        """Plain functions: on threads, or in processes that threads speak to."""
+        if settings.executor == "processes":
+            self.children = Children(settings, inside.new_decode, inside.max_poll_ms, self.tracing)
+            self.desk.tell_lost = self.children.tell_lost
+            new_call = self.children.new_call
+        else:
+            new_call = lambda: plain_call(settings, inside.new_decode())  # noqa: E731 - the twin of the method above
+        self.workers = ThreadWorkers(self.desk, settings, new_call)
+
+    def end(self) -> None:
+        """Workers take nothing more."""
+        with self.desk.lock:
+            self.desk.is_ended = self.desk.is_over = True
+        if self.workers is not None:
+            self.workers.end()
+        if self.tracing is not None:
+            with self.desk.lock:
+                running = frozenset(self.desk.scheduler.running)
+            self.tracing.end(running)
+        if self.children is not None:
+            self.children.end()
+
+
+def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> Totals:
+    """`Consumer.process`."""
+    topics = _with_retries(inside, settings)
+    event = threading.Event()
+
+    def changed() -> None:
+        event.set()
+        inside.nudge()
+
+    work = _Work(consumer, inside, settings, changed)
+
+    def carry(steps: Steps) -> None:
+        def do(step: Step) -> Any:
+            if not isinstance(step, Idle):
+                return _asked(consumer, step)
+            event.wait(wait_seconds(step.until, inside.clock.now_ms()))
+            event.clear()
+            return None
+
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    result = do(step)
+                except Exception as error:  # noqa: BLE001 - the loop decides what it means
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration:
+            return
+        finally:
+            steps.close()
+
+    loop: _LoopThread | None = None
+    theirs = inside.listener
+    inside.begin(work.desk, settings.workers)
+    try:
+        if settings.executor == "loop":
+            loop = _LoopThread()
+            work.workers = LoopWorkers(work.desk, settings, inside.new_decode(), loop.loop, inside.aside)
+        else:
+            work.off_the_loop(inside, settings)
+        inside.listen(_Listener(work.processing, carry, theirs), topics)
+        carry(work.processing.run())
+    finally:
+        work.end()
+        if not work.processing.is_put_back:
+            # Ctrl-C. What was done since the last commit is done again.
+            with contextlib.suppress(KafkaError):
+                carry(work.processing.put_back(is_interrupted=True))
+        totals = inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
+        if loop is not None:
+            loop.end()
+        work.close()
+    return totals
+
+
+async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) -> Totals:
+    """`AsyncConsumer.process`."""
+    topics = _with_retries(inside, settings)
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+
+    def changed() -> None:
+        loop.call_soon_threadsafe(event.set)
+        inside.nudge()
+
+    work = _Work(consumer, inside, settings, changed)
+
+    async def carry(steps: Steps) -> None:
+        async def do(step: Step) -> Any:
+            if not isinstance(step, Idle):
+                return await _asked(consumer, step)
+            try:
+                async with asyncio.timeout(wait_seconds(step.until, inside.clock.now_ms())):
+                    await event.wait()
+            except TimeoutError:
+                pass
+            event.clear()
+            return None
+
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    result = await do(step)
+                except Exception as error:  # noqa: BLE001 - the loop decides what it means
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration:
+            return
+        finally:
+            steps.close()
+
+    theirs = inside.listener
+    inside.begin(work.desk, settings.workers)
+    try:
+        if settings.executor == "loop":
+            work.workers = LoopWorkers(work.desk, settings, inside.new_decode(), loop, inside.aside)
+        else:
+            work.off_the_loop(inside, settings)
+        await inside.listen(_AsyncListener(work.processing, carry, theirs), topics)
+        await carry(work.processing.run())
+    finally:
+        work.end()
+        if not work.processing.is_put_back:
+            # The task was cancelled. What was done since the last commit is done again.
+            with contextlib.suppress(KafkaError):
+                await carry(work.processing.put_back(is_interrupted=True))
+        totals = inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
+        await inside.aside.call(work.close)
+    return totals
+
+
+def _asked(consumer: Any, step: Poll | Commit | Committed | PartitionsOf | Seek) -> Any:
+    """What the consumer returns; under asyncio it is awaited."""
+    if isinstance(step, Poll):
+        return consumer.poll(step.ms / 1000, max_records=step.max_records)
+    if isinstance(step, Commit):
+        return consumer.commit(step.offsets)
+    if isinstance(step, Committed):
+        return consumer.committed(step.partitions)
+    if isinstance(step, PartitionsOf):
+        return consumer.partitions_for(step.topic)
+    return consumer.seek(step.partition, step.at)
+
+
+def _with_retries(inside: Insides, settings: Settings) -> frozenset[str] | None:
+    """What to subscribe to so that the retry topic is read; None: it is read already, or there is none."""
+    topic = settings.retry.topic
+    if topic is None:
+        return None
+    if inside.topics is None:
+        raise ConfigError(
+            f"Retry(topic={topic!r}) needs a subscription by names, to which this topic is added; this consumer has a "
+            "pattern or partitions by assign()"
+        )
+    return None if topic in inside.topics else inside.topics | {topic}
+
+
+def _check_transactions(inside: Insides) -> None:
+    """See that transactions keep what they promise with this consumer."""
+    if inside.group is None:
+        raise ConfigError(
+            "transactional_id needs a group.id: the group's offsets are part of the transactions"
+        )
+    if not inside.reads_committed:
+        raise ConfigError(
+            "transactional_id needs isolation.level=read_committed: otherwise records of transactions that are aborted "
+            "would be handled, and their outputs committed"
+        )
+
+
+class _LoopThread:
+    """An event loop on a thread of its own, for coroutine functions of a `Consumer`."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="kadence-work-loop", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self.loop.run_forever()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until_complete(asyncio.sleep(0))
+        self.loop.close()
+
+    def end(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+
+class _Listener:
+    """Tells the processing of partitions that come and go, and then the application's own listener."""
+
+    def __init__(self, processing: Processing, carry: Callable[[Steps], None], theirs: Any) -> None:
+        self._processing = processing
+        self._carry = carry
+        self._theirs = theirs
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
+        self._carry(self._processing.assigned(tuple(partitions)))
+        if self._theirs is not None:
+            self._theirs.on_partitions_assigned(partitions)
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
+        self._carry(self._processing.revoked(tuple(partitions)))
+        if self._theirs is not None:
+            self._theirs.on_partitions_revoked(partitions)
+
+    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
+        self._processing.lost(tuple(partitions))
+        if self._theirs is not None:
+            self._theirs.on_partitions_lost(partitions)
+
+
+class _AsyncListener:
+    """As `_Listener`, on an event loop."""
+
+    def __init__(self, processing: Processing, carry: Callable[[Steps], Any], theirs: Any) -> None:
+        self._processing = processing
+        self._carry = carry
+        self._theirs = theirs
+
+    async def _tell(self, name: str, partitions: list[TopicPartition]) -> None:
+        if self._theirs is not None:
+            result = getattr(self._theirs, name)(partitions)
+            if result is not None:
+                await result
+
+    async def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
+        await self._carry(self._processing.assigned(tuple(partitions)))
+        await self._tell("on_partitions_assigned", partitions)
+
+    async def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
+        await self._carry(self._processing.revoked(tuple(partitions)))
+        await self._tell("on_partitions_revoked", partitions)
+
+    async def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
+        self._processing.lost(tuple(partitions))
+        await self._tell("on_partitions_lost", partitions)

@@ -1,0 +1,193 @@
+"""How far a partition is done (H3): the lowest offset that is not, and what is done above it. Pure.
+
+Records end in any order, but a group commits one offset for each partition. What is committed here is the offset below
+which all is done; the offsets that are done above it travel in the commit's metadata, a string that the coordinator
+keeps and gives back. So a member that takes the partition over repeats only what was not done.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, b64encode
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+__all__ = ["METADATA_BYTES", "Frontier", "decode", "done_above", "encode"]
+
+METADATA_BYTES: Final = 4096
+"""The longest metadata that a broker takes by default (offset.metadata.max.bytes)."""
+
+_MARK: Final = "kadence-work:1:"
+"""Begins our metadata; the number is its version. What begins otherwise is another program's."""
+
+_CHECK_BYTES: Final = 4
+
+Run = tuple[int, int]
+"""Offsets that are done: from the first one up to the second, without it."""
+
+
+class Frontier:
+    """What was given out of one partition, and what of it is done.
+
+    Args:
+        done: runs of offsets that were done before this began, ascending: they are skipped.
+
+    Attributes:
+        position: the next offset to be given out; None before the first one is known.
+    """
+
+    __slots__ = ("_done", "_given", "_skips", "epoch", "position")
+
+    def __init__(self, done: Iterable[Run] = ()) -> None:
+        self.position: int | None = None
+        self.epoch: int | None = None
+        # In the order of their offsets. An offset that was done leaves when all before it have left.
+        self._given: deque[int] = deque()
+        self._done: set[int] = set()
+        self._skips: deque[Run] = deque(done)
+
+    def give(self, offset: int, leader_epoch: int | None) -> bool:
+        """A record was read. Returns whether it is to be worked on: False if it was done before."""
+        self.position = offset + 1
+        self.epoch = leader_epoch
+        self._given.append(offset)
+        skips = self._skips
+        while skips and skips[0][1] <= offset:
+            skips.popleft()
+        if skips and skips[0][0] <= offset:
+            self.done(offset)
+            return False
+        return True
+
+    def passed(self, position: int, leader_epoch: int | None) -> None:
+        """The reader stands at ``position``: what lies before it and was not given out needs no work."""
+        if self.position is None or position > self.position:
+            self.position = position
+            self.epoch = leader_epoch
+
+    def done(self, offset: int) -> None:
+        """The record at ``offset`` is done."""
+        given, done = self._given, self._done
+        if given and given[0] == offset:
+            given.popleft()
+            while given and given[0] in done:
+                done.remove(given.popleft())
+        else:
+            done.add(offset)
+
+    @property
+    def offset(self) -> int | None:
+        """The lowest offset that is not done; None while nothing is known."""
+        return self._given[0] if self._given else self.position
+
+    @property
+    def window(self) -> int:
+        """How many records were given out from the lowest one on that is not done."""
+        return len(self._given)
+
+    def runs(self) -> Iterator[Run]:
+        """What is done above the frontier, ascending, with what was done before and was not read again yet."""
+        start: int | None = None
+        for offset in self._given:
+            if offset in self._done:
+                if start is None:
+                    start = offset
+            elif start is not None:
+                yield start, offset
+                start = None
+        position = self.position
+        if start is not None and position is not None:
+            yield start, position
+        for first, end in self._skips:
+            if position is None or end > position:
+                yield (first if position is None else max(first, position)), end
+
+    def metadata(self, limit: int = METADATA_BYTES) -> str:
+        """For the commit of `offset`; "" when nothing is done above it, or when ``limit`` is too small for any run."""
+        offset = self.offset
+        if offset is None or not (self._done or self._skips):
+            return ""
+        return encode(offset, self.runs(), limit)
+
+    def holds_all(self, metadata: str) -> bool:
+        """Whether this `metadata` says all that is done above the frontier: nothing was left out for its length."""
+        offset = self.offset
+        return offset is None or decode(offset, metadata) == list(self.runs())
+
+    def after(self, offsets: Iterable[int]) -> Frontier:
+        """What this becomes when these are done, too. It does not change itself."""
+        later = Frontier(self._skips)
+        later.position, later.epoch = self.position, self.epoch
+        later._given, later._done = self._given.copy(), self._done.copy()
+        for offset in offsets:
+            later.done(offset)
+        return later
+
+
+def encode(offset: int, runs: Iterable[Run], limit: int = METADATA_BYTES) -> str:
+    """Metadata for a commit of ``offset`` with what is done above it. The last runs are left out if not all fit.
+
+    Args:
+        runs: ascending, and above ``offset``. limit: the most characters.
+    """
+    room = (limit - len(_MARK)) // 4 * 3 - _CHECK_BYTES
+    body = bytearray()
+    at = offset
+    for start, end in runs:
+        step = _varint(start - at) + _varint(end - start)
+        if len(body) + len(step) > room:
+            break
+        body += step
+        at = end
+    if not body:
+        return ""
+    return _MARK + b64encode(_check(offset, body) + body).decode()
+
+
+def done_above(offset: int, metadata: str) -> int:
+    """How many records above a committed offset are done, as its metadata tells."""
+    return sum(end - first for first, end in decode(offset, metadata))
+
+
+def decode(offset: int, metadata: str) -> list[Run]:
+    """What `encode` was given. Metadata of others, or that is damaged, or of another offset, says nothing: []."""
+    if not metadata.startswith(_MARK):
+        return []
+    try:
+        raw = b64decode(metadata[len(_MARK) :], validate=True)
+    except (binascii.Error, ValueError):
+        return []
+    check, body = raw[:_CHECK_BYTES], raw[_CHECK_BYTES:]
+    if check != _check(offset, body):
+        return []
+    runs = []
+    at, place = offset, 0
+    while place < len(body):
+        gap, place = _read(body, place)
+        length, place = _read(body, place)
+        runs.append((at + gap, at + gap + length))
+        at += gap + length
+    return runs
+
+
+def _check(offset: int, body: bytes | bytearray) -> bytes:
+    return binascii.crc32(body, binascii.crc32(offset.to_bytes(8, "big"))).to_bytes(_CHECK_BYTES, "big")
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _read(body: bytes, place: int) -> tuple[int, int]:
+    number = shift = 0
+    while body[place] & 0x80:
+        number |= (body[place] & 0x7F) << shift
+        shift += 7
+        place += 1
+    return number | body[place] << shift, place + 1

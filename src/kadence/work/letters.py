@@ -1,0 +1,152 @@
+"""What is written about a record that failed: its dead letter, or its record in a retry topic (H5). Pure.
+
+Both are the record as it was, its bytes and its headers, with headers of ours behind them. A record that has been in a
+retry topic keeps the place from which it came first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from kadence.errors import WorkerStartError
+from kadence.printable import printable
+from kadence.records import MOST_HEADERS, Record
+
+__all__ = [
+    "ProducerRecord",
+    "ResultError",
+    "attempts_of",
+    "dead_letter",
+    "due_at",
+    "is_of_all",
+    "named",
+    "retry_record",
+]
+
+_ERROR: Final = "kadence.error."
+_RETRY: Final = "kadence.retry."
+_MESSAGE_CHARACTERS: Final = 2_000
+
+
+class ProducerRecord(NamedTuple):
+    """A record to be sent, which a handler returns or yields.
+
+    Attributes:
+        topic: where to. value: bytes, or what the producer's ``value.serializer`` takes. key: as value.
+        partition: None: the partitioner chooses. timestamp: ms since 1970; None: now. headers: pairs of name and bytes.
+    """
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class ResultError(TypeError):
+    """A handler returned what cannot be sent. It says so of each record, so it ends the processing."""
+
+
+class UndecidedError(Exception):
+    """A record could not be decoded, and is not bad for all we know: its cause says that no schema registry answers."""
+
+
+def is_of_all(error: BaseException) -> bool:
+    """Whether every record would end so: that is no matter of one, and ends the processing."""
+    return isinstance(error, (ResultError, WorkerStartError))
+
+
+def named(record: Record[Any, Any]) -> str:
+    """A record in the words of logs and probes: its place, and the beginning of its key."""
+    key = record.key
+    shown = "" if key is None else f" (key {key if len(key) <= 40 else key[:40]!r})"
+    return f"{record.topic}-{record.partition}@{record.offset}{shown}"
+
+
+def _header(record: Record[Any, Any], name: str) -> bytes | None:
+    """The last header of that name."""
+    return next((value for each, value in reversed(record.headers) if each == name), None)
+
+
+def _number(record: Record[Any, Any], name: str, default: int) -> int:
+    try:
+        return int(_header(record, name) or b"")
+    except ValueError:
+        return default
+
+
+def attempts_of(record: Record[Any, Any]) -> int:
+    """How many attempts failed before the record came from a retry topic; 0 for others."""
+    return max(_number(record, _RETRY + "attempts", 0), 0)
+
+
+def due_at(record: Record[Any, Any]) -> int:
+    """When a record of a retry topic is due, ms since 1970; 0 for others."""
+    return max(_number(record, _RETRY + "at", 0), 0)
+
+
+def retry_record(
+    record: Record[Any, Any], topic: str, error: BaseException, attempts: int, at: int, now: int
+) -> ProducerRecord:
+    """The record in the retry topic, to be tried again at ``at``. ``at`` and ``now`` are ms since 1970."""
+    return _copy(
+        record,
+        topic,
+        [
+            (_RETRY + "attempts", b"%d" % attempts),
+            (_RETRY + "at", b"%d" % at),
+            (_RETRY + "first", b"%d" % _number(record, _RETRY + "first", now)),
+            *_origin(record, _RETRY),
+            (_RETRY + "class", type(error).__name__.encode()),
+        ],
+    )
+
+
+def dead_letter(
+    record: Record[Any, Any],
+    topic: str,
+    error: BaseException,
+    attempts: int,
+    first_ms: int,
+    now: int,
+    group: str | None,
+) -> ProducerRecord:
+    """The record in the dead letter topic. ``first_ms`` (its first attempt) and ``now`` are ms since 1970."""
+    headers: list[tuple[str, bytes | None]] = [
+        *_origin(record, _ERROR),
+        (_ERROR + "class", type(error).__name__.encode()),
+        (_ERROR + "message", printable(str(error))[:_MESSAGE_CHARACTERS].encode(errors="replace")),
+        (_ERROR + "attempts", b"%d" % attempts),
+        (_ERROR + "first", b"%d" % _number(record, _RETRY + "first", first_ms)),
+        (_ERROR + "last", b"%d" % now),
+    ]
+    if group is not None:
+        headers.append((_ERROR + "group", group.encode()))
+    return _copy(record, topic, headers)
+
+
+def _origin(record: Record[Any, Any], prefix: str) -> list[tuple[str, bytes | None]]:
+    came_from = _header(record, _RETRY + "topic")
+    if came_from is not None:
+        return [
+            (prefix + "topic", came_from),
+            (prefix + "partition", _header(record, _RETRY + "partition")),
+            (prefix + "offset", _header(record, _RETRY + "offset")),
+        ]
+    return [
+        (prefix + "topic", record.topic.encode()),
+        (prefix + "partition", b"%d" % record.partition),
+        (prefix + "offset", b"%d" % record.offset),
+    ]
+
+
+def _copy(record: Record[Any, Any], topic: str, headers: list[tuple[str, bytes | None]]) -> ProducerRecord:
+    kept = [(name, value) for name, value in record.headers if not name.startswith((_RETRY, _ERROR))]
+    return ProducerRecord(
+        topic,
+        record.value,
+        record.key,
+        timestamp=record.timestamp if record.timestamp >= 0 else None,
+        headers=(*kept[: MOST_HEADERS - len(headers)], *headers),
+    )

@@ -1,0 +1,138 @@
+"""What `Consumer.process` has measured, for metrics and probes. Any thread reads it, and so it takes the desk's lock.
+
+One consumer has one, from its first call of `process` on. Totals go on from one call to the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kadence.records import Record
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kadence.work.desk import Desk
+
+__all__ = ["Meters", "Now", "Totals"]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What `Consumer.process` has done.
+
+    Attributes:
+        done: records that need no more work: handled, written to a retry topic, or given up.
+        failed: attempts that failed. retried: records written to the retry topic. dead_lettered: records given up.
+        skipped: records that were read again, and had been done before.
+    """
+
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    dead_lettered: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """One moment.
+
+    Attributes:
+        running, waiting, retrying: records that a handler has, that wait for a worker, and that wait for their time.
+        oldest_ms: for how long the record has run that has run longest; 0 when none does. overdue: how many have run
+            longer than ``timeout``.
+        paused: partitions. frontier_lags: of each partition the records from the lowest that is not done to the highest
+            that was read.
+        stuck: of each partition whose lowest record that is not done runs: that record, and for how many ms it has been
+            worked on. key_waiting: the most records that wait for the one before them, of one key or partition.
+    """
+
+    totals: Totals = Totals()
+    running: int = 0
+    waiting: int = 0
+    retrying: int = 0
+    oldest_ms: int = 0
+    overdue: int = 0
+    workers: int = 0
+    paused: int = 0
+    frontier_lags: dict[TopicPartition, int] = field(default_factory=dict)
+    stuck: dict[TopicPartition, tuple[Record[Any, Any], int]] = field(default_factory=dict)
+    key_waiting: int = 0
+
+
+class Meters:
+    """Reads the desk of the present call of `process`, and keeps the totals of those before."""
+
+    def __init__(self) -> None:
+        self._desk: Desk | None = None
+        self._workers = 0
+        self._before = Totals()
+        self._seen: tuple[int, Now] | None = None
+
+    @property
+    def is_working(self) -> bool:
+        """Whether `process` runs."""
+        return self._desk is not None
+
+    def begin(self, desk: Desk, workers: int) -> None:
+        """A call of `process` begins."""
+        self._workers = workers
+        self._desk = desk
+
+    def end(self) -> Totals:
+        """It has ended. Returns what this call has done."""
+        desk = self._desk
+        if desk is None:
+            return Totals()
+        with desk.lock:
+            self._before = self._totals(desk)
+            self._desk = self._seen = None
+            return _totals_of(desk)
+
+    def at(self, now: int) -> Now:
+        """What there is; the rows of one reading of the metrics share one look."""
+        seen, desk = self._seen, self._desk
+        if seen is not None and seen[0] == now:
+            return seen[1]
+        if desk is None:
+            return Now(self._before)
+        with desk.lock:
+            scheduler = desk.scheduler
+            running = scheduler.running
+            retrying = scheduler.late_records(now)
+            oldest = next(iter(running), None)
+            hottest = scheduler.hottest()
+            found = Now(
+                # It may have ended meanwhile.
+                self._totals(desk) if self._desk is desk else self._before,
+                len(running),
+                max(scheduler.total - len(running) - retrying - scheduler.finished, 0),
+                retrying,
+                0 if oldest is None else max(now - oldest.started_at, 0),
+                sum(task.timed_out for task in running),
+                self._workers,
+                sum(work.is_paused for work in scheduler.partitions.values()),
+                {partition: work.frontier.window for partition, work in scheduler.partitions.items()},
+                {
+                    task.work.partition: (task.record, max(now - task.first_at, 0))
+                    for task in scheduler.stuck()
+                },
+                0 if hottest is None else max(len(hottest.tasks) - 1, 0),
+            )
+        self._seen = now, found
+        return found
+
+    def _totals(self, desk: Desk) -> Totals:
+        before, since = self._before, _totals_of(desk)
+        return Totals(
+            before.done + since.done,
+            before.failed + since.failed,
+            before.retried + since.retried,
+            before.dead_lettered + since.dead_lettered,
+            before.skipped + since.skipped,
+        )
+
+
+def _totals_of(desk: Desk) -> Totals:
+    return Totals(desk.done, desk.failed, desk.retried, desk.dead_lettered, desk.scheduler.skipped)

@@ -1,0 +1,61 @@
+"""How often a record is tried, and how long it waits in between (H5). Pure."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["NEVER", "Retry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How `Consumer.process` repeats a record whose handler raised, or took longer than ``timeout``.
+
+    After the n-th attempt it waits ``backoff * factor ** (n - 1)`` seconds, at most ``max_backoff``.
+
+    Args:
+        attempts: the most attempts, the first one included.
+        backoff: seconds before the second attempt. factor: how much longer each wait is than the one before.
+        max_backoff: the longest wait, in seconds.
+        jitter: the share of each wait that is left to chance, 0 to 1: 0.2 waits 80 to 100 % of it.
+        on: exceptions that are worth another attempt; any other ends the attempts at once.
+        topic: None repeats in place, and the records of the same key wait. Otherwise a record that failed is written
+            to this topic, with the time of its next attempt in a header, and the records of its key go on. The
+            consumer reads the topic, too: create it with as many partitions as you want to work on at once.
+
+    Raises:
+        ValueError: a number outside its range.
+    """
+
+    attempts: int = 3
+    backoff: float = 1.0
+    factor: float = 2.0
+    max_backoff: float = 60.0
+    jitter: float = 0.2
+    on: tuple[type[BaseException], ...] = (Exception,)
+    topic: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ValueError(f"Retry(attempts={self.attempts}): at least 1, the first attempt is one of them")
+        for name, least in (("backoff", 0), ("factor", 1), ("max_backoff", 0)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"Retry({name}={getattr(self, name)}): at least {least}")
+        if not 0 <= self.jitter <= 1:
+            raise ValueError(f"Retry(jitter={self.jitter}): from 0 to 1")
+
+    def allows(self, attempts: int, error: BaseException) -> bool:
+        """Whether a record that failed so often is tried again."""
+        return attempts < self.attempts and isinstance(error, self.on)
+
+    def wait_ms(self, attempts: int, chance: random.Random) -> int:
+        """How long a record waits after so many attempts."""
+        # The exponent is bounded: a float overflows at 1,024 doublings.
+        longest = min(self.backoff * self.factor ** min(attempts - 1, 64), self.max_backoff)
+        return int(longest * (1 - self.jitter * chance.random()) * 1000)
+
+
+NEVER: Final = Retry(attempts=1)
+"""One attempt."""

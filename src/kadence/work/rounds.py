@@ -1,0 +1,264 @@
+"""Which records go into one transaction together with the frontier, and what one that failed undoes (H7). Pure.
+
+With transactions a record is done when its transaction was committed. Until then it is *finished*: its handler has
+returned, what that returned is kept here, and the next record of its key may begin. A *round* is what one transaction
+commits: finished records in the order in which they ended, all that is to be sent for them, and the frontier that has
+these done, and nothing else. If it fails, its records are finished as before, and part of the next round.
+
+Only a record whose output is refused is handled again, with all of its key that was finished after it: they were
+handled as if it were done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextvars import copy_context
+from typing import Any, Final
+
+from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.work.frontier import METADATA_BYTES
+from kadence.work.letters import ProducerRecord
+from kadence.work.scheduler import Lane, PartitionWork, Scheduler, Task
+
+__all__ = ["Finished", "Round", "Rounds"]
+
+_MOST_OUTPUTS: Final = 10_000
+"""The most outputs of a round, unless one handler has more. More could outlast ``transaction.timeout.ms``."""
+
+_HALF: Final = 2
+"""A round begins before its time when this part of the limit waits for it: the rest keeps the workers busy."""
+
+
+class Finished:
+    """Records that one call of a handler has finished, with what it returned: all of it is committed, or nothing.
+
+    Attributes:
+        number: in the order in which calls ended. counter: of a dead letter or a retry record, what counts it.
+        not_before: when its records may be sent (ms). context: of the handler; what it sends belongs to its trace.
+    """
+
+    __slots__ = ("context", "counter", "not_before", "number", "outputs", "tasks")
+
+    def __init__(
+        self, number: int, tasks: Sequence[Task], outputs: Sequence[ProducerRecord], counter: str | None
+    ) -> None:
+        self.number = number
+        self.tasks = tasks
+        self.outputs = outputs
+        self.counter = counter
+        self.not_before = 0
+        self.context = copy_context()
+
+
+class Round:
+    """What one transaction commits. ``offsets``: the frontiers that have its records done."""
+
+    __slots__ = ("finished", "offsets")
+
+    def __init__(
+        self, finished: Sequence[Finished], offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        self.finished = finished
+        self.offsets = offsets
+
+
+class Rounds(Scheduler):
+    """A scheduler whose records are done when their transaction is committed."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._finished: list[Finished] = []
+        self._finished_bytes = 0
+        # Of what is in no round yet.
+        self._waiting = self._waiting_bytes = self._outputs = 0
+        self._numbers = 0
+
+    # ------------------------------------------------------------ handlers end
+
+    def finish(
+        self, tasks: Sequence[Task], outputs: Sequence[ProducerRecord], now: int, counter: str | None = None
+    ) -> None:
+        """Handled: committed with a later round. The lanes of these go on.
+
+        Not if one of them is another member's by now, or an earlier record of its key is to be handled again: then this
+        call of the handler counts for nothing, and those that are still here are handled again, too.
+        """
+        if not (all(map(self._is_ours, tasks)) and _are_first(tasks)):
+            for task in tasks:
+                self.put_back(task, now)
+            return
+        self._numbers += 1
+        finished = Finished(self._numbers, tasks, outputs, counter)
+        self._finished.append(finished)
+        self._count_waiting(finished, 1)
+        for task in tasks:
+            self._end(task)
+            task.lane.tasks.popleft()
+            self._count_finished(task, 1)
+        for lane in {task.lane: None for task in tasks}:
+            if lane.tasks:
+                self._line_up(lane, now)
+            elif lane.home is not None and lane.home.get(lane.key) is lane:
+                del lane.home[lane.key]
+
+    def _is_ours(self, task: Task) -> bool:
+        """Whether what is done of its partition may still be committed; it may while the partition is being revoked."""
+        return self.partitions.get(task.work.partition) is task.work
+
+    def _count_finished(self, task: Task, sign: int) -> None:
+        task.work.finished += sign
+        self.finished += sign
+        self._finished_bytes += sign * task.nbytes
+
+    def _count_waiting(self, finished: Finished, sign: int) -> None:
+        self._outputs += sign * len(finished.outputs)
+        self._waiting += sign * len(finished.tasks)
+        self._waiting_bytes += sign * sum(task.nbytes for task in finished.tasks)
+
+    @property
+    def is_pressing(self) -> bool:
+        """Whether a round is to begin before its time: it lets records be read, of which there would soon be none."""
+        if not self._finished:
+            return False
+        limits = self._limits
+        if (
+            max(self._waiting, self._outputs) >= limits.records // _HALF
+            or self._waiting_bytes >= limits.nbytes // _HALF
+        ):
+            return True
+        if self.has_ready:
+            return False
+        if self.room() == 0:
+            return (
+                self.total - self.finished < self._high
+                and self.nbytes - self._finished_bytes < limits.nbytes * 3 // 4
+            )
+        return any(
+            work.is_paused and work.finished and work.outstanding - work.finished <= work.resume_at
+            for work in self.partitions.values()
+        )
+
+    # ------------------------------------------------------------ rounds
+
+    def begin(self, now: int, limit: int = METADATA_BYTES) -> Round | None:
+        """The next round: what is finished, and the frontiers after it. None if the frontiers do not fit.
+
+        All that is done above a frontier must be in its metadata: what were left out would be done, and sent, twice. If
+        it does not fit (``limit``: characters), the round is shorter, until what holds the frontier up is finished.
+        """
+        chosen = _first_outputs([each for each in self._finished if each.not_before <= now])
+        while (offsets := self._after(chosen, limit)) is None:
+            if not chosen:
+                return None
+            chosen = chosen[: len(chosen) // 2]
+        taken = set(chosen)
+        self._finished = [each for each in self._finished if each not in taken]
+        for each in chosen:
+            self._count_waiting(each, -1)
+        return Round(chosen, offsets)
+
+    def _after(
+        self, finished: Iterable[Finished], limit: int
+    ) -> dict[TopicPartition, OffsetAndMetadata] | None:
+        done: dict[PartitionWork, list[int]] = {}
+        for each in finished:
+            for task in each.tasks:
+                done.setdefault(task.work, []).append(task.record.offset)
+        found = {}
+        for partition, work in self.partitions.items():
+            frontier = work.frontier.after(done[work]) if work in done else work.frontier
+            if (offset := frontier.offset) is None:
+                continue
+            metadata = frontier.metadata(limit)
+            if not frontier.holds_all(metadata):
+                return None
+            found[partition] = OffsetAndMetadata(offset, frontier.epoch, metadata)
+        return found
+
+    def committed(self, this: Round) -> None:
+        """Its transaction was: its records are done."""
+        for each in this.finished:
+            for task in each.tasks:
+                task.work.frontier.done(task.record.offset)
+                self._count_finished(task, -1)
+                self._count_out(task)
+
+    def aborted(self, this: Round, refused: Collection[Finished], now: int) -> None:
+        """Its transaction was: its records are finished as before.
+
+        The records of ``refused`` are running again, until somebody says what becomes of them, and those of their
+        lanes that were finished after them wait.
+        """
+        for each in this.finished:
+            self._count_waiting(each, 1)
+        self._finished = sorted([*this.finished, *self._finished], key=lambda each: each.number)
+        gone = [each for each in self._finished if not all(map(self._is_ours, each.tasks))]
+        self._handle_again({*gone, *refused}, frozenset(refused), now)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are another member's now, and so is what was finished of them."""
+        super().forget(partitions)
+        gone = {each for each in self._finished if not all(map(self._is_ours, each.tasks))}
+        self._handle_again(gone, frozenset(), 0)
+
+    def _handle_again(self, these: set[Finished], running: Collection[Finished], now: int) -> None:
+        """Put these back to the front of their lanes, with all that was finished behind them there."""
+        if not these:
+            return
+        again: list[Finished] = []
+        kept: list[Finished] = []
+        lanes: set[Any] = set()
+        for each in self._finished:
+            names = [_name_of(task.lane, task) for task in each.tasks]
+            if each in these or not lanes.isdisjoint(names):
+                lanes.update(names)
+                again.append(each)
+            else:
+                kept.append(each)
+        self._finished = kept
+        touched: dict[Lane, None] = {}
+        for each in reversed(again):
+            self._count_waiting(each, -1)
+            for task in reversed(each.tasks):
+                self._count_finished(task, -1)
+                if task.work.is_gone:
+                    self._count_out(task)
+                    continue
+                lane = task.lane
+                if lane.home is not None:
+                    lane = task.lane = lane.home.setdefault(lane.key, lane)
+                lane.tasks.appendleft(task)
+                touched[lane] = None
+                if each in running:
+                    task.is_running = True
+                    task.work.running += 1
+                    lane.running += 1
+                    self.running[task] = None
+        for lane in touched:
+            self._line_up(lane, now)
+
+
+def _first_outputs(finished: list[Finished]) -> list[Finished]:
+    """The first of these that have up to `_MOST_OUTPUTS` outputs together; at least one."""
+    total = 0
+    for place, each in enumerate(finished):
+        total += len(each.outputs)
+        if total > _MOST_OUTPUTS and place:
+            return finished[:place]
+    return finished
+
+
+def _are_first(tasks: Sequence[Task]) -> bool:
+    """Whether these are the first of their lanes, in their order."""
+    places: dict[Lane, int] = {}
+    for task in tasks:
+        place = places.get(task.lane, 0)
+        if task.lane.tasks[place] is not task:
+            return False
+        places[task.lane] = place + 1
+    return True
+
+
+def _name_of(lane: Lane, task: Task) -> Any:
+    """Lanes of one key are one, though an empty one is dropped and made anew."""
+    return lane if lane.home is None else (task.work.partition, lane.key)

@@ -1,0 +1,479 @@
+"""Which record is worked on next, and which may not be read yet (H2, H4). Pure: it takes `now`, and starts nothing.
+
+Records wait in *lanes*. The records of a lane are worked on one after the other, lanes beside each other: a lane for
+each key (``order="key"``), for each partition, or for each record. A lane whose record failed and waits for its next
+attempt is held up, and no other lane is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from kadence.clock import FOREVER
+from kadence.records import Record
+from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.work.frontier import METADATA_BYTES, Frontier, Run
+
+__all__ = ["Lane", "Limits", "Order", "PartitionWork", "Scheduler", "Task"]
+
+Order = Literal["key", "partition", "none"]
+
+_RECORD_BYTES: Final = 100
+"""What a record takes beside its key and value, about."""
+
+_SHARES: Final = 2
+"""How many times its equal share of the limit one partition may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is read ahead of what is done. Waiting, running and failed records count together.
+
+    Args:
+        records: of all partitions. nbytes: of their keys and values.
+        window: of one partition, from its lowest record that is not done to its highest that was read. It bounds what
+            is done above a record that is stuck.
+    """
+
+    records: int = 1000
+    nbytes: int = 64 << 20
+    window: int = 50_000
+
+
+class Lane:
+    """Records that are worked on one after the other, or together in one batch.
+
+    Attributes:
+        home: the lanes of its partition, by key; it leaves them when it is empty. None: it is for one record only.
+        running: how many of its records a handler has. While it has any, no other one begins.
+    """
+
+    __slots__ = ("home", "key", "running", "tasks")
+
+    def __init__(self, home: dict[Any, Lane] | None, key: Any) -> None:
+        self.home = home
+        self.key = key
+        self.running = 0
+        self.tasks: deque[Task] = deque()
+
+
+class PartitionWork:
+    """One partition while it is assigned.
+
+    Attributes:
+        outstanding: records that wait, run, or wait for another attempt. nbytes: theirs.
+        running: those that a handler has. is_gone: it was revoked or lost. resume_at: so few outstanding end its pause.
+        finished: those that wait for their transaction, with transactions.
+    """
+
+    __slots__ = (
+        "finished",
+        "frontier",
+        "is_gone",
+        "is_paused",
+        "nbytes",
+        "outstanding",
+        "partition",
+        "resume_at",
+        "running",
+    )
+
+    def __init__(self, partition: TopicPartition, done: Iterable[Run]) -> None:
+        self.partition = partition
+        self.frontier = Frontier(done)
+        self.outstanding = 0
+        self.nbytes = 0
+        self.running = 0
+        self.finished = 0
+        self.is_gone = False
+        self.is_paused = False
+        self.resume_at = 0
+
+
+class Task:
+    """One record on its way to being done.
+
+    Attributes:
+        attempts: how many have failed. first_at: when the first one began, -1 before. started_at: the present one.
+        due: not before this. timed_out: the present attempt took longer than it may.
+    """
+
+    __slots__ = (
+        "attempts",
+        "due",
+        "first_at",
+        "is_running",
+        "lane",
+        "nbytes",
+        "record",
+        "started_at",
+        "timed_out",
+        "work",
+    )
+
+    def __init__(self, record: Record[Any, Any], work: PartitionWork, lane: Lane, nbytes: int) -> None:
+        self.record = record
+        self.work = work
+        self.lane = lane
+        self.nbytes = nbytes
+        self.attempts = 0
+        self.due = 0
+        self.first_at = -1
+        self.started_at = -1
+        self.is_running = False
+        self.timed_out = False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its partition is no longer this member's."""
+        return self.work.is_gone
+
+
+class Scheduler:
+    """All records that were read and are not done.
+
+    Args:
+        earlier: what was tried of a record before it was read: how many attempts failed, and when it is due (ms; 0 at
+            once). None: nothing, of any.
+
+    Attributes:
+        partitions: the assigned ones. total: records outstanding, of partitions that went and still run, too.
+        running: tasks that a handler has, in the order of their start.
+        finished: records whose handler has returned, and which wait for their transaction; 0 without transactions.
+        wants_look: a partition that is paused may perhaps be resumed: the loop is to ask `pauses`, and clears this.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        limits: Limits,
+        earlier: Callable[[Record[Any, Any], int], tuple[int, int]] | None = None,
+    ) -> None:
+        self.partitions: dict[TopicPartition, PartitionWork] = {}
+        self.total = 0
+        self.nbytes = 0
+        self.running: dict[Task, None] = {}
+        self.skipped = 0
+        self.finished = 0
+        self.wants_look = False
+        self._order = order
+        self._limits = limits
+        self._earlier = earlier
+        self._lanes: dict[TopicPartition, dict[bytes | None, Lane]] = {}
+        self._ready: deque[Lane] = deque()
+        self._late: list[tuple[int, int, Lane]] = []
+        self._count = 0
+        self._high = max(limits.records * 3 // 4, 1)
+
+    # ------------------------------------------------------------ what comes and goes
+
+    def assign(self, partition: TopicPartition, done: Iterable[Run] = ()) -> None:
+        """This member has the partition from now on; ``done`` is above its committed offset and is skipped."""
+        self.partitions[partition] = PartitionWork(partition, done)
+
+    def revoke(self, partitions: Iterable[TopicPartition]) -> None:
+        """No record of these begins any more. What runs goes on, and `frontiers` still has them until `forget`."""
+        for partition in partitions:
+            if (work := self.partitions.get(partition)) is None or work.is_gone:
+                continue
+            work.is_gone = True
+            for lane in {
+                *self._lanes.get(partition, {}).values(),
+                *self._ready,
+                *(late[2] for late in self._late),
+            }:
+                if any(task.work is work for task in lane.tasks):
+                    self._drop(lane, work)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are another member's now."""
+        self.revoke(partitions)
+        for partition in partitions:
+            self.partitions.pop(partition, None)
+
+    def _drop(self, lane: Lane, work: PartitionWork) -> None:
+        """Remove what waits in a lane of a partition that goes. What runs there keeps its place."""
+        kept = [task for task in lane.tasks if task.work is not work or task.is_running]
+        for task in lane.tasks:
+            if task.work is work and not task.is_running:
+                self._count_out(task)
+        lane.tasks = deque(kept)
+        if not kept and lane.home is not None:
+            lane.home.pop(lane.key, None)
+
+    def add(self, partition: TopicPartition, records: Iterable[Record[Any, Any]], now: int) -> None:
+        """Records that were read, in their order, keys and values in bytes."""
+        work = self.partitions.get(partition)
+        if work is None:
+            work = self.partitions[partition] = PartitionWork(partition, ())
+        give = work.frontier.give
+        lanes: dict[bytes | None, Lane] | None = None
+        if self._order != "none":
+            # Those of an earlier assignment, too: what still runs of a key holds up the key.
+            lanes = self._lanes.setdefault(partition, {})
+        by_key = self._order == "key"
+        added = nbytes = 0
+        for record in records:
+            if not give(record.offset, record.leader_epoch):
+                self.skipped += 1
+                continue
+            key, value = record.key, record.value
+            size = _RECORD_BYTES + (0 if key is None else len(key)) + (0 if value is None else len(value))
+            if lanes is None:
+                lane = Lane(None, None)
+            else:
+                if not by_key:
+                    key = None
+                found = lanes.get(key)
+                if found is None:
+                    found = lanes[key] = Lane(lanes, key)
+                lane = found
+            task = Task(record, work, lane, size)
+            if self._earlier is not None:
+                task.attempts, task.due = self._earlier(record, now)
+            lane.tasks.append(task)
+            if len(lane.tasks) == 1:
+                self._line_up(lane, now)
+            added += 1
+            nbytes += size
+        work.outstanding += added
+        work.nbytes += nbytes
+        self.total += added
+        self.nbytes += nbytes
+
+    def passed(self, positions: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """The reader stands here: records that are bad, aborted or gone need no work."""
+        for partition, at in positions.items():
+            if (work := self.partitions.get(partition)) is not None:
+                work.frontier.passed(at.offset, at.leader_epoch)
+
+    # ------------------------------------------------------------ whose turn it is
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether a record can be worked on now, apart from those that are due by the clock."""
+        return bool(self._ready)
+
+    def ready_records(self, most: int) -> int:
+        """How many records can be worked on now, counted up to ``most``."""
+        count = 0
+        for lane in self._ready:
+            count += len(lane.tasks)
+            if count >= most:
+                return most
+        return count
+
+    def late_records(self, now: int) -> int:
+        """How many records wait for their time; those behind them in their lanes are not counted."""
+        return sum(
+            bool(lane.tasks) and not lane.running and lane.tasks[0].due > now for _, _, lane in self._late
+        )
+
+    def next_due(self) -> int:
+        """When the next record is due that waits for its time."""
+        return self._late[0][0] if self._late else FOREVER
+
+    def take(self, now: int) -> Task | None:
+        """The next record to be worked on; its lane waits until `done`, `again` or `drop`. None: there is none now."""
+        late, ready = self._late, self._ready
+        while late and late[0][0] <= now:
+            ready.append(heapq.heappop(late)[2])
+        while ready:
+            lane = ready.popleft()
+            # A lane may stand here twice: it was dropped and filled again meanwhile.
+            if lane.tasks and not lane.running and lane.tasks[0].due <= now:
+                self._begin(lane.tasks[0], now)
+                return lane.tasks[0]
+        return None
+
+    def take_batch(self, most: int, now: int) -> list[Task]:
+        """Up to so many records for one call: of each lane the first ones, in their order."""
+        batch: list[Task] = []
+        while len(batch) < most and (task := self.take(now)) is not None:
+            batch.append(task)
+            for behind in list(task.lane.tasks)[1:]:
+                if len(batch) == most or behind.due > now:
+                    break
+                self._begin(behind, now)
+                batch.append(behind)
+        return batch
+
+    def _begin(self, task: Task, now: int) -> None:
+        task.is_running = True
+        task.timed_out = False
+        task.started_at = now
+        if task.first_at < 0:
+            task.first_at = now
+        task.work.running += 1
+        task.lane.running += 1
+        self.running[task] = None
+
+    def done(self, task: Task, now: int) -> None:
+        """Handled, or its dead letter or retry record is acknowledged."""
+        task.work.frontier.done(task.record.offset)
+        self.drop(task, now)
+
+    def drop(self, task: Task, now: int) -> None:
+        """It ended without being done; nobody repeats it here."""
+        self._end(task)
+        self._leave(task, now)
+
+    def put_back(self, task: Task, now: int) -> None:
+        """It was taken and did not begin: others may take it."""
+        if task.work.is_gone:
+            self.drop(task, now)
+        else:
+            self._end(task)
+            self._line_up(task.lane, now)
+
+    def first_of(self, tasks: Iterable[Task], now: int) -> list[Task]:
+        """Those of a part of a batch that may begin: no record of their lanes before them is left out or not done yet.
+
+        The others are put back, and so are those of partitions that went meanwhile.
+        """
+        lanes: dict[Lane, Iterator[Task]] = {}
+        first: list[Task] = []
+        others: list[Task] = []
+        for task in tasks:
+            order = lanes.setdefault(task.lane, iter(task.lane.tasks))
+            is_next = next(order, None) is task and not task.work.is_gone
+            (first if is_next else others).append(task)
+        for task in others:
+            self.put_back(task, now)
+        return first
+
+    def again(self, task: Task, due: int, now: int) -> None:
+        """It failed, and is tried again at ``due``; its lane waits meanwhile."""
+        if task.work.is_gone:
+            self.drop(task, now)
+            return
+        self._end(task)
+        task.attempts += 1
+        task.due = due
+        self._line_up(task.lane, now)
+
+    def _end(self, task: Task) -> None:
+        task.is_running = False
+        task.work.running -= 1
+        task.lane.running -= 1
+        del self.running[task]
+
+    def _leave(self, task: Task, now: int) -> None:
+        lane = task.lane
+        tasks = lane.tasks
+        if tasks[0] is task:
+            tasks.popleft()
+        else:
+            tasks.remove(task)
+        self._count_out(task)
+        if tasks:
+            self._line_up(lane, now)
+        elif lane.home is not None and lane.home.get(lane.key) is lane:
+            del lane.home[lane.key]
+
+    def _count_out(self, task: Task) -> None:
+        work = task.work
+        work.outstanding -= 1
+        work.nbytes -= task.nbytes
+        self.total -= 1
+        self.nbytes -= task.nbytes
+        if work.is_paused and (work.outstanding == work.resume_at or self.total == self._high - 1):
+            self.wants_look = True
+
+    def _line_up(self, lane: Lane, now: int) -> None:
+        """The first record of a lane may be worked on, now or when it is due."""
+        if lane.running:
+            return
+        due = lane.tasks[0].due
+        if due > now:
+            self._count += 1
+            heapq.heappush(self._late, (due, self._count, lane))
+        else:
+            self._ready.append(lane)
+
+    # ------------------------------------------------------------ back-pressure
+
+    def room(self) -> int:
+        """How many more records may be read now; 0 beyond three quarters of the limits."""
+        limits = self._limits
+        if self.total >= self._high or self.nbytes >= limits.nbytes * 3 // 4:
+            return 0
+        return limits.records - self.total
+
+    def pauses(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
+        """The partitions that are to be paused from now on, and those that are to be resumed.
+
+        A partition is paused beyond its share of the limits, and resumed an eighth below. Not further below: what waits
+        behind a slow key must not keep the others from going on.
+        """
+        limits = self._limits
+        count = max(len(self.partitions), 1)
+        is_full = self.room() == 0
+        share = max(min(limits.records * _SHARES // count, limits.records), 1)
+        nbytes = max(min(limits.nbytes * _SHARES // count, limits.nbytes), 1)
+        pause: list[TopicPartition] = []
+        resume: list[TopicPartition] = []
+        for partition, work in self.partitions.items():
+            work.resume_at = share - share // 8 - 1
+            most = work.resume_at + 1 if work.is_paused else share
+            has_room = (
+                not is_full
+                and work.outstanding < most
+                and work.nbytes < (nbytes - nbytes // 8 if work.is_paused else nbytes)
+                and work.frontier.window < limits.window
+            )
+            if has_room == work.is_paused:
+                work.is_paused = not has_room
+                (resume if has_room else pause).append(partition)
+        return pause, resume
+
+    # ------------------------------------------------------------ what may be committed
+
+    def frontiers(
+        self, partitions: Iterable[TopicPartition] | None = None, limit: int = METADATA_BYTES
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What may be committed of these partitions, or of all: offsets, and what is done above them as metadata."""
+        chosen = self.partitions if partitions is None else partitions
+        found = {}
+        for partition in chosen:
+            work = self.partitions.get(partition)
+            if work is not None and (offset := work.frontier.offset) is not None:
+                found[partition] = OffsetAndMetadata(
+                    offset, work.frontier.epoch, work.frontier.metadata(limit)
+                )
+        return found
+
+    def running_of(self, partitions: Iterable[TopicPartition]) -> int:
+        """How many records of these a handler has."""
+        return sum(work.running for each in partitions if (work := self.partitions.get(each)) is not None)
+
+    # ------------------------------------------------------------ what holds it up
+
+    def overdue(self, now: int, timeout_ms: int) -> Iterator[Task]:
+        """Those that run for longer than they may, and were not told yet."""
+        for task in self.running:
+            if now - task.started_at < timeout_ms:
+                return
+            if not task.timed_out:
+                task.timed_out = True
+                yield task
+
+    def stuck(self) -> Iterator[Task]:
+        """Of each partition the record that holds up its frontier, if it runs."""
+        lowest: dict[TopicPartition, Task] = {}
+        for task in self.running:
+            partition = task.work.partition
+            if partition not in lowest or task.record.offset < lowest[partition].record.offset:
+                lowest[partition] = task
+        for task in lowest.values():
+            if task.work.frontier.offset == task.record.offset:
+                yield task
+
+    def hottest(self) -> Lane | None:
+        """The lane with the most records; None while no lane of a key or of a partition has any."""
+        lanes = (lane for lanes in self._lanes.values() for lane in lanes.values())
+        return max(lanes, key=lambda lane: len(lane.tasks), default=None)

@@ -1,0 +1,131 @@
+"""What `Consumer.process` is told, checked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kadence.clock import Seconds, to_ms
+from kadence.config.table import is_coroutine_function
+from kadence.errors import ConfigError
+from kadence.work.retry import NEVER, Retry
+from kadence.work.scheduler import Limits, Order
+
+__all__ = ["BatchFormat", "Executor", "Settings", "settings_of"]
+
+Executor = Literal["threads", "loop", "processes"]
+"""Where handlers run."""
+
+BatchFormat = Literal["records", "arrow"]
+"""What a handler of batches gets: a list of records, or a ``pyarrow.Table``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Checked arguments of `Consumer.process`; durations are ms."""
+
+    handler: Callable[..., Any]
+    takes_context: bool
+    workers: int
+    order: Order
+    executor: Executor
+    retry: Retry
+    dead_letter: str | None
+    timeout_ms: int | None
+    batch: tuple[int, int] | None
+    halves: bool
+    as_arrow: bool
+    limits: Limits
+    drain_ms: int
+    transactional_id: str | None
+
+
+def settings_of(
+    handler: Callable[..., Any],
+    *,
+    workers: int,
+    order: Order,
+    executor: Executor | None,
+    retry: Retry | None,
+    dead_letter: str | None,
+    timeout: Seconds | None,
+    batch: tuple[int, Seconds] | None,
+    halve: bool,
+    batch_format: BatchFormat,
+    max_records: int,
+    max_bytes: int,
+    drain: Seconds,
+    transactional_id: str | None,
+) -> Settings:
+    """Check what a caller gave.
+
+    Raises:
+        TypeError, ValueError, ConfigError: what is not allowed, and what is.
+    """
+    if not callable(handler):
+        raise TypeError(f"a handler is a function that takes a record, not {handler!r}")
+    is_coroutine = is_coroutine_function(handler) or inspect.isasyncgenfunction(handler)
+    chosen: Executor = executor or ("loop" if is_coroutine else "threads")
+    if chosen not in ("threads", "loop", "processes"):
+        raise ValueError(f"executor is 'threads', 'loop' or 'processes', not {executor!r}")
+    if is_coroutine != (chosen == "loop"):
+        raise ConfigError(
+            f"executor={chosen!r} with {'a coroutine function' if is_coroutine else 'a plain function'}: the event "
+            "loop runs coroutine functions, and threads and processes run plain ones"
+        )
+    if order not in ("key", "partition", "none"):
+        raise ValueError(f"order is 'key', 'partition' or 'none', not {order!r}")
+    if workers < 1:
+        raise ValueError(f"workers={workers}: at least 1")
+    if batch is not None and (batch[0] < 1 or to_ms(batch[1]) is None):
+        raise ValueError(f"batch={batch!r}: (records, seconds), such as (500, 1.0)")
+    if halve and batch is None:
+        raise ConfigError("halve=True needs a batch=(records, seconds)")
+    if batch_format not in ("records", "arrow"):
+        raise ValueError(f"batch_format is 'records' or 'arrow', not {batch_format!r}")
+    if batch_format == "arrow":
+        if batch is None:
+            raise ConfigError("batch_format='arrow' needs a batch=(records, seconds)")
+        # At once, and not with the first batch.
+        from kadence.records.arrow import schema
+
+        schema()
+    if max_records < 1 or max_bytes < 1:
+        raise ValueError("max_records and max_bytes are at least 1")
+    if transactional_id is not None and not transactional_id:
+        raise ValueError(
+            f"transactional_id={transactional_id!r}: a name that no other member has, or None for no transactions"
+        )
+    return Settings(
+        handler,
+        _takes_context(handler),
+        workers,
+        order,
+        chosen,
+        retry or NEVER,
+        dead_letter,
+        to_ms(timeout),
+        None if batch is None else (batch[0], to_ms(batch[1]) or 0),
+        halve,
+        batch_format == "arrow",
+        Limits(max_records, max_bytes),
+        to_ms(drain) or 0,
+        transactional_id,
+    )
+
+
+def _takes_context(handler: Callable[..., Any]) -> bool:
+    """Whether a handler wants a second argument."""
+    try:
+        parameters = inspect.signature(handler).parameters.values()
+    except (TypeError, ValueError):
+        # A builtin without a signature, such as `print`.
+        return False
+    needed = [
+        each
+        for each in parameters
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) and each.default is each.empty
+    ]
+    return len(needed) >= 2

@@ -1,0 +1,111 @@
+"""The frontier for a loop of one's own (H1): `Consumer.track` says what was read, `Work.done` what is done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from kadence.errors import IllegalStateError
+from kadence.records import Record
+from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.work.frontier import Frontier
+
+__all__ = ["Tracked", "Work"]
+
+
+class Work:
+    """Records that one call of `Consumer.track` was given, until each is done. Any thread may call its methods."""
+
+    def __init__(
+        self, lock: threading.Lock, frontiers: Mapping[TopicPartition, Frontier], places: set[Place]
+    ) -> None:
+        self._lock = lock
+        # Those of this assignment: what was revoked and comes back gets others.
+        self._frontiers = frontiers
+        self._places = places
+        self._left = set(places)
+
+    def done(self, record: Record[Any, Any]) -> None:
+        """This record is done: handled, skipped, or given up for good. To say it again has no effect.
+
+        Raises:
+            IllegalStateError: the record is not one of these.
+        """
+        place = (record.topic, record.partition, record.offset)
+        with self._lock:
+            if place in self._left:
+                self._left.remove(place)
+                self._frontiers[TopicPartition(record.topic, record.partition)].done(record.offset)
+            elif place not in self._places:
+                raise IllegalStateError(
+                    f"{record.topic}-{record.partition}@{record.offset} is not one of the records that this tracks"
+                )
+
+    @property
+    def unfinished(self) -> int:
+        """How many of these are not done."""
+        return len(self._left)
+
+    def __repr__(self) -> str:
+        return f"<Work {len(self._left)} of {len(self._places)} records unfinished>"
+
+
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
+
+
+class Tracked:
+    """All records that one consumer tracks.
+
+    ``epochs``, in both calls, are the fetch epochs of the assigned partitions. A seek or a new assignment changes
+    one, and what was read before is forgotten.
+    """
+
+    kind: ClassVar = Work
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._frontiers: dict[TopicPartition, tuple[int, Frontier]] = {}
+
+    def add(
+        self,
+        records: Iterable[Record[Any, Any]],
+        passed: Mapping[TopicPartition, OffsetAndMetadata],
+        epochs: Mapping[TopicPartition, int],
+    ) -> Work:
+        """These were read. ``passed``: where the polls stand behind them, past bad and aborted records, too."""
+        frontiers: dict[TopicPartition, Frontier] = {}
+        places: set[Place] = set()
+        with self._lock:
+            self._forget(epochs)
+            for record in records:
+                partition = TopicPartition(record.topic, record.partition)
+                if partition not in frontiers:
+                    frontiers[partition] = self._frontier(partition, epochs)
+                frontiers[partition].give(record.offset, record.leader_epoch)
+                places.add((record.topic, record.partition, record.offset))
+            for partition, at in passed.items():
+                if partition in epochs:
+                    self._frontier(partition, epochs).passed(at.offset, at.leader_epoch)
+        return Work(self._lock, frontiers, places)
+
+    def offsets(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What may be committed: of each assigned partition the lowest offset that is not done."""
+        with self._lock:
+            self._forget(epochs)
+            return {
+                partition: OffsetAndMetadata(offset, frontier.epoch)
+                for partition, (_, frontier) in self._frontiers.items()
+                if (offset := frontier.offset) is not None
+            }
+
+    def _frontier(self, partition: TopicPartition, epochs: Mapping[TopicPartition, int]) -> Frontier:
+        if partition not in epochs:
+            # It is gone already. Its records can be done, and nothing of them is committed.
+            return Frontier()
+        return self._frontiers.setdefault(partition, (epochs[partition], Frontier()))[1]
+
+    def _forget(self, epochs: Mapping[TopicPartition, int]) -> None:
+        for partition in [p for p, (epoch, _) in self._frontiers.items() if epochs.get(p) != epoch]:
+            del self._frontiers[partition]

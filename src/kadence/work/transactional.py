@@ -1,0 +1,258 @@
+"""The desk and the loop of `process` with transactions: records are done when their transaction is committed (H7).
+
+What they do otherwise stands in `desk` and `processing`; which records a transaction has, in `rounds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from kadence.clock import add_ms
+from kadence.errors import BrokerError, KafkaError, OffsetMetadataTooLargeError
+from kadence.logs import logger
+from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.work.desk import Desk
+from kadence.work.frontier import decode
+from kadence.work.letters import ProducerRecord
+from kadence.work.processing import Committed, Idle, Processing, Steps
+from kadence.work.rounds import Finished, Round, Rounds
+from kadence.work.scheduler import Scheduler, Task
+from kadence.work.transactions import TransactionalProducer, Transactions
+
+__all__ = ["TransactionalDesk", "TransactionalProcessing"]
+
+log = logger("kadence.work")
+
+_AGAIN_MS: Final = 100
+"""After so long a transaction that failed through no fault of its records is made again."""
+
+_RESEND_MS: Final = 1_000
+"""After so long a dead letter or a retry record that was refused is sent again."""
+
+_LAST_MS: Final = 10_000
+"""The last transaction before partitions go has so long, at least."""
+
+
+class TransactionalDesk(Desk):
+    """A desk whose records wait for their transaction when they are handled."""
+
+    new_scheduler: ClassVar[type[Scheduler]] = Rounds
+    scheduler: Rounds
+    _has_told = False
+
+    def begin(self, now: int, limit: int) -> Round | None:
+        """The next round, if there is any."""
+        with self.lock:
+            self._has_told = False
+            return self.scheduler.begin(now, limit)
+
+    def finish(self, tasks: Sequence[Task]) -> None:
+        """As `Desk.finish`: these have nothing to be sent, and do not depend on each other."""
+        now = self.clock.now_ms()
+        for task in tasks:
+            self.scheduler.finish((task,), (), now)
+        self._tell()
+
+    def sends(self, tasks: Sequence[Task], outputs: Iterable[ProducerRecord]) -> None:
+        """As `Desk.sends`: a transaction has all outputs or none, so they are kept until there are all."""
+        try:
+            given = list(outputs)
+        except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
+            self.fails(tasks, error)
+            return
+        self._keep(tasks, given, None)
+
+    def _letter(self, task: Task, letter: ProducerRecord, counter: str) -> None:
+        self._keep([task], [letter], counter)
+
+    def _keep(self, tasks: Sequence[Task], outputs: list[ProducerRecord], counter: str | None) -> None:
+        with self.lock:
+            self.scheduler.finish(tasks, outputs, self.clock.now_ms(), counter)
+            self._tell()
+            has_ready = self.scheduler.has_ready
+        if has_ready:
+            self.wake()
+
+    def _tell(self) -> None:
+        if self.is_waited_for or (not self._has_told and self.scheduler.is_pressing):
+            self._has_told = True
+            self._changed()
+
+    def ended(self, this: Round, error: Exception | None, refused: Mapping[Finished, Exception]) -> None:
+        """A round ended; see `transactions.Ended`. What was refused has failed an attempt, or is sent again."""
+        now = self.clock.now_ms()
+        failed = {each: problem for each, problem in refused.items() if each.counter is None}
+        with self.lock:
+            if error is None:
+                self.scheduler.committed(this)
+                for each in this.finished:
+                    self.done += len(each.tasks)
+                    if each.counter is not None:
+                        setattr(self, each.counter, getattr(self, each.counter) + 1)
+            else:
+                for each in refused.keys() - failed.keys():
+                    # It must not be lost, and the records beside it need not wait for it.
+                    log.warning("%s is not written yet: %s", each.outputs[0].topic, refused[each])
+                    each.not_before = add_ms(now, _RESEND_MS)
+                self.scheduler.aborted(this, failed.keys(), now)
+        for each, problem in failed.items():
+            # A dead letter belongs to the handler's trace.
+            each.context.run(self.fails, [task for task in each.tasks if task.is_running], problem)
+        self.wake()
+
+
+class TransactionalProcessing(Processing):
+    """The loop: it commits by transactions, one after the other.
+
+    Args:
+        make: makes the producer. changed: as of the desk. Others: as of `Processing`.
+    """
+
+    _desk: TransactionalDesk
+
+    def __init__(
+        self,
+        *arguments: Any,
+        make: Callable[[], TransactionalProducer],
+        changed: Callable[[], None],
+    ) -> None:
+        super().__init__(*arguments)
+        self.transactions = Transactions(make, self._round_ended, self._failed, changed)
+        self._not_before = 0
+        self._last_error: Exception | None = None
+
+    def run(self) -> Steps:
+        """As `Processing.run`. First it is seen that no earlier transaction of this name is open.
+
+        Raises:
+            Also why the producer of transactions cannot go on: another one has its name, or brokers refuse it.
+        """
+        transactions = self.transactions
+        transactions.start()
+        while not (transactions.is_ready or transactions.failure or self._subject.stopping):
+            yield Idle(add_ms(self._clock.now_ms(), _AGAIN_MS))
+        if transactions.failure is not None:
+            raise transactions.failure
+        yield from super().run()
+
+    def _failed(self, error: Exception) -> None:
+        """On the thread of the transactions: there can be no more of them."""
+        with self._desk.lock:
+            self._desk.failure = self._desk.failure or error
+            self._desk.is_ended = True
+
+    def assigned(self, partitions: tuple[TopicPartition, ...]) -> Steps:
+        """These are this member's from now on. What the group has committed is not handled again.
+
+        Raises:
+            KafkaError: what is committed cannot be found out.
+        """
+        found: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
+        if partitions:
+            found = yield Committed(partitions)
+        with self._desk.lock:
+            for partition in partitions:
+                at = found.get(partition)
+                self.committed.pop(partition, None)
+                done: list[tuple[int, int]] = []
+                if at is not None:
+                    # Below it, too: whoever was interrupted does not know what its last transaction did.
+                    self.committed[partition] = at
+                    done = [(0, at.offset), *decode(at.offset, at.metadata)]
+                self._desk.scheduler.assign(partition, done)
+
+    def put_back(self, *, is_interrupted: bool = False) -> Steps:
+        """As `Processing.put_back`. While a transaction is undecided, nothing may be committed behind it."""
+        # Before the frontiers are read: what is committed between the two must not be taken back by a commit of these.
+        is_decided = not self.transactions.is_busy
+        yield from super().put_back(is_interrupted=is_interrupted)
+        self.is_put_back = self.is_put_back and is_decided
+
+    # ------------------------------------------------------------ rounds
+
+    def _is_to_commit(self, now: int) -> bool:
+        if now < self._not_before:
+            return False
+        with self._desk.lock:
+            return now >= self._commit_at or self._desk.scheduler.is_pressing
+
+    def _is_finished(self) -> bool:
+        if self.transactions.is_busy or self._clock.now_ms() < self._not_before:
+            return False
+        if super()._is_finished():
+            return True
+        with self._desk.lock:
+            is_all_finished = self._desk.scheduler.total == self._desk.scheduler.finished
+        if is_all_finished and self._ranges_are_read():
+            # Nothing else comes that is worth waiting for.
+            self._commit_at = 0
+        return False
+
+    def _commit(self, now: int) -> None:
+        self._commit_at = add_ms(now, self._commit_ms)
+        if not self.transactions.is_busy:
+            self._begin(now)
+
+    def _begin(self, now: int) -> bool:
+        """Begin the next round. Returns whether there is anything to commit."""
+        this = self._desk.begin(now, self._metadata_bytes)
+        if this is None:
+            return False
+        this.offsets = {p: at for p, at in this.offsets.items() if self._is_news(p, at)}
+        if not (this.finished or this.offsets):
+            return False
+        # The member as which the records of this round were read: no poll has told of a loss since.
+        self.transactions.commit(this, self._subject.group_metadata())
+        return True
+
+    def _is_news(self, partition: TopicPartition, at: OffsetAndMetadata) -> bool:
+        before = self.committed.get(partition)
+        return before is None or (at != before and at.offset >= before.offset)
+
+    def _round_ended(
+        self, this: Round, error: Exception | None, refused: Mapping[Finished, Exception]
+    ) -> None:
+        """On the thread of the transactions."""
+        self._last_error = None if refused else error
+        if error is None:
+            self.committed.update(this.offsets)
+        elif isinstance(error, OffsetMetadataTooLargeError):
+            self._shorten()
+        elif not refused:
+            log.warning("the transaction was aborted, and is made again: %s", error)
+            self._not_before = self._commit_at = add_ms(self._clock.now_ms(), _AGAIN_MS)
+        self._desk.ended(this, error, refused)
+
+    def _commit_at_last(self, partitions: tuple[TopicPartition, ...] | None) -> Steps:
+        """Commit all that is finished. A round that is under way is waited for: it may have records of these."""
+        transactions, clock, desk = self.transactions, self._clock, self._desk
+        until = add_ms(clock.now_ms(), max(self._settings.drain_ms, _LAST_MS))
+        self._last_error = None
+        try:
+            while transactions.failure is None:
+                now = clock.now_ms()
+                if transactions.is_busy:
+                    if now >= until:
+                        log.warning("the last transaction has not ended; it is not waited for any longer")
+                        break
+                    yield Idle(until)
+                elif self._is_given_up(now, until):
+                    log.warning("not committed, so some records come again: %s", self._last_error)
+                    break
+                elif now < self._not_before:
+                    yield Idle(self._not_before)
+                elif not self._begin(now):
+                    break
+        finally:
+            if partitions is not None:
+                with desk.lock:
+                    desk.scheduler.forget(partitions)
+
+    def _is_given_up(self, now: int, until: int) -> bool:
+        """Whether the last round failed, and another one would: this member is no longer the group's, say."""
+        error = self._last_error
+        if error is None or isinstance(error, OffsetMetadataTooLargeError):
+            return False
+        is_final = isinstance(error, BrokerError) and not error.retriable
+        return is_final or not isinstance(error, KafkaError) or now >= until

@@ -1,0 +1,215 @@
+"""Carries out the transactions of `process` with a producer, on a thread of its own: their calls wait for brokers.
+
+One transaction at a time. It begins when all that is to be in it is known, so it is open no longer than brokers take to
+write it. A transaction that fails is aborted, and whose fault that was is told: an output that brokers refuse is a
+failed attempt of its record, and anything else has nothing to do with the records, which go into the next (KIP-447).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from kadence.errors import (
+    BrokerError,
+    ClosedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    TransactionAbortedError,
+    TransportError,
+    UnknownTopicOrPartitionError,
+)
+from kadence.logs import logger
+from kadence.protocol import error_codes as ec
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from kadence.work.desk import Sender
+from kadence.work.rounds import Finished, Round
+
+__all__ = ["Ended", "TransactionalProducer", "Transactions"]
+
+log = logger("kadence.work")
+
+_IN_A_HURRY: Final = 1.0
+"""Seconds that the producer has to end when a transaction is under way for which nobody waits any more."""
+
+_OF_TRANSACTIONS: Final = frozenset(
+    {
+        ec.CONCURRENT_TRANSACTIONS,
+        ec.FENCED_INSTANCE_ID,
+        ec.ILLEGAL_GENERATION,
+        ec.INVALID_PRODUCER_EPOCH,
+        ec.INVALID_PRODUCER_ID_MAPPING,
+        ec.INVALID_TXN_STATE,
+        ec.OFFSET_METADATA_TOO_LARGE,
+        ec.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ec.PRODUCER_FENCED,
+        ec.STALE_MEMBER_EPOCH,
+        ec.TRANSACTION_ABORTABLE,
+        ec.UNKNOWN_MEMBER_ID,
+        ec.UNKNOWN_PRODUCER_ID,
+    }
+)
+"""What brokers say of a transaction, its producer or its member, and not of a record in it."""
+
+Ended = Callable[[Round, "Exception | None", "Mapping[Finished, Exception]"], None]
+"""Told how a round ended: with None it is committed, else nothing of it is; and which of it were refused, and why."""
+
+
+class TransactionalProducer(Sender, Protocol):
+    """What is needed of a `Producer`."""
+
+    def init_transactions(self) -> None: ...
+    def begin_transaction(self) -> None: ...
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: GroupMetadata
+    ) -> None: ...
+    def commit_transaction(self) -> None: ...
+    def abort_transaction(self) -> None: ...
+    def close(self, timeout: float | None = None) -> None: ...
+
+
+class Transactions:
+    """The producer of one call of `process`, and its thread.
+
+    Args:
+        make: makes the producer. ended: see `Ended`. failed: told why there can be no more transactions.
+        changed: called after each of these, and when an attribute changes. All are called on this one's thread.
+
+    Attributes:
+        is_ready: what an earlier producer of the same name left open has ended. is_busy: a round is under way.
+        failure: why there can be no more transactions.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], TransactionalProducer],
+        ended: Ended,
+        failed: Callable[[Exception], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self.is_ready = False
+        self.is_busy = False
+        self.failure: Exception | None = None
+        self._make = make
+        self._ended = ended
+        self._failed = failed
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._producer: TransactionalProducer | None = None
+        self._is_closing = False
+        self._rounds: queue.SimpleQueue[tuple[Round, GroupMetadata] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="kadence-work-transactions", daemon=True)
+
+    def start(self) -> None:
+        """Make the producer, and end what an earlier one of its name has left open. It waits for nothing."""
+        self._thread.start()
+
+    def commit(self, this: Round, group: GroupMetadata) -> None:
+        """Begin to commit a round, as this member of the group. No other one is under way."""
+        self.is_busy = True
+        self._rounds.put((this, group))
+
+    def close(self) -> None:
+        """End the producer. A round that is under way may be committed or not."""
+        if self._thread.ident is None:
+            return
+        self._rounds.put(None)
+        with self._lock:
+            self._is_closing = True
+            producer = self._producer
+        if producer is None:
+            return
+        if self.is_busy or not self.is_ready:
+            producer.close(timeout=_IN_A_HURRY)
+        else:
+            producer.close()
+
+    # ------------------------------------------------------------ on its thread
+
+    def _run(self) -> None:
+        try:
+            producer = self._make()
+            with self._lock:
+                self._producer = producer
+                is_closing = self._is_closing
+            if is_closing:
+                producer.close(timeout=0)
+                return
+            producer.init_transactions()
+            self.is_ready = True
+            self._changed()
+            while (given := self._rounds.get()) is not None:
+                self._carry(producer, *given)
+        except Exception as error:  # noqa: BLE001 - raised by `process`
+            if not self._is_closing:
+                self.failure = error
+                self._failed(error)
+            self._changed()
+
+    def _carry(self, producer: TransactionalProducer, this: Round, group: GroupMetadata) -> None:
+        futures: list[tuple[Finished, Any]] = []
+        sending: Finished | None = None
+        producer.begin_transaction()
+        try:
+            for sending in this.finished:
+                for output in sending.outputs:
+                    future = sending.context.run(
+                        producer.send,
+                        output.topic,
+                        output.value,
+                        output.key,
+                        partition=output.partition,
+                        timestamp=output.timestamp,
+                        headers=output.headers,
+                    )
+                    futures.append((sending, future))
+            sending = None
+            producer.send_offsets_to_transaction(this.offsets, group)
+            self._until_decided(producer.commit_transaction)
+        except Exception as error:  # noqa: BLE001 - whatever it was, the transaction is not committed
+            self._until_decided(producer.abort_transaction)
+            # After the end of the transaction the outcome of each record is known.
+            refused = {
+                each: problem
+                for each, future in reversed(futures)
+                if future.done() and isinstance(problem := future.exception(), Exception) and _blames(problem)
+            }
+            if not refused and sending is not None and _blames(error):
+                refused = {sending: error}
+            self._end(this, error, refused)
+        else:
+            self._end(this, None, {})
+
+    def _until_decided(self, call: Callable[[], None]) -> None:
+        """Commit or abort. What takes too long goes on, and is waited for again: it cannot be taken back."""
+        while True:
+            try:
+                call()
+                return
+            except KafkaTimeoutError as error:
+                if self._is_closing:
+                    raise
+                log.warning("the transaction has not ended yet, it is waited for: %s", error)
+
+    def _end(self, this: Round, error: Exception | None, refused: Mapping[Finished, Exception]) -> None:
+        self._ended(this, error, refused)
+        self.is_busy = False
+        self._changed()
+
+
+def _blames(error: Exception) -> bool:
+    """Whether an error is about the record that was sent, and not about the transaction, the producer or a broker."""
+    if isinstance(error, UnknownTopicOrPartitionError):
+        return True
+    if isinstance(error, BrokerError):
+        return not error.retriable and error.code not in _OF_TRANSACTIONS
+    is_of_others = (
+        ClosedError,
+        IllegalStateError,
+        KafkaTimeoutError,
+        TransactionAbortedError,
+        TransportError,
+    )
+    return not isinstance(error, is_of_others)

@@ -1,0 +1,525 @@
+"""Who runs the handlers: threads, tasks of an event loop, or processes (H2).
+
+A worker takes what the desk gives it, runs the handler, and says how that ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from kadence.client.aside import Aside
+from kadence.clock import FOREVER
+from kadence.deserializers import AnswerPendingError, decodes_on_loop
+from kadence.errors import ConfigError, HandlerTimeoutError, RecordDeserializationError, SchemaRegistryError
+from kadence.records import Record
+from kadence.work.context import Context
+from kadence.work.desk import Desk
+from kadence.work.letters import ProducerRecord, ResultError, UndecidedError, is_of_all
+from kadence.work.scheduler import Task
+from kadence.work.settings import Settings
+
+__all__ = ["Call", "LoopWorkers", "ThreadWorkers", "Workers", "given_to", "plain_call"]
+
+Decode = Callable[[Record[Any, Any]], Record[Any, Any]]
+"""Deserialises key and value of a record; raises what the deserialiser raises."""
+
+_MOST_AT_ONCE: Final = 32
+"""The most records that a thread takes at once."""
+
+_AT_ONCE_MS: Final = 5
+"""After so long a thread gives back what it took and has not begun."""
+
+Call = Callable[[Sequence[Task]], "Iterable[ProducerRecord] | None"]
+"""Runs the handler with what a worker has taken. Returns what is to be sent."""
+
+
+class Workers(Protocol):
+    """So many workers."""
+
+    def wake(self) -> None:
+        """There is work: bring a worker to it, which brings the next one if there is more. Any thread."""
+        ...
+
+    def look(self, now: int) -> bool:
+        """See that no slow record holds up others. Returns whether this is to be called again soon."""
+        ...
+
+    def end(self) -> None:
+        """No new work is taken; what runs goes on. Waits for nothing."""
+        ...
+
+
+def plain_call(settings: Settings, decode: Decode | None) -> Call:
+    """The handler, called on a worker's own thread."""
+    handler, takes_context = settings.handler, settings.takes_context
+
+    def in_batch(tasks: Sequence[Task]) -> Iterable[ProducerRecord] | None:
+        records = given_to(settings, tasks, decode)
+        return outputs_of(handler(records, Context(tasks)) if takes_context else handler(records))
+
+    def alone(tasks: Sequence[Task]) -> Iterable[ProducerRecord] | None:
+        record = tasks[0].record if decode is None else _decoded(decode, tasks[0].record)
+        result = handler(record, Context(tasks)) if takes_context else handler(record)
+        return None if result is None else outputs_of(result)
+
+    return alone if settings.batch is None else in_batch
+
+
+def given_to(settings: Settings, tasks: Sequence[Task], decode: Decode | None) -> Any:
+    """What a handler gets: its records, or a table of their bytes.
+
+    Raises:
+        _RefusedError: a deserialiser refused some of them.
+    """
+    if settings.as_arrow:
+        # pyarrow is an extra.
+        from kadence.records.arrow import of_records
+
+        return of_records([task.record for task in tasks])
+    if decode is None:
+        return [task.record for task in tasks]
+    records: list[Record[Any, Any]] = []
+    refused: dict[Task, RecordDeserializationError] = {}
+    for task in tasks:
+        try:
+            records.append(_decoded(decode, task.record))
+        except RecordDeserializationError as error:
+            refused[task] = error
+    if refused:
+        raise _RefusedError(refused)
+    return records
+
+
+class _RefusedError(Exception):
+    """A deserialiser refused some records of a batch: the others are another batch."""
+
+    def __init__(self, refused: dict[Task, RecordDeserializationError]) -> None:
+        super().__init__(f"{len(refused)} records cannot be decoded")
+        self.refused = refused
+
+
+def _decoded(decode: Decode, record: Record[Any, Any]) -> Record[Any, Any]:
+    try:
+        return decode(record)
+    except (SchemaRegistryError, ConfigError) as error:
+        raise UndecidedError from error
+
+
+def outputs_of(result: Any) -> Iterable[ProducerRecord] | None:
+    """What a handler returned, as records to be sent.
+
+    Raises:
+        ResultError: it is something else.
+    """
+    if result is None:
+        return None
+    if isinstance(result, ProducerRecord):
+        return (result,)
+    if isinstance(result, (list, tuple)) or inspect.isgenerator(result):
+        return _checked(result)
+    raise ResultError(f"a handler returns None, ProducerRecords or an iterable of them, not {result!r}")
+
+
+def _checked(results: Iterable[Any]) -> Iterator[ProducerRecord]:
+    for each in results:
+        if not isinstance(each, ProducerRecord):
+            raise ResultError(f"a handler gives ProducerRecords to be sent, not {each!r}")
+        yield each
+
+
+class _Hand:
+    """What one thread has taken. Another thread may take from it: each change is one step of a deque.
+
+    Attributes:
+        held: records that did not begin. done: those that are done, and of which the desk does not know yet.
+        since: when it took them (ms); FOREVER while it has none.
+    """
+
+    __slots__ = ("done", "held", "since")
+
+    def __init__(self) -> None:
+        self.held: deque[Task] = deque()
+        self.done: deque[Task] = deque()
+        self.since = FOREVER
+
+
+class ThreadWorkers:
+    """Threads, started as they are needed.
+
+    A thread whose handler is quick takes several records at once, which saves it the lock. When one of them proves
+    slow, `look` gives the others back.
+
+    Args:
+        new_call: makes what runs the handler, on each thread for itself.
+    """
+
+    def __init__(self, desk: Desk, settings: Settings, new_call: Callable[[], Call]) -> None:
+        self._desk = desk
+        self._count = settings.workers
+        self._most = 1 if settings.batch is not None else _MOST_AT_ONCE
+        self._new_call = new_call
+        self._halves = settings.halves
+        self._attempt = self._works if desk.tracing is None else self._traced
+        self._idle = 0
+        self._is_waking = False
+        self._hands: list[_Hand] = []
+        self._work_is_there = threading.Condition(desk.lock)
+
+    def wake(self) -> None:
+        with self._desk.lock:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Bring one more thread to the work, which brings the next one.
+
+        Quick handlers stay with few threads so: a herd of threads that find nothing costs more than all handlers.
+        """
+        if self._is_waking:
+            return
+        if self._idle:
+            self._work_is_there.notify()
+            self._is_waking = True
+        elif len(self._hands) < self._count:
+            hand = _Hand()
+            name = f"kadence-work-{len(self._hands) + 1}"
+            threading.Thread(target=self._run, args=(hand,), name=name, daemon=True).start()
+            self._hands.append(hand)
+            self._is_waking = True
+
+    def look(self, now: int) -> bool:
+        """Give back what a thread took long ago and did not begin. Returns whether any has more than one record."""
+        several = False
+        for hand in self._hands:
+            if not (hand.held or hand.done):
+                continue
+            several = True
+            if now - hand.since < _AT_ONCE_MS:
+                continue
+            with self._desk.lock:
+                self._desk.finish(_all_of(hand.done))
+                for task in _all_of(hand.held):
+                    self._desk.scheduler.put_back(task, now)
+                self._wake()
+        return several
+
+    def end(self) -> None:
+        with self._desk.lock:
+            self._work_is_there.notify_all()
+
+    def _run(self, hand: _Hand) -> None:
+        desk, clock = self._desk, self._desk.clock
+        try:
+            call = self._new_call()
+        except BaseException as error:  # noqa: BLE001 - without a call there is no worker, and without one no end
+            desk.ends_with(error)
+            return
+        most, is_new = 1, True
+        while (tasks := self._taken(hand, most, is_new)) is not None:
+            is_new = False
+            if self._most == 1:
+                if self._attempt(call, tasks):
+                    hand.done.extend(tasks)
+                continue
+            hand.since = began = clock.now_ms()
+            hand.held.extend(tasks)
+            self._one_by_one(hand, call)
+            most = min(most * 2, self._most) if clock.now_ms() - began <= 1 else 1
+
+    def _taken(self, hand: _Hand, most: int, is_woken: bool) -> list[Task] | None:
+        """Up to so many records, which are waited for; None: the processing has ended.
+
+        Args:
+            is_woken: whether `_wake` has brought this thread here.
+        """
+        desk = self._desk
+        with desk.lock:
+            hand.since = FOREVER
+            if hand.done:
+                desk.finish(_all_of(hand.done))
+            while not (tasks := desk.take(most)):
+                if desk.is_ended:
+                    return None
+                if is_woken:
+                    self._is_waking = False
+                self._idle += 1
+                self._work_is_there.wait()
+                self._idle -= 1
+                is_woken = True
+            if is_woken:
+                self._is_waking = False
+            if desk.scheduler.has_ready:
+                self._wake()
+        return tasks
+
+    def _one_by_one(self, hand: _Hand, call: Call) -> None:
+        desk, held = self._desk, hand.held
+        while held:
+            try:
+                task = held.popleft()
+            except IndexError:
+                # `look` took it in between.
+                return
+            if task.is_lost or desk.is_stopping():
+                with desk.lock:
+                    desk.scheduler.put_back(task, desk.clock.now_ms())
+            elif self._attempt(call, (task,)):
+                hand.done.append(task)
+
+    def _traced(self, call: Call, tasks: Sequence[Task]) -> bool:
+        assert self._desk.tracing is not None
+        with self._desk.tracing.attempt(tasks):
+            return self._works(call, tasks)
+
+    def _works(self, call: Call, tasks: Sequence[Task]) -> bool:
+        """Run the handler. Returns whether the records are done with that."""
+        try:
+            outputs = call(tasks)
+            if self._halves and outputs is not None:
+                # A generator has not begun. It is part of the attempt, which is halved if it raises.
+                outputs = list(outputs)
+        except _RefusedError as error:
+            for task, problem in error.refused.items():
+                self._desk.fails((task,), problem)
+            self._work_on([[task for task in tasks if task not in error.refused]], call)
+            return False
+        # A thread that sys.exit() or a panic of Rust ends says nothing to anyone: its record would never be done.
+        except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
+            if self._halves and len(tasks) > 1 and not is_of_all(error):
+                if self._desk.tracing is not None:
+                    self._desk.tracing.failed(error)
+                middle = len(tasks) // 2
+                self._work_on((tasks[:middle], tasks[middle:]), call)
+            else:
+                self._desk.fails(tasks, error)
+            return False
+        if outputs is None:
+            return True
+        self._desk.sends(tasks, outputs)
+        return False
+
+    def _work_on(self, parts: Iterable[Sequence[Task]], call: Call) -> None:
+        """Each of these is an attempt of its own, but for records of a key behind one that failed."""
+        desk = self._desk
+        for part in parts:
+            with desk.lock:
+                first = desk.scheduler.first_of(part, desk.clock.now_ms())
+            if first and self._attempt(call, first):
+                with desk.lock:
+                    desk.finish(first)
+
+
+def _all_of(tasks: deque[Task]) -> list[Task]:
+    """Take out all. Another thread may do the same: each task comes to one of them."""
+    taken: list[Task] = []
+    try:
+        while True:
+            taken.append(tasks.popleft())
+    except IndexError:
+        return taken
+
+
+class LoopWorkers:
+    """Tasks of an event loop, which run coroutine functions. One that takes longer than ``timeout`` is cancelled.
+
+    Args:
+        loop: where they run. aside: where a producer is called, which may block.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        settings: Settings,
+        decode: Decode | None,
+        loop: asyncio.AbstractEventLoop,
+        aside: Aside,
+    ) -> None:
+        self._desk = desk
+        self._settings = settings
+        self._decode = decode
+        self._loop = loop
+        self._aside = aside
+        self._attempt = self._works if desk.tracing is None else self._traced
+        self._is_waking = False
+        self._is_decoding = False
+        if decode is not None:
+            decodes_on_loop(self)
+        self._idle: list[asyncio.Future[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def wake(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            # The loop was closed: nothing of it runs any more.
+            return
+
+    def _wake(self) -> None:
+        """Bring one more task to the work, which brings the next one. Handlers that never wait run in one."""
+        if self._is_waking:
+            return
+        while self._idle:
+            future = self._idle.pop()
+            if not future.done():
+                self._is_waking = True
+                future.set_result(None)
+                return
+        if len(self._tasks) < self._settings.workers:
+            self._is_waking = True
+            task = self._loop.create_task(self._run())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def look(self, now: int) -> bool:
+        """A task has one record, or one batch."""
+        del now
+        return False
+
+    def end(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._end)
+        except RuntimeError:
+            return
+
+    def _end(self) -> None:
+        for future in self._idle:
+            if not future.done():
+                future.set_result(None)
+        self._idle.clear()
+
+    async def _run(self) -> None:
+        desk = self._desk
+        tasks: list[Task] = []
+        self._is_waking = False
+        while True:
+            with desk.lock:
+                if tasks:
+                    desk.finish(tasks)
+                tasks = desk.take()
+                if not tasks and desk.is_ended:
+                    return
+                has_more = desk.scheduler.has_ready
+            if not tasks:
+                future = self._loop.create_future()
+                self._idle.append(future)
+                await future
+                self._is_waking = False
+                continue
+            if has_more and not self._is_waking:
+                self._wake()
+            if not await self._attempt(tasks):
+                tasks = []
+
+    async def _traced(self, tasks: Sequence[Task]) -> bool:
+        assert self._desk.tracing is not None
+        with self._desk.tracing.attempt(tasks):
+            return await self._works(tasks)
+
+    async def _works(self, tasks: Sequence[Task]) -> bool:
+        settings = self._settings
+        try:
+            if settings.timeout_ms is None:
+                outputs = await self._call(tasks)
+            else:
+                async with asyncio.timeout(settings.timeout_ms / 1000):
+                    outputs = await self._call(tasks)
+            if settings.halves and outputs is not None:
+                outputs = list(outputs)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except _RefusedError as refused:
+            for each, refusal in refused.refused.items():
+                await self._aside.call(self._desk.fails, (each,), refusal)
+            await self._work_on([[each for each in tasks if each not in refused.refused]])
+            return False
+        # As on threads; and what the handler awaited may have been cancelled, without this task being so.
+        except BaseException as problem:
+            error: BaseException = problem
+            if isinstance(problem, asyncio.CancelledError):
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                error = RuntimeError("the handler awaited something that was cancelled")
+                error.__cause__ = problem
+            if settings.halves and len(tasks) > 1 and not is_of_all(error):
+                if self._desk.tracing is not None:
+                    self._desk.tracing.failed(error)
+                middle = len(tasks) // 2
+                await self._work_on((tasks[:middle], tasks[middle:]))
+                return False
+            if isinstance(error, TimeoutError) and any(task.timed_out for task in tasks):
+                error = _timed_out(settings)
+            await self._aside.call(self._desk.fails, tasks, error)
+            return False
+        if outputs is None:
+            return True
+        await self._aside.call(self._desk.sends, tasks, outputs)
+        return False
+
+    async def _work_on(self, parts: Iterable[Sequence[Task]]) -> None:
+        """As on threads."""
+        desk = self._desk
+        for part in parts:
+            with desk.lock:
+                first = desk.scheduler.first_of(part, desk.clock.now_ms())
+            if first and await self._attempt(first):
+                with desk.lock:
+                    desk.finish(first)
+
+    async def _call(self, tasks: Sequence[Task]) -> Iterable[ProducerRecord] | None:
+        settings = self._settings
+        while isinstance(records := self._decoded(tasks), AnswerPendingError):
+            await self._answered(records)
+        given = records if settings.batch is not None else records[0]
+        result = (
+            settings.handler(given, Context(tasks)) if settings.takes_context else settings.handler(given)
+        )
+        if inspect.isasyncgen(result):
+            return list(_checked([each async for each in result]))
+        return outputs_of(await result)
+
+    def is_decoding(self) -> bool:
+        """Whether the caller is a deserialiser of these workers."""
+        return self._is_decoding and asyncio._get_running_loop() is self._loop
+
+    def _decoded(self, tasks: Sequence[Task]) -> Any:
+        """What the handler gets, or what that must wait for."""
+        if self._decode is None:
+            return given_to(self._settings, tasks, None)
+        self._is_decoding = True
+        try:
+            return given_to(self._settings, tasks, self._decode)
+        except AnswerPendingError as pending:
+            return pending.with_traceback(None)
+        finally:
+            self._is_decoding = False
+
+    async def _answered(self, pending: AnswerPendingError) -> None:
+        """Wait until the answers are there. Raises the error that came in the place of one."""
+        is_there = asyncio.Event()
+
+        def wake() -> None:
+            # The loop may have ended meanwhile.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(is_there.set)
+
+        pending.call_back(wake)
+        while not pending.is_over:
+            await is_there.wait()
+            is_there.clear()
+        try:
+            pending.check()
+        except (SchemaRegistryError, ConfigError) as error:
+            raise UndecidedError from error
+
+
+_NO_ANSWER: Final = "the handler took longer than timeout={} s"
+
+
+def _timed_out(settings: Settings) -> Exception:
+    return HandlerTimeoutError(_NO_ANSWER.format((settings.timeout_ms or 0) / 1000))

@@ -1,0 +1,169 @@
+"""``kadence dead-letters``: letters of `Consumer.process`, and of a consumer that cannot read a value."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cli.conftest import Run
+from tests.patience import until
+
+from kadence import Consumer, Producer, Record, Retry, TopicPartition
+from kadence.broker import Broker
+from kadence.protocol.error_codes import TOPIC_AUTHORIZATION_FAILED
+from kadence.protocol.produce import ProduceRequest
+
+PROCESSED = 4
+
+
+@pytest.fixture
+def letters(broker: Broker, kadence: Run) -> str:
+    """A topic with letters: of the values 0, 2, 4 and 6 by `process`, of ``six`` by a deserialiser."""
+    for topic, partitions in (("orders", "3"), ("amounts", "1"), ("dead", "1"), ("elsewhere", "1")):
+        assert kadence("topics", "create", topic, "--partitions", partitions).status == 0
+    servers = broker.bootstrap_servers
+    with Producer(bootstrap_servers=servers) as producer:
+        for n in range(8):
+            producer.send(
+                "orders", b"%d" % n, b"key %d" % n, partition=n % 3, headers=[("trace", b"t%d" % n)]
+            )
+        for value in (b"5", b"six"):
+            producer.send("amounts", value)
+
+    def work(record: Record) -> None:
+        number = int(record.value or b"")
+        if number % 2 == 0:
+            raise (TimeoutError if number else ValueError)(f"not {number}\x1b[31m")
+
+    with Consumer(bootstrap_servers=servers, group_id="billing", auto_offset_reset="earliest") as consumer:
+        consumer.assign({TopicPartition("orders", p): (0, 3 if p < 2 else 2) for p in range(3)})
+        consumer.process(work, dead_letter="dead", retry=Retry(attempts=2, backoff=0), workers=1)
+    with Consumer(
+        bootstrap_servers=servers,
+        value_deserializer=int,
+        deserialization_errors="dead-letter",
+        dead_letter_topic="dead",
+    ) as reader:
+        reader.assign({TopicPartition("amounts", 0): (0, 2)})
+        until(lambda: reader.poll(0.1) is not None and reader.finished(), every=0)
+    return "dead"
+
+
+def test_list_counts_by_origin_and_error(kadence: Run, letters: str) -> None:
+    ran = kadence("dead-letters", "list", letters)
+    assert ran.status == 0, ran.err
+    assert [(row["origin"], row["partition"], row["error"], row["letters"]) for row in ran.rows] == [
+        ("amounts", 0, "ValueError", 1),
+        ("orders", 0, "TimeoutError", 1),
+        ("orders", 0, "ValueError", 1),
+        ("orders", 1, "TimeoutError", 1),
+        ("orders", 2, "TimeoutError", 1),
+    ]
+    assert all(row["oldest"] <= row["newest"] and row["age"].count("s") == 2 for row in ran.rows)
+    few = kadence("dead-letters", "list", letters, "--origin", "orders", "--error", "ValueError")
+    assert [row["letters"] for row in few.rows] == [1]
+    table = kadence("dead-letters", "list", letters, "--wide")
+    assert "TimeoutError" in table.out
+    assert kadence("dead-letters", "list", "orders:0").rows[0]["origin"] is None
+
+
+def test_show_tells_all_of_one(kadence: Run, letters: str) -> None:
+    [row] = kadence("dead-letters", "show", letters, "--error", "ValueError", "--origin", "orders").rows
+    assert (row["key"], row["value"], row["headers"]) == ("key 0", "0", [["trace", "t0"]])
+    assert row["origin"] == {"topic": "orders", "partition": 0, "offset": 0}
+    assert (row["attempts"], row["group"], row["field"]) == (2, "billing", None)
+    assert row["first"] <= row["last"]
+    [other] = kadence("dead-letters", "show", letters, "--origin", "amounts").rows
+    assert (other["value"], other["field"], other["attempts"]) == ("six", "value", None)
+    offset = str(row["offset"])
+    [same] = kadence("dead-letters", "show", letters, "--offset", offset).rows
+    assert same == row
+    text = kadence("dead-letters", "show", letters, "--offset", offset, "--wide").out
+    assert text.startswith(f"dead-0@{offset}  from orders-0@0\n")
+    assert "  value    0\n" in text
+    assert "  header   trace: t0\n" in text
+    assert "\x1b" not in text
+    assert len(kadence("dead-letters", "show", letters, "-n", "2").rows) == 2
+    assert kadence("dead-letters", "show", letters, "-n", "0").status == 2
+
+
+def test_replay_sends_them_back_without_what_the_error_added(
+    kadence: Run, letters: str, broker: Broker
+) -> None:
+    [row] = kadence("dead-letters", "show", letters, "--error", "TimeoutError", "--origin", "orders").rows[:1]
+    dry = kadence("dead-letters", "replay", letters, "--offset", str(row["offset"]), "--dry-run")
+    assert "1 letter would be sent; nothing was (--dry-run)" in dry.err
+    ran = kadence("dead-letters", "replay", letters, "--error", "TimeoutError")
+    assert (ran.status, ran.err) == (0, "3 letters sent\n")
+    assert {row["to"] for row in ran.rows} == {"orders"}
+    for row in ran.rows:
+        assert row["to_partition"] == int(original(broker, letters, row["offset"])) % 3
+        place = TopicPartition("orders", row["to_partition"])
+        [record] = read(broker, place, row["to_offset"])
+        assert record.headers == (("trace", b"t" + (record.value or b"")),)
+        assert record.key == b"key " + (record.value or b"")
+
+
+def test_replay_elsewhere_and_all(kadence: Run, letters: str, broker: Broker) -> None:
+    ran = kadence("dead-letters", "replay", letters, "--all", "--to", "elsewhere")
+    assert ran.status == 0, ran.err
+    values = [record.value for record in read(broker, TopicPartition("elsewhere", 0), 0, PROCESSED + 1)]
+    assert sorted(values, key=str) == [b"0", b"2", b"4", b"6", b"six"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "say which letters"),
+        (("--all", "--offset", "1"), "leave out"),
+        (("--all", "--to", "nowhere"), "'nowhere' does not exist"),
+    ],
+)
+def test_replay_wants_to_know_which_and_where(
+    kadence: Run, letters: str, options: tuple[str, ...], said: str
+) -> None:
+    ran = kadence("dead-letters", "replay", letters, *options)
+    assert ran.status in (1, 2)
+    assert said in ran.err
+    assert ran.out == ""
+
+
+def test_what_says_no_origin_needs_a_topic(kadence: Run, letters: str) -> None:
+    ran = kadence("dead-letters", "replay", "amounts", "--all")
+    assert ran.status == 1
+    assert "name a topic with --to" in ran.err
+
+
+def test_what_is_refused_is_told_with_its_place(kadence: Run, letters: str, broker: Broker) -> None:
+    with broker.faults.error(ProduceRequest, TOPIC_AUTHORIZATION_FAILED, topic="elsewhere"):
+        ran = kadence("dead-letters", "replay", letters, "--offset", "0", "--to", "elsewhere")
+    assert ran.status == 1
+    assert "dead-0@0: " in ran.err
+    assert "0 letters sent, 1 not" in ran.err
+
+
+def test_drop_deletes_the_oldest(kadence: Run, letters: str) -> None:
+    dry = kadence("dead-letters", "drop", letters, "--before", "2", "--dry-run")
+    assert dry.rows == [{"topic": "dead", "partition": 0, "dropped": 2, "first_offset": 2, "left": 3}]
+    assert len(kadence("dead-letters", "show", letters).rows) == PROCESSED + 1
+    assert kadence("dead-letters", "drop", letters, "--before", "2").status == 0
+    assert [row["offset"] for row in kadence("dead-letters", "show", letters).rows] == [2, 3, 4]
+    assert "is outside" in kadence("dead-letters", "drop", letters, "--before", "99").err
+
+
+def test_settings_of_either_client_are_taken_and_others_are_not(kadence: Run, letters: str) -> None:
+    taken = ("-X", "fetch.max.wait.ms=50", "-X", "linger.ms=1")
+    ran = kadence("dead-letters", "replay", letters, "--offset", "0", "--dry-run", *taken)
+    assert ran.status == 0, ran.err
+    wrong = kadence("dead-letters", "list", letters, "-X", "lingr.ms=1")
+    assert wrong.status == 2
+    assert "lingr.ms" in wrong.err
+
+
+def read(broker: Broker, partition: TopicPartition, start: int, count: int = 1) -> list[Record]:
+    with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        consumer.assign({partition: (start, start + count)})
+        return list(consumer)
+
+
+def original(broker: Broker, topic: str, offset: int) -> bytes:
+    [record] = read(broker, TopicPartition(topic, 0), offset)
+    return record.value or b""

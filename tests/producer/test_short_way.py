@@ -1,0 +1,215 @@
+"""The short way of a record: what the program brings along is called once for each, and both halves do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from tests.patience import PATIENCE
+
+from kadence.broker import Broker
+from kadence.client.gate import Gate
+from kadence.clock import wall_ms
+from kadence.errors import KafkaError, SerializationError
+from kadence.producer import Producer, _append_py
+from kadence.producer.accumulator import Accumulator
+from kadence.producer.append import COMPILED, ShortWay, TopicInfo, murmur2
+from kadence.producer.calls import Outgoing
+from kadence.producer.futures import RecordFuture
+from kadence.producer.partitioner import StickyPartitioner
+from kadence.records import FetchedRecords
+from kadence.types import TopicPartition
+
+HALVES = [_append_py.ShortWay, *([ShortWay] if COMPILED else [])]
+
+
+class Plain(_append_py.FastAppender):
+    """The plain appender over the state of an accumulator of either kind."""
+
+    def __init__(self, of: Accumulator) -> None:
+        object.__setattr__(self, "_of", of)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._of, name, value)
+
+
+def shelf(batch_size: int = 100_000) -> Accumulator:
+    """One topic of three partitions, each with a batch that was begun."""
+    accumulator = Accumulator(
+        batch_size=batch_size,
+        linger_ms=60_000,
+        buffer_memory=1_000_000,
+        delivery_timeout_ms=60_000,
+        gate=Gate(),
+    )
+    tps = tuple(TopicPartition("t", number) for number in range(3))
+    cluster: Any = None
+    accumulator.places["t"] = TopicInfo(cluster, tps, (0, 1, 2), StickyPartitioner(batch_size))
+    for tp in tps:
+        accumulator.append(tp, wall_ms(), None, b"first", (), 30, 0)
+    return accumulator
+
+
+def way(
+    half: Any,
+    accumulator: Accumulator,
+    key: Any = None,
+    value: Any = None,
+    choose: Any = None,
+    not_taken: Callable[[KafkaError], None] = lambda error: None,
+) -> Any:
+    appender: Any = Plain(accumulator) if half is _append_py.ShortWay else accumulator
+    return half(appender, key, value, choose, Outgoing, not_taken)
+
+
+def written(accumulator: Accumulator, partition: int) -> list[tuple[Any, ...]]:
+    """Key, value and headers of what was added to a partition's batches."""
+    found: list[tuple[Any, ...]] = []
+    for batch in accumulator.waiting[TopicPartition("t", partition)]:
+        records = FetchedRecords(batch.builder.build(), "", 0, 0).take(1000)
+        found += [(each.key, each.value, list(each.headers)) for each in records]
+    return found[1:]
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_record_is_serialised_once_and_goes_where_its_bytes_say(half: Any) -> None:
+    accumulator, seen = shelf(), []
+
+    def text(data: str) -> bytes:
+        seen.append(data)
+        return data.encode()
+
+    put = way(half, accumulator, key=text, value=text).put
+    assert isinstance(put("t", "value", "key", None, None), RecordFuture)
+    assert seen == ["value", "key"]
+    partition = (murmur2(b"key") & 0x7FFFFFFF) % 3
+    assert written(accumulator, partition) == [(b"key", b"value", [])]
+    assert isinstance(put("t", None, None, 1, None), RecordFuture), "None stays None"
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_what_the_appender_does_not_take_is_given_as_it_was_made(half: Any) -> None:
+    accumulator, asked = shelf(batch_size=150), []
+
+    def choose(topic: str, key: bytes | None, place: Any) -> int | None:
+        asked.append((topic, key))
+        return None if key == b"K" else 2
+
+    put = way(half, accumulator, key=str.encode, value=bytes.upper, choose=choose).put
+    given = put("t", b"x" * 200, "k", None, 7, {"h": b"1"})
+    assert given._replace(headers=[*given.headers]) == ("t", b"X" * 200, b"k", 2, 7, [("h", b"1")], True)
+    given = put("t", b"x" * 200, "K", None, None)
+    assert (given.partition, given.is_anywhere) == (None, True)
+    assert given.timestamp <= wall_ms()
+    assert asked == [("t", b"k"), ("t", b"K")]
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ("u", "v", "k", None, None),
+        (5, "v", "k", None, None),
+        ("t", "v", "k", 1.0, None),
+        ("t", "v", "k", None, -1),
+        ("t", "v", "k", None, 2**63),
+        ("t", "v", "k", None, "now"),
+        ("t", "v", "k", None, None, iter([("a", b"1")])),
+        ("t", "v", "k", None, None, [("a", bytearray(b"1"))]),
+    ],
+)
+def test_what_must_be_looked_at_is_left_as_it_is(half: Any, fields: tuple[Any, ...]) -> None:
+    def never(data: Any) -> bytes:
+        raise AssertionError("the long way calls it")
+
+    assert way(half, shelf(), key=never, value=never).put(*fields) is None
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_bytes_of_other_types_and_mappings_are_taken(half: Any) -> None:
+    accumulator = shelf()
+    put = way(half, accumulator).put
+    assert isinstance(put("t", bytearray(b"v"), memoryview(b"k"), 0, None, {"h": b"1"}), RecordFuture)
+    assert isinstance(put("t", b"v", None, 0, None, [("h", None)]), RecordFuture)
+    assert written(accumulator, 0) == [(b"k", b"v", [("h", b"1")]), (None, b"v", [("h", None)])]
+    assert put("t", "text", None, 0, None) is None
+    accumulator.is_usable = False
+    assert put("t", bytearray(b"v"), None, 0, None) is None
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_serialiser_may_add_headers_and_the_callers_list_stays(half: Any) -> None:
+    class Marking:
+        def serialize(self, topic: str, headers: Sequence[tuple[str, bytes | None]], data: Any) -> bytes:
+            assert isinstance(headers, list)
+            headers.append(("made", topic.encode()))
+            return bytes(data)
+
+    accumulator, mine = shelf(), [("mine", b"1")]
+    assert isinstance(
+        way(half, accumulator, value=Marking()).put("t", b"v", None, 0, None, mine), RecordFuture
+    )
+    assert written(accumulator, 0) == [(None, b"v", [("mine", b"1"), ("made", b"t")])]
+    assert mine == [("mine", b"1")]
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_errors_are_told(half: Any) -> None:
+    told: list[KafkaError] = []
+    fault = KafkaError("the partitioner's own")
+
+    def choose(topic: str, key: bytes | None, place: Any) -> int:
+        raise fault
+
+    put = way(half, shelf(), value=str.encode, choose=choose, not_taken=told.append).put
+    with pytest.raises(SerializationError, match="the value of a record for topic 't' cannot be serial") as e:
+        put("t", 5, None, None, None)
+    assert isinstance(e.value.__cause__, TypeError)
+    assert told == []
+    with pytest.raises(KafkaError) as raised:
+        put("t", "v", None, None, None)
+    assert raised.value is fault
+    assert told == [fault]
+    with pytest.raises(SerializationError, match=r"value\.serializer made str of the value"):
+        way(half, shelf(), value=str).put("t", 5, None, None, None)
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_another_event_loop_is_found(half: Any) -> None:
+    def refuse() -> None:
+        raise RuntimeError("another loop")
+
+    short_way, loop = way(half, shelf()), object()
+    short_way.only_on(loop, lambda: loop, refuse)
+    assert short_way.put("t", b"v", None, 0, None) is not None
+    short_way.only_on(loop, object, refuse)
+    with pytest.raises(RuntimeError, match="another loop"):
+        short_way.put("t", b"v", None, 0, None)
+
+
+def test_where_the_long_way_goes_on_nothing_is_called_twice(broker: Broker) -> None:
+    """Batches of one or two records: most records begin one."""
+    called: list[str] = []
+
+    def text(data: str) -> bytes:
+        called.append(data)
+        return data.encode()
+
+    def choose(key: bytes | None, partitions: Sequence[int], available: Sequence[int]) -> int | None:
+        called.append("partition")
+        return None if key is None or key.endswith(b"5") else int(key) % len(partitions)
+
+    settings: dict[str, Any] = {"batch_size": 150, "value_serializer": text, "partitioner": choose}
+    broker.create_topic("t", 4)
+    with Producer(bootstrap_servers=broker.bootstrap_servers, **settings) as producer:
+        producer.partitions_for("t")
+        futures = [producer.send("t", f"value {number}", b"%d" % number) for number in range(50)]
+        found = [future.result(PATIENCE) for future in futures]
+    assert sorted(called) == sorted(["partition"] * 50 + [f"value {number}" for number in range(50)])
+    numbers = [number for number in range(50) if number % 10 != 5]
+    assert [found[number].partition for number in numbers] == [number % 4 for number in numbers]

@@ -1,0 +1,108 @@
+"""`process` under random trouble, and each rule of its journal broken on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.luck import seeds
+
+from kadence.testing.simulation import SimulationError, WorkStory
+from kadence.work import processing
+from kadence.work.desk import Desk
+from kadence.work.frontier import Frontier
+from kadence.work.processing import Processing
+from kadence.work.scheduler import Scheduler, Task
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_every_record_ends_in_one_way_whatever_happens(seed: int) -> None:
+    WorkStory(seed).run()
+
+
+def test_the_same_seed_is_the_same_story_of_work() -> None:
+    first, second = WorkStory(105), WorkStory(105)
+    first.run()
+    second.run()
+    assert repr(first.journal) == repr(second.journal)
+    assert first.simulation.history.fingerprint == second.simulation.history.fingerprint
+
+
+def breaks(what: str, *seeds: int) -> None:
+    """One of these stories ends with such an objection."""
+
+    def run() -> None:
+        for seed in seeds:
+            WorkStory(seed).run()
+
+    with pytest.raises(SimulationError, match=what):
+        run()
+
+
+def test_a_commit_of_what_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Frontier, "offset", property(lambda self: self.position))
+    breaks("is committed as done, and is not", 0, 1)
+
+
+def test_what_was_done_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processing, "decode", lambda offset, metadata: [])
+    breaks("began, and was committed as done before", 9)
+
+
+def test_a_key_whose_records_run_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    init = Scheduler.__init__
+
+    def without_order(self: Scheduler, order: Any, *more: Any) -> None:
+        init(self, "none", *more)
+
+    monkeypatch.setattr(Scheduler, "__init__", without_order)
+    breaks("began (beside|before) .* of its key", 0, 1, 2)
+
+
+def test_a_dead_letter_that_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def letter(self: Desk, task: Task, *_more: Any) -> None:
+        self._finished([task])
+
+    monkeypatch.setattr(Desk, "_letter", letter)
+    breaks("is committed as done, and is not", 0, 1)
+
+
+def test_outputs_that_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sends(self: Desk, tasks: Sequence[Task], _outputs: Any) -> None:
+        self._finished(tasks)
+
+    monkeypatch.setattr(Desk, "sends", sends)
+    breaks("is committed as done, and is not", 1)
+
+
+def test_commits_that_come_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    init = Processing.__init__
+
+    def lazy(self: Processing, *given: Any) -> None:
+        init(self, *given)
+        self._commit_ms *= 20
+
+    monkeypatch.setattr(Processing, "__init__", lazy)
+    breaks("ms ago, and is not committed", 1)
+
+
+def test_attempts_that_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = Scheduler.again
+
+    def uncounted(self: Scheduler, task: Task, due: int, now: int) -> None:
+        again(self, task, due, now)
+        task.attempts -= 1
+
+    monkeypatch.setattr(Scheduler, "again", uncounted)
+    breaks("began with attempt 1 after 1 attempts", 4, 5, 2)
+
+
+def test_halves_that_overtake_a_record_of_their_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scheduler, "first_of", lambda self, tasks, now: list(tasks))
+    breaks("began before .* of its key had ended", 200019, 200057, 200076)
+
+
+def test_no_half_begins_of_a_partition_that_went() -> None:
+    """Its first record failed and is nobody's, so the second one would be the first of its key."""
+    WorkStory(200183).run()

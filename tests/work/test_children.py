@@ -1,0 +1,177 @@
+"""Child processes of `process`: how they start, and what is said when they do not."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.consumer.support import Cluster, Shell
+from tests.patience import PATIENCE, until
+from tests.work import failing, handlers, hanging
+from tests.work.test_process import committed, member, read
+
+from kadence import Producer, Retry, WorkerStartError
+from kadence.work.child import imported_by, wait_for_start
+
+IMPORTED = ("the program worker.py", "module 'app' of the handler")
+
+
+def start(said: list[bytes], code: int | None = None, limit_ms: int = 0) -> None:
+    """What the parent makes of a child that says this, and then ends with this code or says no more."""
+    ours, theirs = multiprocessing.Pipe()
+    with ours:
+        for each in said:
+            theirs.send_bytes(each)
+        if code is not None:
+            theirs.close()
+        try:
+            wait_for_start(_connection(ours), IMPORTED, limit_ms, lambda: code)
+        finally:
+            theirs.close()
+
+
+def _connection(pipe: Any) -> Connection:
+    assert isinstance(pipe, Connection)
+    return pipe
+
+
+def test_a_child_that_has_imported_all_has_started() -> None:
+    start([b"", b""])
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "words"),
+    [
+        ([], None, "has not imported the program worker.py within 0 s"),
+        ([b""], None, "has not imported module 'app' of the handler within 0 s"),
+        ([b"", b"ImportError: x"], None, "could not import module 'app' of the handler: ImportError: x"),
+        ([], 3, "could not import the program worker.py: it ended with exit code 3"),
+        ([], 79, "could not import the program worker.py: each worker process imports it anew"),
+    ],
+)
+def test_a_child_that_does_not_start_is_told_with_the_import_that_failed(
+    said: list[bytes], code: int | None, words: str
+) -> None:
+    with pytest.raises(WorkerStartError) as raised:
+        start(said, code)
+    assert words in str(raised.value)
+
+
+def test_what_a_child_imports_is_named() -> None:
+    for handler in (handlers.work, functools.partial(handlers.work, context=None)):
+        assert imported_by(handler)[1] == "module 'tests.work.handlers' of the handler"
+    program, _ = imported_by(handlers.work)
+    assert program.startswith("the program")
+
+
+@pytest.mark.parametrize("handler", [hanging.work, failing.work])
+def test_an_import_that_fails_or_hangs_ends_it_and_is_no_attempt(
+    cluster: Cluster, shell: Shell, handler: Callable[[Any], None]
+) -> None:
+    cluster.produce("one", 3, partitions=1)
+    limit = {"max_poll_interval_ms": 4_000, "session_timeout_ms": 4_000} if handler is hanging.work else {}
+    consumer = member(cluster, shell, "one", **limit)
+    with pytest.raises(WorkerStartError, match=f"module '{handler.__module__}'"):
+        shell.do(
+            lambda: consumer.process(
+                handler, executor="processes", workers=4, retry=Retry(attempts=3), dead_letter="dead", drain=0
+            )
+        )
+    shell.do(consumer.close)
+    assert read(cluster, "dead") == []
+    assert committed(cluster, "one").get(0, (0, ""))[0] == 0
+
+
+def test_children_that_process_ends_make_no_dead_letters(
+    cluster: Cluster, shell: Shell, tmp_path: Path
+) -> None:
+    """What outlasts ``drain`` comes again: it has not failed."""
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        producer.send("one", str(tmp_path / "it").encode())
+    consumer = member(cluster, shell, "one")
+
+    def stop() -> None:
+        until((tmp_path / "it").exists)
+        consumer.stop()
+
+    watcher = threading.Thread(target=stop)
+    watcher.start()
+    totals = shell.do(
+        lambda: consumer.process(handlers.until_lost, executor="processes", dead_letter="dead", drain=0)
+    )
+    watcher.join(PATIENCE)
+    shell.do(consumer.close)
+    assert (totals.done, totals.failed) == (0, 0)
+    assert read(cluster, "dead") == []
+    assert committed(cluster, "one").get(0, (0, ""))[0] == 0
+
+
+PROGRAM = """
+import sys
+from kadence import Consumer, ProducerRecord, TopicPartition
+
+
+def work(record):
+    return ProducerRecord("out", record.value + b" " + __name__.encode())
+
+
+def main():
+    print("begins", file=sys.stderr)
+    with Consumer(bootstrap_servers=sys.argv[1], group_id="g") as consumer:
+        consumer.assign({TopicPartition("one", 0): (0, 3)})
+        consumer.process(work, executor="processes", workers=4, dead_letter="dead")
+
+
+"""
+
+
+def run(program: str, cluster: Cluster, *arguments: str) -> tuple[int, str]:
+    ended = subprocess.run(
+        [sys.executable, program, *arguments, cluster.bootstrap_servers],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return ended.returncode, ended.stderr
+
+
+def test_a_handler_of_the_program_itself_runs_in_children(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.produce("one", 3, partitions=1)
+    program = tmp_path / "worker.py"
+    program.write_text(PROGRAM + 'if __name__ == "__main__":\n    main()\n')
+    assert run(str(program), cluster) == (0, "begins\n")
+    assert sorted(record.value or b"" for record in read(cluster, "out")) == [
+        b"%d __mp_main__" % n for n in range(3)
+    ]
+
+
+def test_a_program_without_a_guard_is_told_so_once(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.produce("one", 3, partitions=1)
+    program = tmp_path / "worker.py"
+    program.write_text(PROGRAM + "main()\n")
+    code, said = run(str(program), cluster)
+    assert code == 1
+    assert said.count("begins") == 2, "one child came so far, and it began nothing"
+    assert said.splitlines()[-1] == (
+        f"kadence.errors.WorkerStartError: a worker process could not import the program {program}: each worker "
+        "process imports it anew, and came to process() again: call what runs the program under "
+        "'if __name__ == \"__main__\":'"
+    )
+    assert said.count("Traceback") == 1
+    assert read(cluster, "dead") == []
+
+
+def test_a_handler_that_was_typed_in_is_told_so(cluster: Cluster) -> None:
+    cluster.produce("one", 3, partitions=1)
+    code, said = run("-c", cluster, PROGRAM + "main()\n")
+    assert code == 1
+    assert "a worker process could not import the program: AttributeError: Can't get attribute 'work'" in said

@@ -1,0 +1,265 @@
+"""What `process` promises while something fails. docs/work.md has a table whose cells name these tests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import FAST_GROUPS
+from tests.consumer.support import Cluster, Shell
+from tests.patience import PATIENCE, until
+from tests.work import handlers
+from tests.work.conftest import TOPICS
+from tests.work.test_process import Seen, committed, member, produce, read
+
+from kadence import Broker, Producer, Record
+from kadence.protocol.error_codes import GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED
+from kadence.protocol.offset_commit import OffsetCommitRequest
+from kadence.protocol.produce import ProduceRequest
+from kadence.work import Context, ProducerRecord, Retry
+from kadence.work.processing import Processing, Steps
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("topic", ["dead", "again"])
+def test_a_record_is_not_done_before_its_letter_is_acknowledged(
+    cluster: Cluster, shell: Shell, topic: str
+) -> None:
+    """The broker refuses the dead letter, or the record for the retry topic: it is sent again, until it is there."""
+    assert cluster.broker is not None
+    cluster.produce("one", 3, partitions=1)
+    consumer = member(cluster, shell, "one", auto_commit_interval_ms=20)
+    fault = cluster.broker.faults.error(ProduceRequest, TOPIC_AUTHORIZATION_FAILED, topic=topic)
+    seen: list[bytes | None] = []
+    before: list[int] = []
+
+    def work(record: Record[Any, Any], context: Context) -> None:
+        if record.value == b"1" and context.attempt == 1:
+            raise ValueError("one")
+        seen.append(record.value)
+
+    def watch() -> None:
+        fault.wait(timeout=PATIENCE)
+        until(lambda: committed(cluster, "one").get(0, (0, ""))[0] == 1)
+        before.append(len(read(cluster, topic)))
+        fault.remove()
+        until(lambda: committed(cluster, "one")[0][0] == 3)
+        consumer.stop()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    retry = Retry(attempts=2, backoff=0.01, topic="again") if topic == "again" else None
+    shell.do(lambda: consumer.process(work, retry=retry, dead_letter="dead"))
+    watcher.join(PATIENCE)
+    shell.do(consumer.close)
+    assert before == [0]
+    assert [record.value for record in read(cluster, topic)] == [b"1"]
+    # The retry record may come before the record behind it, or after the stop.
+    assert [value for value in seen if value != b"1"] == [b"0", b"2"]
+
+
+def test_an_output_that_is_refused_is_a_failed_attempt_and_the_key_waits(
+    cluster: Cluster, shell: Shell
+) -> None:
+    assert cluster.broker is not None
+    produce(cluster, 6, keys=1, topic="one")
+    consumer = member(cluster, shell, "one")
+    attempts: list[tuple[bytes | None, int]] = []
+
+    def work(record: Record[Any, Any], context: Context) -> ProducerRecord:
+        attempts.append((record.value, context.attempt))
+        if record.value == b"5":
+            consumer.stop()
+        return ProducerRecord("out", record.value)
+
+    with cluster.broker.faults.error(ProduceRequest, TOPIC_AUTHORIZATION_FAILED, topic="out", times=1):
+        shell.do(lambda: consumer.process(work, retry=Retry(attempts=3, backoff=0.01)))
+    shell.do(consumer.close)
+    assert attempts == [(b"0", 1), (b"0", 2), *((b"%d" % n, 1) for n in range(1, 6))]
+    assert [record.value for record in read(cluster, "out")] == [b"%d" % n for n in range(6)]
+    assert committed(cluster, "one")[0][0] == 6
+
+
+def test_a_commit_that_is_refused_is_made_again(cluster: Cluster, shell: Shell) -> None:
+    assert cluster.broker is not None
+    produce(cluster, 50)
+    consumer = member(cluster, shell, auto_commit_interval_ms=20)
+    refused = cluster.broker.faults.error(OffsetCommitRequest, GROUP_AUTHORIZATION_FAILED, times=1)
+    seen = Seen(consumer, 50)
+
+    def work(record: Record[Any, Any]) -> None:
+        if record.value == b"49":
+            refused.wait(timeout=PATIENCE)
+        seen(record)
+
+    shell.do(lambda: consumer.process(work))
+    shell.do(consumer.close)
+    assert set(seen.values.values()) == {1}
+    assert sum(offset for offset, _ in committed(cluster).values()) == 50
+
+
+def test_metadata_that_is_too_long_for_the_broker_is_left_out(shell: Shell) -> None:
+    config = {**FAST_GROUPS, "offset.metadata.max.bytes": 20}
+    with Broker(topics=TOPICS, config=config) as broker:
+        cluster = Cluster("embedded", broker.bootstrap_servers, broker=broker)
+        cluster.produce("one", 10, partitions=1)
+        consumer = member(cluster, shell, "one")
+        others_are_done = threading.Event()
+        done: list[int] = []
+
+        def work(record: Record[Any, Any]) -> None:
+            if record.offset == 3:
+                assert others_are_done.wait(PATIENCE)
+                raise RuntimeError("stuck")
+            done.append(record.offset)
+            if len(done) == 9:
+                others_are_done.set()
+
+        with pytest.raises(RuntimeError, match="stuck"):
+            shell.do(lambda: consumer.process(work, order="none"))
+        assert committed(cluster, "one")[0] == (3, "")
+        shell.do(consumer.close)
+
+
+def test_a_handler_that_outlasts_its_partition_learns_so_and_commits_nothing(cluster: Cluster) -> None:
+    """The second member joins while all handlers of the first one run, and these get no time to end."""
+    produce(cluster, 40, keys=20)
+    shell = Shell("threads")
+    first, second = member(cluster, shell), member(cluster, shell)
+    lock = threading.Lock()
+    lost: set[bytes] = set()
+    handled: dict[str, list[bytes]] = {"first": [], "second": []}
+    has_begun, is_shared = threading.Event(), threading.Event()
+
+    def note(name: str, value: bytes) -> None:
+        with lock:
+            handled[name].append(value)
+            if lost and lost <= set(handled["second"]):
+                is_shared.set()
+            if len({*handled["first"], *handled["second"]}) == 40:
+                first.stop()
+                second.stop()
+
+    def held(record: Record[Any, Any], context: Context) -> None:
+        has_begun.set()
+        until(lambda: context.lost or is_shared.is_set())
+        if context.lost:
+            with lock:
+                lost.add(record.value)
+        else:
+            note("first", record.value)
+
+    running = threading.Thread(target=lambda: first.process(held, drain=0))
+    running.start()
+    assert has_begun.wait(PATIENCE)
+    second.process(lambda record: note("second", record.value))
+    running.join(PATIENCE)
+    first.close()
+    second.close()
+    assert lost
+    assert lost <= set(handled["second"]), "what ended too late was done again"
+    assert sum(offset for offset, _ in committed(cluster).values()) == 40
+
+
+def test_a_handler_in_a_process_learns_that_its_partition_is_gone(cluster: Cluster, tmp_path: Path) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for partition in range(4):
+            producer.send("orders", str(tmp_path / f"{partition}").encode(), partition=partition)
+    shell = Shell("threads")
+    first, second = member(cluster, shell), member(cluster, shell)
+    handled: list[int] = []
+
+    def note(record: Record[Any, Any]) -> None:
+        handled.append(record.partition)
+        second.stop()
+
+    running = threading.Thread(
+        target=lambda: first.process(handlers.until_lost, executor="processes", workers=4, drain=0)
+    )
+    running.start()
+    try:
+        until(lambda: len(list(tmp_path.iterdir())) == 4)
+        second.process(note, workers=1)
+        until(lambda: len(list(tmp_path.glob("*.lost"))) == 2)
+    finally:
+        (tmp_path / "release").touch()
+        first.stop()
+    running.join(PATIENCE)
+    first.close()
+    second.close()
+    assert (tmp_path / f"{handled[0]}.lost").exists(), "it has what the first one was told to have lost"
+
+
+def test_after_a_kill_no_record_is_skipped_and_keys_keep_their_order(cluster: Cluster) -> None:
+    produce(cluster, 200, keys=7)
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.work.killed", cluster.bootstrap_servers],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        told = [int(child.stdout.readline()) for _ in range(60)]
+        child.kill()
+        # What it had told and we had not read.
+        told += [int(line) for line in child.stdout.read().split()]
+    shell = Shell("threads")
+    consumer = member(cluster, shell)
+    orders: dict[bytes | None, list[int]] = defaultdict(list)
+    lock = threading.Lock()
+    seen: set[int] = set(told)
+
+    def work(record: Record[Any, Any]) -> None:
+        with lock:
+            orders[record.key].append(int(record.value))
+            seen.add(int(record.value))
+            if len(seen) == 200 and 0 in orders[b"key 0"]:
+                consumer.stop()
+
+    consumer.process(work)
+    consumer.close()
+    assert seen == set(range(200))
+    assert 0 not in told
+    for numbers in (*orders.values(), *by_key(told).values()):
+        assert numbers == sorted(numbers)
+
+
+def by_key(numbers: list[int]) -> dict[int, list[int]]:
+    """As `produce` gave them keys."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for number in numbers:
+        found[number % 7].append(number)
+    return found
+
+
+def test_after_stop_nothing_begins_and_what_runs_is_waited_for(
+    cluster: Cluster, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.produce("one", 10, partitions=1)
+    consumer = member(cluster, shell, "one")
+    done: list[int] = []
+    waits = threading.Event()
+
+    def work(record: Record[Any, Any]) -> None:
+        consumer.stop()
+        assert waits.wait(PATIENCE)
+        done.append(record.offset)
+
+    end = Processing._end
+
+    def ending(self: Processing) -> Steps:
+        """The loop has seen the stop: from here on it waits for what runs."""
+        waits.set()
+        return end(self)
+
+    monkeypatch.setattr(Processing, "_end", ending)
+    shell.do(lambda: consumer.process(work, workers=2, order="partition"))
+    shell.do(consumer.close)
+    assert done == list(range(len(done)))
+    assert committed(cluster, "one")[0][0] == len(done) < 10

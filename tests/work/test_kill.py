@@ -1,0 +1,33 @@
+"""`make kill-work`, with a few kills."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(__file__).parents[2] / "tools" / "kill_work.py"
+
+
+@pytest.mark.heavy
+def test_kills_lose_no_record_and_keep_the_order_of_keys() -> None:
+    done = subprocess.run(
+        [sys.executable, TOOL, "--rounds", "3"], capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "records: 0 not handled, 0 before one of their key" in done.stdout
+
+
+@pytest.mark.heavy
+def test_kills_lose_no_output_and_repeat_none() -> None:
+    done = subprocess.run(
+        [sys.executable, TOOL, "--rounds", "3", "--sink", "topic"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "outputs: 0 lost, 0 twice, 0 keys out of order" in done.stdout

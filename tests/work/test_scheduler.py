@@ -1,0 +1,326 @@
+"""Lanes, limits and frontiers, driven by hand and by random schedules."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kadence.records import Record
+from kadence.types import TopicPartition
+from kadence.work.frontier import Frontier, decode, encode
+from kadence.work.scheduler import Limits, Order, Scheduler, Task
+
+P = TopicPartition("orders", 0)
+Q = TopicPartition("orders", 1)
+
+
+def record(offset: int, key: bytes | None = None, partition: TopicPartition = P) -> Record:
+    return Record(partition.topic, partition.partition, offset, key=key, value=b"v", leader_epoch=3)
+
+
+def records(*keys: bytes | None, start: int = 0, partition: TopicPartition = P) -> list[Record]:
+    return [record(start + n, key, partition) for n, key in enumerate(keys)]
+
+
+def taken(scheduler: Scheduler, now: int = 0) -> list[Task]:
+    found = []
+    while (task := scheduler.take(now)) is not None:
+        found.append(task)
+    return found
+
+
+def offsets(tasks: Iterable[Task]) -> list[int]:
+    return [task.record.offset for task in tasks]
+
+
+# ---------------------------------------------------------------- the order of records: H2
+
+
+def test_records_of_a_key_run_one_after_the_other_and_keys_beside_each_other() -> None:
+    scheduler = Scheduler("key", Limits())
+    scheduler.add(P, records(b"a", b"b", b"a", b"a"), 0)
+    first = taken(scheduler)
+    assert offsets(first) == [0, 1]
+    scheduler.done(first[0], 0)
+    assert offsets(taken(scheduler)) == [2]
+
+
+def test_records_without_a_key_keep_the_order_of_their_partition() -> None:
+    scheduler = Scheduler("key", Limits())
+    scheduler.add(P, records(None, b"a", None), 0)
+    scheduler.add(Q, records(None, partition=Q), 0)
+    assert [(t.record.partition, t.record.offset) for t in taken(scheduler)] == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_by_partition_and_without_order() -> None:
+    by_partition = Scheduler("partition", Limits())
+    by_partition.add(P, records(b"a", b"b"), 0)
+    assert offsets(taken(by_partition)) == [0]
+    without = Scheduler("none", Limits())
+    without.add(P, records(b"a", b"a", None, None), 0)
+    assert offsets(taken(without)) == [0, 1, 2, 3]
+
+
+def test_a_record_that_failed_holds_up_its_key_alone_until_it_is_due() -> None:
+    scheduler = Scheduler("key", Limits())
+    scheduler.add(P, records(b"a", b"b", b"a"), 0)
+    a, b = taken(scheduler)
+    scheduler.again(a, due=1000, now=0)
+    scheduler.done(b, 0)
+    assert taken(scheduler, 999) == []
+    assert scheduler.next_due() == 1000
+    assert taken(scheduler, 1000) == [a]
+    assert a.attempts == 1
+    scheduler.done(a, 1000)
+    assert offsets(taken(scheduler, 1000)) == [2]
+
+
+def test_a_key_that_still_runs_after_its_partition_came_back_is_not_begun_again() -> None:
+    scheduler = Scheduler("key", Limits())
+    scheduler.add(P, records(b"a"), 0)
+    [late] = taken(scheduler)
+    scheduler.forget([P])
+    assert late.is_lost
+    scheduler.assign(P)
+    scheduler.add(P, records(b"a"), 0)
+    assert taken(scheduler) == []
+    scheduler.done(late, 5)
+    [again] = taken(scheduler)
+    assert again is not late
+    assert scheduler.frontiers()[P].offset == 0, "the late one is not of this assignment"
+
+
+def test_a_batch_keeps_the_order_of_keys() -> None:
+    scheduler = Scheduler("key", Limits())
+    scheduler.add(P, records(b"a", b"b", b"a", b"c"), 0)
+    batch = scheduler.take_batch(3, 0)
+    assert offsets(batch) == [0, 2, 1]
+    assert offsets(scheduler.take_batch(3, 0)) == [3]
+    for task in batch:
+        scheduler.again(task, due=0, now=0)
+    assert offsets(scheduler.take_batch(10, 0)) == [0, 2, 1]
+
+
+# ---------------------------------------------------------------- the frontier (H3)
+
+
+def test_what_is_committed_is_the_lowest_that_is_not_done() -> None:
+    scheduler = Scheduler("none", Limits())
+    scheduler.add(P, records(b"a", b"b", b"c", b"d"), 0)
+    tasks = taken(scheduler)
+    scheduler.done(tasks[1], 0)
+    scheduler.done(tasks[3], 0)
+    at = scheduler.frontiers()[P]
+    assert (at.offset, at.leader_epoch) == (0, 3)
+    assert decode(0, at.metadata) == [(1, 2), (3, 4)]
+    scheduler.done(tasks[0], 0)
+    assert decode(2, scheduler.frontiers()[P].metadata) == [(3, 4)]
+    scheduler.done(tasks[2], 0)
+    assert (scheduler.frontiers()[P].offset, scheduler.frontiers()[P].metadata) == (4, "")
+
+
+def test_after_a_restart_what_was_done_is_skipped_and_stays_done() -> None:
+    scheduler = Scheduler("none", Limits())
+    scheduler.assign(P, [(1, 2), (3, 6)])
+    scheduler.add(P, records(b"a", b"b", b"c", b"d"), 0)
+    assert (scheduler.total, scheduler.skipped) == (2, 2)
+    at = scheduler.frontiers()[P]
+    assert (at.offset, decode(0, at.metadata)) == (0, [(1, 2), (3, 4), (4, 6)])
+    for task in taken(scheduler):
+        scheduler.done(task, 0)
+    at = scheduler.frontiers()[P]
+    assert (at.offset, decode(4, at.metadata)) == (4, [(4, 6)])
+
+
+def test_records_that_need_no_work_move_the_frontier() -> None:
+    frontier = Frontier()
+    offsets = [frontier.offset]
+    frontier.passed(7, 1)
+    offsets.append(frontier.offset)
+    frontier.give(9, 1)
+    frontier.passed(12, 2)
+    offsets.append(frontier.offset)
+    frontier.done(9)
+    offsets.append(frontier.offset)
+    assert offsets == [None, 7, 9, 12]
+    assert frontier.epoch == 2
+
+
+@given(
+    st.integers(0, 2**62),
+    st.lists(st.tuples(st.integers(0, 2**40), st.integers(1, 2**40)), max_size=40),
+    st.integers(0, 300),
+)
+def test_metadata_says_what_was_done_and_leaves_out_what_does_not_fit(
+    offset: int, steps: list[tuple[int, int]], limit: int
+) -> None:
+    runs, at = [], offset
+    for gap, length in steps:
+        runs.append((at + gap, at + gap + length))
+        at += gap + length
+    assert decode(offset, encode(offset, runs, 10_000)) == runs
+    text = encode(offset, runs, limit)
+    assert len(text) <= limit
+    found = decode(offset, text)
+    assert found == runs[: len(found)]
+
+
+@given(st.text(max_size=60), st.integers(0, 100))
+def test_metadata_of_others_is_ignored(text: str, offset: int) -> None:
+    assert decode(offset, text) == []
+    assert decode(offset, "kadence-work:1:" + text) == []
+
+
+@pytest.mark.parametrize("place", range(15, 23))
+def test_damaged_metadata_is_ignored(place: int) -> None:
+    text = encode(5, [(6, 9)])
+    assert decode(5, text) == [(6, 9)]
+    assert decode(6, text) == [], "it is of another offset"
+    changed = "A" if text[place] != "A" else "B"
+    assert decode(5, text[:place] + changed + text[place + 1 :]) == []
+    assert decode(5, text[:place]) == []
+
+
+# ---------------------------------------------------------------- back-pressure, H4
+
+
+def test_a_partition_beyond_its_share_is_paused_and_resumed_an_eighth_below() -> None:
+    scheduler = Scheduler("none", Limits(records=100))
+    for partition in (P, Q, TopicPartition("orders", 2), TopicPartition("orders", 3)):
+        scheduler.assign(partition)
+    scheduler.add(P, [record(n) for n in range(50)], 0)
+    assert scheduler.pauses() == ([P], [])
+    assert scheduler.pauses() == ([], [])
+    tasks = taken(scheduler)
+    looks = []
+    for task in tasks[:7]:
+        scheduler.done(task, 0)
+        looks.append((scheduler.wants_look, scheduler.pauses()))
+    assert looks == [(False, ([], []))] * 6 + [(True, ([], [P]))]
+
+
+def test_all_are_paused_when_there_is_no_room() -> None:
+    scheduler = Scheduler("none", Limits(records=8))
+    scheduler.assign(Q)
+    scheduler.add(P, [record(n) for n in range(6)], 0)
+    assert scheduler.room() == 0
+    assert set(scheduler.pauses()[0]) == {P, Q}
+    tasks = taken(scheduler)
+    scheduler.done(tasks[0], 0)
+    assert scheduler.wants_look
+    assert scheduler.room() == 3
+    assert scheduler.pauses() == ([], [Q, P])
+
+
+def test_a_window_above_a_stuck_record_is_bounded() -> None:
+    scheduler = Scheduler("none", Limits(records=10, window=20))
+    at = 0
+    stuck: Task | None = None
+    while not scheduler.pauses()[0]:
+        scheduler.add(P, [record(at)], 0)
+        at += 1
+        [task] = taken(scheduler)
+        if stuck is None:
+            stuck = task
+        else:
+            scheduler.done(task, 0)
+    assert at == 20
+    assert list(scheduler.stuck()) == [stuck]
+    assert stuck is not None
+    scheduler.done(stuck, 0)
+    assert scheduler.frontiers()[P].offset == 20
+    assert scheduler.pauses() == ([], [P])
+
+
+# ---------------------------------------------------------------- random schedules
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32))
+def test_any_schedule_ends_each_record_once_and_in_the_order_of_its_key(seed: int) -> None:  # noqa: C901, PLR0912, PLR0915 - one history
+    """Members come and go, records fail, members crash: what is done is never skipped nor begun while its key runs."""
+    chance = random.Random(seed)
+    log = {
+        p: [chance.choice((b"a", b"b", b"c", None)) for _ in range(chance.randrange(1, 30))] for p in (P, Q)
+    }
+    committed: dict[TopicPartition, tuple[int, str]] = {}
+    done: dict[tuple[TopicPartition, int], int] = defaultdict(int)
+    order: Order = chance.choice(("key", "partition", "none"))
+    batch = chance.choice((1, 4))
+    scheduler = Scheduler(order, Limits(records=8, window=10))
+    position: dict[TopicPartition, int] = {}
+    running: list[Task] = []
+    repeats = 0
+    now = 0
+
+    def assign(partition: TopicPartition) -> None:
+        offset, metadata = committed.get(partition, (0, ""))
+        scheduler.assign(partition, decode(offset, metadata))
+        position[partition] = offset
+
+    def commit(partitions: Iterable[TopicPartition]) -> None:
+        for partition, at in scheduler.frontiers(partitions).items():
+            committed[partition] = (at.offset, at.metadata)
+
+    for p in (P, Q):
+        assign(p)
+    for _ in range(5000):
+        if all(committed.get(p, (0, ""))[0] == len(log[p]) for p in (P, Q)) and not running:
+            break
+        now += chance.randrange(20)
+        step = chance.random()
+        if step < 0.3:
+            scheduler.pauses()
+            for p in tuple(position):
+                work = scheduler.partitions[p]
+                count = min(scheduler.room(), chance.randrange(1, 5))
+                if not work.is_paused and count:
+                    more = records(*log[p][position[p] : position[p] + count], start=position[p], partition=p)
+                    scheduler.add(p, more, now)
+                    position[p] += len(more)
+        elif step < 0.6:
+            for task in scheduler.take_batch(batch, now):
+                key = task.record.key
+                if order == "key" and batch == 1:
+                    assert all(
+                        (t.work.partition, t.record.key) != (task.work.partition, key) for t in running
+                    )
+                running.append(task)
+        elif step < 0.9 and running:
+            task = running.pop(chance.randrange(len(running)))
+            if chance.random() < 0.3:
+                scheduler.again(task, now + chance.randrange(50), now)
+            else:
+                done[task.work.partition, task.record.offset] += 1
+                scheduler.done(task, now)
+        elif step < 0.95:
+            commit(tuple(position))
+        elif step < 0.98 and position:
+            going = [chance.choice(list(position))]
+            scheduler.revoke(going)
+            if chance.random() < 0.7:
+                commit(going)
+            scheduler.forget(going)
+            for p in going:
+                del position[p]
+        elif len(position) < 2:
+            p = min({P, Q} - position.keys())
+            assign(p)
+        elif chance.random() < 0.1:
+            # A crash: all that is not committed is done again.
+            scheduler = Scheduler(order, Limits(records=8, window=10))
+            running.clear()
+            repeats += 1
+            for p in (P, Q):
+                assign(p)
+    else:
+        pytest.fail("it does not end")
+    assert {p: committed[p] for p in (P, Q)} == {p: (len(log[p]), "") for p in (P, Q)}
+    assert all(done[p, n] >= 1 for p in (P, Q) for n in range(len(log[p])))
+    assert scheduler.total == 0
+    assert scheduler.nbytes == 0

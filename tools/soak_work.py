@@ -1,0 +1,63 @@
+"""Simulations of `Consumer.process` by seed: members, kills, trouble, and an account of every record.
+
+    make soak-work SEEDS=10000
+    make soak-work SEEDS=10000 ARGS='--first 5000 --workers 4'
+
+A seed that fails is named with what happened in it, and can be run alone: ``--first N --seeds 1``. Each takes about a
+second of a processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import sys
+from collections import Counter
+
+from kadence.testing.simulation import SimulationError, WorkStory
+
+_COUNTS = ("kills", "records", "begun", "repeats", "late", "undone")
+
+
+def run(seed: int) -> tuple[int, dict[str, int], str]:
+    """One story: its seed, its figures, and what was wrong."""
+    logging.disable(logging.CRITICAL)
+    story = WorkStory(seed)
+    wrong = ""
+    try:
+        story.run()
+    except SimulationError as error:
+        wrong = str(error)
+    return seed, {name: getattr(story.journal, name) for name in _COUNTS}, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=1_000, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first one")
+    parser.add_argument("--workers", type=int, default=2, help="processes that share them")
+    given = parser.parse_args()
+    total: Counter[str] = Counter()
+    failed = []
+    with multiprocessing.Pool(given.workers) as pool:
+        seeds = range(given.first, given.first + given.seeds)
+        for done, (seed, counts, wrong) in enumerate(pool.imap_unordered(run, seeds), 1):
+            total.update(counts)
+            if wrong:
+                failed.append(seed)
+                print(wrong, flush=True)
+            if done % 100 == 0 or done == given.seeds:
+                print(
+                    f"{done:,} seeds, {len(failed)} failed: {total['records']:,} records, {total['begun']:,} attempts, "
+                    f"{total['kills']:,} kills, at which {total['undone']:,} records were done and not committed, "
+                    f"{total['repeats']:,} handled again, {total['late']:,} too late",
+                    flush=True,
+                )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
