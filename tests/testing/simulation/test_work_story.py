@@ -106,3 +106,8 @@ def test_halves_that_overtake_a_record_of_their_key(monkeypatch: pytest.MonkeyPa
 def test_no_half_begins_of_a_partition_that_went() -> None:
     """Its first record failed and is nobody's, so the second one would be the first of its key."""
     WorkStory(200183).run()
+
+
+def test_no_half_begins_when_the_processing_has_ended() -> None:
+    """Its first record failed and comes again, at another member or in another life."""
+    WorkStory(100179).run()

@@ -58,7 +58,9 @@ class _Known:
 
     Attributes:
         tried: attempts before it was written there. ended: how often its handler returned in time. late: and when the
-            partition had gone. failed: the highest attempt that failed. by: when a member's handler returned last (ms).
+            partition had gone. leaving: of those in time, how often the member was about to give the partition up, so
+            that a commit may have it or not. failed: the highest attempt that failed. by: of a member, in one of its
+            lives, when its handler returned last (ms).
     """
 
     value: bytes
@@ -66,8 +68,9 @@ class _Known:
     tried: int
     ended: int = 0
     late: int = 0
+    leaving: int = 0
     failed: int = 0
-    by: dict[str, int] = field(default_factory=dict)
+    by: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
 class _Covered(NamedTuple):
@@ -104,8 +107,8 @@ class Journal:
 
     Attributes:
         begun, ended: attempts, and handlers that returned. repeats: the latter, of records whose handler had returned
-            before. late: of those whose partition had gone. kills: of members. undone: what the handlers of these had
-            done, and no commit said.
+            before. late: of those whose partition had gone, or was about to. kills: of members. undone: what the
+            handlers of these had done, and no commit said.
     """
 
     def __init__(
@@ -184,8 +187,12 @@ class Journal:
         known = self._known[attempt.place]
         known.failed = max(known.failed, attempt.number)
 
-    def returns(self, attempt: Attempt, *, is_last: bool) -> None:
-        """The handler is about to return. ``is_last``: it returns no record, which might be refused."""
+    def returns(self, attempt: Attempt, *, is_last: bool, is_lost: bool) -> None:
+        """The handler is about to return.
+
+        Args:
+            is_last: it returns no record, which might be refused. is_lost: it was told that its partition goes.
+        """
         self._running[_name(attempt)].pop(attempt)
         known = self._known[attempt.place]
         program, partition = attempt.program, attempt.place.partition
@@ -193,7 +200,10 @@ class Journal:
         self.repeats += bool(known.ended or known.late)
         if partition in program.held and attempt.assignment == _assignments(program, partition):
             known.ended += 1
-            known.by[program.name] = self._simulation.scheduler.now_ms()
+            if is_lost or program.stopping.is_set():
+                known.leaving += 1
+                self.late += 1
+            known.by[program.name, attempt.life] = self._simulation.scheduler.now_ms()
             if is_last:
                 self._returned.add((program.name, attempt.life, attempt.assignment, attempt.place))
         else:
@@ -312,7 +322,7 @@ class Journal:
         self.kills += 1
         now = self._simulation.scheduler.now_ms()
         for place, known in self._known.items():
-            at = known.by.get(program.name)
+            at = known.by.get((program.name, program.lives))
             if at is None or self._covered.get(place.partition, _NOTHING).has(place.offset):
                 continue
             self.undone += 1
@@ -347,6 +357,7 @@ class Journal:
         letters = self._written[self._dead]
         for value, places in ways.items():
             returned = sum(known.ended for known in places)
+            surely = returned - sum(known.leaving for known in places)
             is_letter = value in letters
             failed = max(known.failed for known in places)
             if must_fail(value):
@@ -356,7 +367,7 @@ class Journal:
             else:
                 right = returned > 0
             if exactly:
-                right = right and bool(returned) != is_letter and returned <= 1
+                right = right and surely + is_letter <= 1
             if not right:
                 raise SimulationError(f"{value!r} ended as {places}, {'' if is_letter else 'no '}dead letter")
         if calm and self.repeats > self.undone + self.late:

@@ -124,8 +124,8 @@ class WorkStory:
         self.simulation.start("writer", self._writer(rng.randint(20, 120), rng.choice([0.005, 0.05, 0.3])))
         self.trouble = _WorkTrouble(self.simulation, names, self.journal, kind=self._kind)
         self.title = (
-            f"{self._kind}: {protocol} {strategy if protocol == 'classic' else ''}, {len(names)} members, {topics}, "
-            f"{self._arguments}, {self._keys} keys, commits every {self._commit_ms} ms"
+            f"seed {seed}, {self._kind}: {protocol} {strategy if protocol == 'classic' else ''}, {len(names)} members, "
+            f"{topics}, {self._arguments}, {self._keys} keys, commits every {self._commit_ms} ms"
         )
 
     def run(self) -> None:
@@ -221,7 +221,7 @@ class WorkStory:
             if makes_output(value)
         ]
         for attempt in attempts:
-            self.journal.returns(attempt, is_last=not outputs)
+            self.journal.returns(attempt, is_last=not outputs, is_lost=context.lost)
         return outputs
 
     def _writer(self, count: int, pause_s: float) -> Any:
