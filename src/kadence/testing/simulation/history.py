@@ -111,6 +111,7 @@ class History:
         self._frontier: dict[tuple[str, TopicPartition], int] = {}
         self._owners: dict[tuple[str, int], dict[TopicPartition, str]] = {}
         self._epochs: dict[str, _Epochs] = {}
+        self._loaded: dict[str, object] = {}
         self._heard_at: dict[tuple[str, str], int] = {}
         self._revoking_since: dict[tuple[str, str], tuple[object, int]] = {}
         self._restarts = Restarts(scheduler, self.object_to)
@@ -188,7 +189,11 @@ class History:
 
     def turned(self, core: BrokerCore) -> None:
         """The broker's loop has done a turn."""
-        for group in core.coordination.coordinator.groups.values():
+        for group_id, group in core.coordination.coordinator.groups.items():
+            if self._loaded.get(group_id) is not group:
+                # Its coordinator has moved. As in Kafka, that gives each member a whole session.
+                self._loaded[group_id] = group
+                self._heard_at = {key: at for key, at in self._heard_at.items() if key[0] != group_id}
             if isinstance(group, ClassicGroup):
                 self._look_at_classic(group)
             elif isinstance(group, ConsumerGroup):
