@@ -112,6 +112,7 @@ class History:
         self._owners: dict[tuple[str, int], dict[TopicPartition, str]] = {}
         self._epochs: dict[str, _Epochs] = {}
         self._loaded: dict[str, object] = {}
+        self._stable: dict[str, int] = {}
         self._heard_at: dict[tuple[str, str], int] = {}
         self._revoking_since: dict[tuple[str, str], tuple[object, int]] = {}
         self._restarts = Restarts(scheduler, self.object_to)
@@ -311,10 +312,13 @@ class History:
 
     def _look_at_classic(self, group: ClassicGroup) -> None:
         self._look_at_epochs(group, group.generation_id, {})
-        if group.state is not State.STABLE:
-            # Between generations a member may be parked for as long as the rebalance takes.
+        was_stable = self._stable.get(group.group_id) == group.generation_id
+        if group.state is not State.STABLE or not was_stable:
+            # Between generations a member may be parked for as long as the rebalance takes; its session begins then.
             for member_id in group.members:
                 self._heard_at[group.group_id, member_id] = self._scheduler.now_ms()
+            if group.state is State.STABLE:
+                self._stable[group.group_id] = group.generation_id
             return
         for member_id, member in group.members.items():
             self._look_at_session(group, member_id, member.session_timeout_ms)
