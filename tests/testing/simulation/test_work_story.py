@@ -150,3 +150,8 @@ def test_transactions_of_members_that_are_no_longer_in_the_group(monkeypatch: py
 
     monkeypatch.setattr(Transactions, "commit", as_nobody)
     breaks("a commit from the past was accepted in a transaction", 200000, transactional=True)
+
+
+def test_a_member_that_is_killed_before_its_listener_hears_of_an_assignment() -> None:
+    """It leaves its consumer then, which gives up what the listener has not heard of."""
+    WorkStory(210353, transactional=True).run()
