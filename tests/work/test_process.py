@@ -642,6 +642,26 @@ def test_a_batch_in_parts_keeps_the_order_of_keys(
     assert values == [b"0", b"1", b"2", b"3"][why != "fails" :]
 
 
+def test_no_part_of_a_batch_begins_behind_the_record_that_ended_the_processing(
+    cluster: Cluster, shell: Shell, coroutine: bool
+) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for value in (b"0", b"1", b"2", b"3"):
+            producer.send("one", value, b"k")
+    consumer = member(cluster, shell, "one")
+    given: list[list[bytes]] = []
+
+    def work(records: list[Record[Any, Any]]) -> None:
+        given.append([record.value for record in records])
+        if records[0].value == b"0":
+            raise ValueError("zero")
+
+    with pytest.raises(ValueError, match="zero"):
+        shell.do(lambda: consumer.process(handled_by(coroutine, work), batch=(4, 60), halve=True))
+    shell.do(consumer.close)
+    assert given == [[b"0", b"1", b"2", b"3"], [b"0", b"1"], [b"0"]]
+
+
 def test_values_whose_registry_is_away_are_tried_again_and_never_dead_letters(
     cluster: Cluster, shell: Shell, coroutine: bool
 ) -> None:

@@ -524,7 +524,7 @@ def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() 
     desk = TransactionalDesk(settings, clock, clock.now_ms, "g", Mock(), Mock(), Mock())
     subject = Mock(assignment=lambda: frozenset({one}))
     processing = TransactionalProcessing(
-        settings, desk, subject, clock, Mock(), Mock(), True, 1000, make=Mock(), changed=Mock()
+        settings, desk, subject, clock, Mock(), Mock(), True, 1000, make=Mock(), changed=Mock(), caller=Mock()
     )
     desk.scheduler.assign(one)
     desk.scheduler.add(one, [Record("one", 0, 0, value=b"v")], 0)

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextvars import copy_context
 from typing import Any, Protocol
 
-__all__ = ["Aside", "ThreadsAside"]
+__all__ = ["Aside", "Caller", "Calls", "ThreadsAside"]
+
+Calls = Generator[Callable[[], Any], Any, None]
+"""Yields calls that may block, one after the other. It gets what each returned, or what it raised (`Exception`)."""
+
+
+class Caller(Protocol):
+    """Makes the calls of one piece of code in their order."""
+
+    def carry(self, calls: Calls) -> None:
+        """Make these calls when those before them have been made. It waits for nothing."""
+        ...
+
+    def end(self) -> None:
+        """No more calls are carried after those that were given."""
+        ...
 
 
 class Aside(Protocol):
@@ -19,6 +35,10 @@ class Aside(Protocol):
 
     def later(self, seconds: float, function: Callable[[], object]) -> None:
         """Make a call when so much time has passed. Any thread; it keeps no program from ending."""
+        ...
+
+    def caller(self, name: str) -> Caller:
+        """Make a `Caller`, whose thread, if it has one, has this name."""
         ...
 
 
@@ -38,3 +58,40 @@ class ThreadsAside:
         timer = threading.Timer(seconds, copy_context().run, [function])
         timer.daemon = True
         timer.start()
+
+    def caller(self, name: str) -> Caller:
+        return _ThreadCaller(name)
+
+
+class _ThreadCaller:
+    """Makes calls on a thread of its own, which begins with the first of them."""
+
+    def __init__(self, name: str) -> None:
+        self._todo: queue.SimpleQueue[Calls | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def carry(self, calls: Calls) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
+        self._todo.put(calls)
+
+    def end(self) -> None:
+        self._todo.put(None)
+
+    def _run(self) -> None:
+        while (calls := self._todo.get()) is not None:
+            _make(calls)
+
+
+def _make(calls: Calls) -> None:
+    try:
+        call = next(calls)
+        while True:
+            try:
+                result = call()
+            except Exception as error:  # noqa: BLE001 - whoever asked for the call decides what it means
+                call = calls.throw(error)
+            else:
+                call = calls.send(result)
+    except StopIteration:
+        return

@@ -132,6 +132,20 @@ class Desk:
         self._filling_since = FOREVER
         return self.scheduler.take_batch(batch[0], now)
 
+    def part(self, tasks: Sequence[Task]) -> list[Task]:
+        """Those of a part of a batch that a worker is to do next, as `take`; the others wait, or come again."""
+        now = self.clock.now_ms()
+        first: list[Task] = []
+        if self.is_ended or self.is_stopping():
+            # What failed before them is not tried again here.
+            for task in tasks:
+                self.scheduler.put_back(task, now)
+        else:
+            first = self.scheduler.first_of(tasks, now)
+        if self.is_waited_for and len(first) < len(tasks):
+            self._changed()
+        return first
+
     def due(self) -> int:
         """When a worker is to look again, though nothing has come (ms)."""
         due = self.scheduler.next_due()
@@ -213,6 +227,8 @@ class Desk:
     def _end_with(self, task: Task, error: BaseException) -> None:
         """This record is not done, and no other one begins."""
         with self.lock:
+            # Together: the next record of its key is the first one now, and must not begin.
+            self.is_ended = True
             self.scheduler.drop(task, self.clock.now_ms())
         self.ends_with(error)
 

@@ -138,7 +138,12 @@ class _Work:
             make = functools.partial(_traced, inside.new_producer, self.tracing, settings.transactional_id)
             desk = self.desk = TransactionalDesk(*shared)
             processing = TransactionalProcessing(
-                settings, desk, *self._around(consumer, inside), make=make, changed=changed
+                settings,
+                desk,
+                *self._around(consumer, inside),
+                make=make,
+                changed=changed,
+                caller=inside.aside.caller("kadence-work-transactions"),
             )
             self.processing = processing
             self.close = processing.transactions.close

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from kadence.client.aside import Caller
 from kadence.clock import add_ms
 from kadence.errors import BrokerError, KafkaError, OffsetMetadataTooLargeError
 from kadence.logs import logger
@@ -106,7 +107,8 @@ class TransactionalProcessing(Processing):
     """The loop: it commits by transactions, one after the other.
 
     Args:
-        make: makes the producer. changed: as of the desk. Others: as of `Processing`.
+        make: makes the producer. changed: as of the desk. caller: makes the calls of transactions. Others: as of
+            `Processing`.
     """
 
     _desk: TransactionalDesk
@@ -116,9 +118,10 @@ class TransactionalProcessing(Processing):
         *arguments: Any,
         make: Callable[[], TransactionalProducer],
         changed: Callable[[], None],
+        caller: Caller,
     ) -> None:
         super().__init__(*arguments)
-        self.transactions = Transactions(make, self._round_ended, self._failed, changed)
+        self.transactions = Transactions(make, self._round_ended, self._failed, changed, caller)
         self._not_before = 0
         self._last_error: Exception | None = None
 
@@ -137,7 +140,7 @@ class TransactionalProcessing(Processing):
         yield from super().run()
 
     def _failed(self, error: Exception) -> None:
-        """On the thread of the transactions: there can be no more of them."""
+        """Called where the calls of transactions are made: there can be no more of them."""
         with self._desk.lock:
             self._desk.failure = self._desk.failure or error
             self._desk.is_ended = True
@@ -213,7 +216,7 @@ class TransactionalProcessing(Processing):
     def _round_ended(
         self, this: Round, error: Exception | None, refused: Mapping[Finished, Exception]
     ) -> None:
-        """On the thread of the transactions."""
+        """Called where the calls of transactions are made."""
         self._last_error = None if refused else error
         if error is None:
             self.committed.update(this.offsets)

@@ -1,4 +1,4 @@
-"""Carries out the transactions of `process` with a producer, on a thread of its own: their calls wait for brokers.
+"""Carries out the transactions of `process` with a producer. Their calls wait for brokers: a `Caller` makes them.
 
 One transaction at a time. It begins when all that is to be in it is known, so it is open no longer than brokers take to
 write it. A transaction that fails is aborted, and whose fault that was is told: an output that brokers refuse is a
@@ -7,11 +7,12 @@ failed attempt of its record, and anything else has nothing to do with the recor
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
+from kadence.client.aside import Caller, Calls
 from kadence.errors import (
     BrokerError,
     ClosedError,
@@ -58,24 +59,25 @@ Ended = Callable[[Round, "Exception | None", "Mapping[Finished, Exception]"], No
 
 
 class TransactionalProducer(Sender, Protocol):
-    """What is needed of a `Producer`."""
+    """What is needed of a `Producer`. In a simulation each of these calls is awaited."""
 
-    def init_transactions(self) -> None: ...
-    def begin_transaction(self) -> None: ...
+    def init_transactions(self) -> Any: ...
+    def begin_transaction(self) -> Any: ...
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: GroupMetadata
-    ) -> None: ...
-    def commit_transaction(self) -> None: ...
-    def abort_transaction(self) -> None: ...
-    def close(self, timeout: float | None = None) -> None: ...
+    ) -> Any: ...
+    def commit_transaction(self) -> Any: ...
+    def abort_transaction(self) -> Any: ...
+    def close(self, timeout: float | None = None) -> Any: ...
 
 
 class Transactions:
-    """The producer of one call of `process`, and its thread.
+    """The producer of one call of `process`, and its transactions.
 
     Args:
         make: makes the producer. ended: see `Ended`. failed: told why there can be no more transactions.
-        changed: called after each of these, and when an attribute changes. All are called on this one's thread.
+        changed: called after each of these, and when an attribute changes. caller: makes all of these calls, and those
+            of the producer but its last one.
 
     Attributes:
         is_ready: what an earlier producer of the same name left open has ended. is_busy: a round is under way.
@@ -88,6 +90,7 @@ class Transactions:
         ended: Ended,
         failed: Callable[[Exception], None],
         changed: Callable[[], None],
+        caller: Caller,
     ) -> None:
         self.is_ready = False
         self.is_busy = False
@@ -96,66 +99,65 @@ class Transactions:
         self._ended = ended
         self._failed = failed
         self._changed = changed
+        self._caller = caller
         self._lock = threading.Lock()
         self._producer: TransactionalProducer | None = None
         self._is_closing = False
-        self._rounds: queue.SimpleQueue[tuple[Round, GroupMetadata] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="kadence-work-transactions", daemon=True)
 
     def start(self) -> None:
         """Make the producer, and end what an earlier one of its name has left open. It waits for nothing."""
-        self._thread.start()
+        self._caller.carry(self._or_fail(self._open()))
 
     def commit(self, this: Round, group: GroupMetadata) -> None:
         """Begin to commit a round, as this member of the group. No other one is under way."""
         self.is_busy = True
-        self._rounds.put((this, group))
+        assert self._producer is not None
+        self._caller.carry(self._or_fail(self._carry(self._producer, this, group)))
 
-    def close(self) -> None:
-        """End the producer. A round that is under way may be committed or not."""
-        if self._thread.ident is None:
-            return
-        self._rounds.put(None)
+    def close(self) -> Any:
+        """End the producer, as its own `close`. A round that is under way may be committed or not."""
+        self._caller.end()
         with self._lock:
             self._is_closing = True
             producer = self._producer
         if producer is None:
-            return
+            return None
         if self.is_busy or not self.is_ready:
-            producer.close(timeout=_IN_A_HURRY)
-        else:
-            producer.close()
+            return producer.close(timeout=_IN_A_HURRY)
+        return producer.close()
 
-    # ------------------------------------------------------------ on its thread
+    # ------------------------------------------------------------ where its caller makes calls
 
-    def _run(self) -> None:
+    def _or_fail(self, calls: Calls) -> Calls:
         try:
-            producer = self._make()
-            with self._lock:
-                self._producer = producer
-                is_closing = self._is_closing
-            if is_closing:
-                producer.close(timeout=0)
-                return
-            producer.init_transactions()
-            self.is_ready = True
-            self._changed()
-            while (given := self._rounds.get()) is not None:
-                self._carry(producer, *given)
+            yield from calls
         except Exception as error:  # noqa: BLE001 - raised by `process`
             if not self._is_closing:
                 self.failure = error
                 self._failed(error)
             self._changed()
 
-    def _carry(self, producer: TransactionalProducer, this: Round, group: GroupMetadata) -> None:
+    def _open(self) -> Calls:
+        producer: TransactionalProducer = yield self._make
+        with self._lock:
+            self._producer = producer
+            is_closing = self._is_closing
+        if is_closing:
+            yield partial(producer.close, timeout=0)
+            return
+        yield producer.init_transactions
+        self.is_ready = True
+        self._changed()
+
+    def _carry(self, producer: TransactionalProducer, this: Round, group: GroupMetadata) -> Calls:
         futures: list[tuple[Finished, Any]] = []
         sending: Finished | None = None
-        producer.begin_transaction()
+        yield producer.begin_transaction
         try:
             for sending in this.finished:
                 for output in sending.outputs:
-                    future = sending.context.run(
+                    future = yield partial(
+                        sending.context.run,
                         producer.send,
                         output.topic,
                         output.value,
@@ -166,10 +168,10 @@ class Transactions:
                     )
                     futures.append((sending, future))
             sending = None
-            producer.send_offsets_to_transaction(this.offsets, group)
-            self._until_decided(producer.commit_transaction)
+            yield partial(producer.send_offsets_to_transaction, this.offsets, group)
+            yield from self._until_decided(producer.commit_transaction)
         except Exception as error:  # noqa: BLE001 - whatever it was, the transaction is not committed
-            self._until_decided(producer.abort_transaction)
+            yield from self._until_decided(producer.abort_transaction)
             # After the end of the transaction the outcome of each record is known.
             refused = {
                 each: problem
@@ -182,11 +184,11 @@ class Transactions:
         else:
             self._end(this, None, {})
 
-    def _until_decided(self, call: Callable[[], None]) -> None:
+    def _until_decided(self, call: Callable[[], Any]) -> Calls:
         """Commit or abort. What takes too long goes on, and is waited for again: it cannot be taken back."""
         while True:
             try:
-                call()
+                yield call
                 return
             except KafkaTimeoutError as error:
                 if self._is_closing:

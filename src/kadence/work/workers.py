@@ -308,7 +308,7 @@ class ThreadWorkers:
         desk = self._desk
         for part in parts:
             with desk.lock:
-                first = desk.scheduler.first_of(part, desk.clock.now_ms())
+                first = desk.part(part)
             if first and self._attempt(call, first):
                 with desk.lock:
                     desk.finish(first)
@@ -466,7 +466,7 @@ class LoopWorkers:
         desk = self._desk
         for part in parts:
             with desk.lock:
-                first = desk.scheduler.first_of(part, desk.clock.now_ms())
+                first = desk.part(part)
             if first and await self._attempt(first):
                 with desk.lock:
                     desk.finish(first)

@@ -9,16 +9,25 @@ import pytest
 from tests.luck import seeds
 
 from kadence.testing.simulation import SimulationError, WorkStory
+from kadence.testing.simulation.producer import SimulatedProducer
+from kadence.types import GroupMetadata
 from kadence.work import processing
 from kadence.work.desk import Desk
 from kadence.work.frontier import Frontier
 from kadence.work.processing import Processing
+from kadence.work.rounds import Round
 from kadence.work.scheduler import Scheduler, Task
+from kadence.work.transactions import Transactions
 
 
 @pytest.mark.parametrize("seed", seeds(3))
 def test_every_record_ends_in_one_way_whatever_happens(seed: int) -> None:
     WorkStory(seed).run()
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_in_transactions_every_record_leads_to_one_thing(seed: int) -> None:
+    WorkStory(seed, transactional=True).run()
 
 
 def test_the_same_seed_is_the_same_story_of_work() -> None:
@@ -29,12 +38,12 @@ def test_the_same_seed_is_the_same_story_of_work() -> None:
     assert first.simulation.history.fingerprint == second.simulation.history.fingerprint
 
 
-def breaks(what: str, *seeds: int) -> None:
+def breaks(what: str, *seeds: int, transactional: bool = False) -> None:
     """One of these stories ends with such an objection."""
 
     def run() -> None:
         for seed in seeds:
-            WorkStory(seed).run()
+            WorkStory(seed, transactional=transactional).run()
 
     with pytest.raises(SimulationError, match=what):
         run()
@@ -106,3 +115,43 @@ def test_halves_that_overtake_a_record_of_their_key(monkeypatch: pytest.MonkeyPa
 def test_no_half_begins_of_a_partition_that_went() -> None:
     """Its first record failed and is nobody's, so the second one would be the first of its key."""
     WorkStory(200183).run()
+
+
+def test_no_half_begins_when_the_processing_has_ended() -> None:
+    """Its first record failed and comes again, at another member or in another life."""
+    WorkStory(100179).run()
+
+
+def test_offsets_that_are_not_in_the_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: Any) -> None:
+        return
+
+    monkeypatch.setattr(SimulatedProducer, "send_offsets_to_transaction", nothing)
+    breaks("is committed twice in out", 200000, transactional=True)
+
+
+def test_offsets_without_what_their_records_led_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    carry = Transactions._carry
+
+    def without_outputs(self: Transactions, producer: Any, this: Round, group: GroupMetadata) -> Any:
+        for each in this.finished:
+            each.outputs = ()
+        return carry(self, producer, this, group)
+
+    monkeypatch.setattr(Transactions, "_carry", without_outputs)
+    breaks("is committed as done, and is not", 200000, transactional=True)
+
+
+def test_transactions_of_members_that_are_no_longer_in_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = Transactions.commit
+
+    def as_nobody(self: Transactions, this: Round, group: GroupMetadata) -> None:
+        commit(self, this, GroupMetadata(group.group_id))
+
+    monkeypatch.setattr(Transactions, "commit", as_nobody)
+    breaks("a commit from the past was accepted in a transaction", 200000, transactional=True)
+
+
+def test_a_member_that_is_killed_before_its_listener_hears_of_an_assignment() -> None:
+    """It leaves its consumer then, which gives up what the listener has not heard of."""
+    WorkStory(210353, transactional=True).run()

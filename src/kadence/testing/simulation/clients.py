@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import inspect
 import itertools
 import random
 import socket
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, cast
 
+from kadence.client.aside import Calls
 from kadence.client.engine import Engine
 from kadence.client.network_thread import NetworkSide
 from kadence.client.surroundings import Done, FinishedJobs, Surroundings
@@ -22,7 +24,9 @@ from kadence.net.wakeup import Wakeup as AnyWakeup
 from kadence.producer.async_producer import AsyncProducer
 from kadence.producer.futures import RecordMetadata
 from kadence.testing.simulation.driver import Driver
+from kadence.testing.simulation.history import History
 from kadence.testing.simulation.network import Network, SimulatedSocket, Wakeup
+from kadence.testing.simulation.producer import SimulatedProducer
 from kadence.testing.simulation.scheduler import Process
 
 __all__ = ["Sockets", "client_surroundings"]
@@ -133,10 +137,49 @@ class _Aside:
 
     async def call(self, function: Callable[..., object], *arguments: Any) -> None:
         await asyncio.sleep(self._rng.randint(0, _LONGEST_JOB_MS) / 1000)
-        function(*arguments)
+        await _result(function(*arguments))
 
     def later(self, seconds: float, function: Callable[[], object]) -> None:
         asyncio.get_running_loop().call_later(seconds, function)
+
+    def caller(self, name: str) -> _Caller:
+        del name
+        return _Caller()
+
+
+class _Caller:
+    """Makes calls in tasks of the program's loop, and awaits those that can be awaited (`kadence.client.aside.Caller`).
+
+    Whoever gives it calls waits for the end of those before.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def carry(self, calls: Calls) -> None:
+        task = asyncio.get_running_loop().create_task(self._make(calls))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def end(self) -> None:
+        """The tasks end with their calls."""
+
+    async def _make(self, calls: Calls) -> None:
+        try:
+            call = next(calls)
+            while True:
+                try:
+                    result = await _result(call())
+                except Exception as error:  # noqa: BLE001 - whoever asked for the call decides what it means
+                    call = calls.throw(error)
+                else:
+                    call = calls.send(result)
+        except StopIteration:
+            return
+
+
+async def _result(given: Any) -> Any:
+    return await given if inspect.iscoroutine(given) else given
 
 
 class _Surroundings(Surroundings):
@@ -146,15 +189,21 @@ class _Surroundings(Surroundings):
     has_native_heartbeat = False
 
     def __init__(
-        self, process: Process, network: Network, rng: random.Random, consumers: Iterator[int]
+        self,
+        process: Process,
+        network: Network,
+        history: History,
+        rng: random.Random,
+        consumers: Iterator[int],
     ) -> None:
         self.clock = process.scheduler
         self.wall_ms = process.scheduler.wall_ms
         self.new_member_id = self._new_member_id
-        self.new_sender = _Sender
+        self.new_sender = self._new_sender
         self.aside = _Aside(rng)
         self._process = process
         self._network = network
+        self._history = history
         self._driver = Driver(process, network)
         self._rng = rng
         self._consumers = consumers
@@ -176,11 +225,21 @@ class _Surroundings(Surroundings):
         del name
         return _Jobs(self._process, self._rng, wake)
 
+    def _new_sender(self, settings: Mapping[str, Any]) -> _Sender | SimulatedProducer:
+        # The calls of transactions are awaited, by a `_Caller`.
+        return (
+            SimulatedProducer(self._history, settings)
+            if "transactional.id" in settings
+            else _Sender(settings)
+        )
+
     def _new_member_id(self) -> str:
         return "m" + base64.urlsafe_b64encode(self._rng.randbytes(15)).decode()
 
 
-def client_surroundings(process: Process, network: Network, rng: random.Random) -> Callable[[], Surroundings]:
+def client_surroundings(
+    process: Process, network: Network, history: History, rng: random.Random
+) -> Callable[[], Surroundings]:
     """Makes the surroundings of the clients of one process."""
     consumers = itertools.count(1)
-    return lambda: _Surroundings(process, network, rng, consumers)
+    return lambda: _Surroundings(process, network, history, rng, consumers)

@@ -111,6 +111,8 @@ class History:
         self._frontier: dict[tuple[str, TopicPartition], int] = {}
         self._owners: dict[tuple[str, int], dict[TopicPartition, str]] = {}
         self._epochs: dict[str, _Epochs] = {}
+        self._loaded: dict[str, object] = {}
+        self._stable: dict[str, int] = {}
         self._heard_at: dict[tuple[str, str], int] = {}
         self._revoking_since: dict[tuple[str, str], tuple[object, int]] = {}
         self._restarts = Restarts(scheduler, self.object_to)
@@ -188,7 +190,11 @@ class History:
 
     def turned(self, core: BrokerCore) -> None:
         """The broker's loop has done a turn."""
-        for group in core.coordination.coordinator.groups.values():
+        for group_id, group in core.coordination.coordinator.groups.items():
+            if self._loaded.get(group_id) is not group:
+                # Its coordinator has moved. As in Kafka, that gives each member a whole session.
+                self._loaded[group_id] = group
+                self._heard_at = {key: at for key, at in self._heard_at.items() if key[0] != group_id}
             if isinstance(group, ClassicGroup):
                 self._look_at_classic(group)
             elif isinstance(group, ConsumerGroup):
@@ -306,10 +312,13 @@ class History:
 
     def _look_at_classic(self, group: ClassicGroup) -> None:
         self._look_at_epochs(group, group.generation_id, {})
-        if group.state is not State.STABLE:
-            # Between generations a member may be parked for as long as the rebalance takes.
+        was_stable = self._stable.get(group.group_id) == group.generation_id
+        if group.state is not State.STABLE or not was_stable:
+            # Between generations a member may be parked for as long as the rebalance takes; its session begins then.
             for member_id in group.members:
                 self._heard_at[group.group_id, member_id] = self._scheduler.now_ms()
+            if group.state is State.STABLE:
+                self._stable[group.group_id] = group.generation_id
             return
         for member_id, member in group.members.items():
             self._look_at_session(group, member_id, member.session_timeout_ms)

@@ -6,12 +6,14 @@
   them in the same life of a member, but in one batch with them. What goes through a retry topic gives that up.
 * In one assignment a record ends once, and its attempts are counted from 1. It begins in none that its commit covers.
 * In the end each record was either handled or is a dead letter, and what must fail is the latter.
+* With transactions readers of committed records see each output, dead letter and retry record once. A record has ended
+  when they see what it led to; the next one of its key may begin before.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -33,6 +35,10 @@ __all__ = ["Attempt", "Journal", "makes_output", "must_fail"]
 
 _SLACK_MS: Final = 1_500
 """So long after its time a commit is acknowledged, while nothing is wrong."""
+
+_SLACK_OF_TRANSACTIONS_MS: Final = 25_000
+"""The same with transactions: that of a member that was killed may hold up the others for 10 s, and 10 s until brokers
+look; and they take a while."""
 
 
 class _Place(NamedTuple):
@@ -58,7 +64,9 @@ class _Known:
 
     Attributes:
         tried: attempts before it was written there. ended: how often its handler returned in time. late: and when the
-            partition had gone. failed: the highest attempt that failed. by: when a member's handler returned last (ms).
+            partition had gone. leaving: of those in time, how often the member was about to give the partition up, so
+            that a commit may have it or not. failed: the highest attempt that failed. by: of a member, in one of its
+            lives, when its handler returned last (ms).
     """
 
     value: bytes
@@ -66,8 +74,9 @@ class _Known:
     tried: int
     ended: int = 0
     late: int = 0
+    leaving: int = 0
     failed: int = 0
-    by: dict[str, int] = field(default_factory=dict)
+    by: dict[tuple[str, int], int] = field(default_factory=dict)
 
 
 class _Covered(NamedTuple):
@@ -101,11 +110,12 @@ class Journal:
         order: as `process` has it. attempts: of each record. topic: that is read. again, dead, out: the topics of
             retries (None: in place), of dead letters and of what handlers return. commit_ms: how often members commit.
         halves: an attempt of a batch may be several calls, of smaller and smaller lists.
+        transactional: outputs and offsets are committed in transactions. in_batches: handlers get batches.
 
     Attributes:
         begun, ended: attempts, and handlers that returned. repeats: the latter, of records whose handler had returned
-            before. late: of those whose partition had gone. kills: of members. undone: what the handlers of these had
-            done, and no commit said.
+            before. late: of those whose partition had gone, or was about to. kills: of members. undone: what the
+            handlers of these had done, and no commit said.
     """
 
     def __init__(
@@ -121,6 +131,8 @@ class Journal:
         out: str,
         commit_ms: int,
         halves: bool = False,
+        transactional: bool = False,
+        in_batches: bool = False,
     ) -> None:
         self._simulation = simulation
         self._group_id = group_id
@@ -141,7 +153,14 @@ class Journal:
         self._running: dict[tuple[str, int, TopicPartition, Any], dict[Attempt, None]] = defaultdict(dict)
         self._last: dict[tuple[str, int, int, _Place], int] = {}
         self._returned: set[tuple[str, int, int, _Place]] = set()
-        self._halves = halves
+        # In a transaction a batch is committed as a whole, or handled again: if a partition of it went, say.
+        self._is_again = transactional and in_batches
+        self._halves = halves or self._is_again
+        self._transactional = transactional
+        self._isolation = Isolation.COMMITTED if transactional else Isolation.UNCOMMITTED
+        self._slack_ms = _SLACK_OF_TRANSACTIONS_MS if transactional else _SLACK_MS
+        self._copies: Counter[tuple[str, bytes, int]] = Counter()
+        self._unseen: set[_Place] = set()
         self._covered: dict[TopicPartition, _Covered] = {}
         self._at_assignment: dict[tuple[str, int, int, TopicPartition], _Covered] = {}
         self.begun = self.ended = self.late = self.repeats = self.kills = self.undone = 0
@@ -184,8 +203,12 @@ class Journal:
         known = self._known[attempt.place]
         known.failed = max(known.failed, attempt.number)
 
-    def returns(self, attempt: Attempt, *, is_last: bool) -> None:
-        """The handler is about to return. ``is_last``: it returns no record, which might be refused."""
+    def returns(self, attempt: Attempt, *, is_last: bool, is_lost: bool) -> None:
+        """The handler is about to return.
+
+        Args:
+            is_last: it returns no record, which might be refused. is_lost: it was told that its partition goes.
+        """
         self._running[_name(attempt)].pop(attempt)
         known = self._known[attempt.place]
         program, partition = attempt.program, attempt.place.partition
@@ -193,8 +216,11 @@ class Journal:
         self.repeats += bool(known.ended or known.late)
         if partition in program.held and attempt.assignment == _assignments(program, partition):
             known.ended += 1
-            known.by[program.name] = self._simulation.scheduler.now_ms()
-            if is_last:
+            if is_lost or program.stopping.is_set():
+                known.leaving += 1
+                self.late += 1
+            known.by[program.name, attempt.life] = self._simulation.scheduler.now_ms()
+            if is_last and not self._is_again:
                 self._returned.add((program.name, attempt.life, attempt.assignment, attempt.place))
         else:
             known.late += 1
@@ -226,7 +252,7 @@ class Journal:
         offsets = self._lanes[name]
         while offsets[self._ready[name]] < place.offset:
             earlier = _Place(place.partition, offsets[self._ready[name]])
-            if not self._has_ended(earlier, in_time=False):
+            if not self._lets_go_on(earlier):
                 break
             self._ready[name] += 1
         together = {each.place.offset for each in batch if each.place.partition == place.partition}
@@ -234,7 +260,7 @@ class Journal:
             if offset >= place.offset:
                 break
             earlier = _Place(place.partition, offset)
-            if offset not in together and not self._has_ended(earlier, in_time=False):
+            if offset not in together and not self._lets_go_on(earlier):
                 self._object(f"{place} began before {earlier} of its key had ended")
                 return
 
@@ -253,10 +279,34 @@ class Journal:
                 offset for start, end in decode(at.offset, at.metadata) for offset in range(start, end)
             )
             self._covered[partition] = _Covered(at.offset, at.metadata, above)
-            for offset in (*range(before.offset, at.offset), *sorted(above)):
-                place = _Place(partition, offset)
-                if place in self._known and not self._has_ended(place):
+            places = (_Place(partition, offset) for offset in (*range(before.offset, at.offset), *above))
+            self._unseen.update(place for place in places if place in self._known)
+        if self._unseen and self._is_settled(core):
+            for place in sorted(self._unseen):
+                if not self._has_ended(place):
                     self._object(f"{place} is committed as done, and is not: {self._known[place]}")
+            self._unseen.clear()
+
+    def _is_settled(self, core: BrokerCore) -> bool:
+        """Whether no transaction is open in the topics written to. Its offsets may count before its records do."""
+        if not self._transactional:
+            return True
+        self._read()
+        logs = (
+            core.partition(topic, each.index)
+            for topic in self._written
+            for each in core.cluster.topics[topic].partitions
+        )
+        return all(log.last_stable_offset == log.end_offset for log in logs)
+
+    def _lets_go_on(self, place: _Place) -> bool:
+        """Whether the next record of its key may begin."""
+        known = self._known[place]
+        if self._transactional and (
+            known.ended or known.late or known.failed >= (1 if self._again else self._attempts)
+        ):
+            return True
+        return self._has_ended(place, in_time=False)
 
     def _has_ended(self, place: _Place, *, in_time: bool = True) -> bool:
         """Whether a record was handled, or is a dead letter, or is to be tried again through the topic.
@@ -287,7 +337,7 @@ class Journal:
     def _follow(self, core: BrokerCore, partition: TopicPartition) -> None:
         log = core.partition(*partition)
         if log.end_offset > self._read_to[partition]:
-            for record in records_of(log, self._read_to[partition], Isolation.UNCOMMITTED):
+            for record in records_of(log, self._read_to[partition], self._isolation):
                 self._note(partition, record)
                 self._read_to[partition] = record.offset + 1
 
@@ -301,6 +351,9 @@ class Journal:
             self._known[place] = _Known(value, lane, tried)
             insort(self._lanes[partition, lane], record.offset)
         if topic in self._written:
+            self._copies[topic, value, tried] += 1
+            if self._transactional and self._copies[topic, value, tried] > 1:
+                self._object(f"{value!r} is committed twice in {topic}, the second time at {place}")
             self._written[topic][value] = max(tried, self._written[topic].get(value, 0))
 
     # ------------------------------------------------------------ by the story
@@ -312,11 +365,11 @@ class Journal:
         self.kills += 1
         now = self._simulation.scheduler.now_ms()
         for place, known in self._known.items():
-            at = known.by.get(program.name)
+            at = known.by.get((program.name, program.lives))
             if at is None or self._covered.get(place.partition, _NOTHING).has(place.offset):
                 continue
             self.undone += 1
-            is_due = now - at > self._commit_ms + _SLACK_MS
+            is_due = now - at > self._commit_ms + self._slack_ms
             if calm and is_due and place.partition in program.held and not program.stopping.is_set():
                 self._object(f"{place} was done at {program.name} {now - at} ms ago, and is not committed")
 
@@ -326,7 +379,10 @@ class Journal:
         ends = {
             partition: end for partition, end in self._read_to.items() if partition.topic in self._read_topics
         }
-        return all(self._covered.get(partition, _NOTHING).offset == end for partition, end in ends.items())
+        # The end of a transaction takes an offset, too.
+        return not self._unseen and all(
+            self._covered.get(partition, _NOTHING).offset >= end for partition, end in ends.items()
+        )
 
     @property
     def _read_topics(self) -> tuple[str | None, ...]:
@@ -347,6 +403,7 @@ class Journal:
         letters = self._written[self._dead]
         for value, places in ways.items():
             returned = sum(known.ended for known in places)
+            surely = returned - sum(known.leaving for known in places)
             is_letter = value in letters
             failed = max(known.failed for known in places)
             if must_fail(value):
@@ -356,7 +413,9 @@ class Journal:
             else:
                 right = returned > 0
             if exactly:
-                right = right and bool(returned) != is_letter and returned <= 1
+                right = right and surely + is_letter <= 1
+            if self._transactional and (makes_output(value) or must_fail(value)):
+                right = right and (value in self._written[self._out]) != is_letter
             if not right:
                 raise SimulationError(f"{value!r} ended as {places}, {'' if is_letter else 'no '}dead letter")
         if calm and self.repeats > self.undone + self.late:

@@ -44,7 +44,9 @@ class Recorder(RebalanceListener):
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
         self._note("revoked", partitions)
-        if strange := set(partitions) - self.held:
+        strange = set(partitions) - self.held
+        # A program that is killed leaves its coroutines, perhaps amid an assignment: nobody is told of that.
+        if strange and self._process.is_alive:
             self._object_to(
                 f"{self._process.name} was to give up {sorted(strange)}, which it was never assigned"
             )

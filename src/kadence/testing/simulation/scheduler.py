@@ -32,16 +32,11 @@ class SimulationError(AssertionError):
 class Event:
     """Something that is to happen. `cancel` it when it is no longer wanted."""
 
-    __slots__ = ("action", "at", "process", "serial")
+    __slots__ = ("action", "process")
 
-    def __init__(self, at: int, serial: int, action: Callable[[], None], process: Process | None) -> None:
-        self.at = at
-        self.serial = serial
+    def __init__(self, action: Callable[[], None], process: Process | None) -> None:
         self.action: Callable[[], None] | None = action
         self.process = process
-
-    def __lt__(self, other: Event) -> bool:
-        return (self.at, self.serial) < (other.at, other.serial)
 
     def cancel(self) -> None:
         self.action = None
@@ -53,7 +48,8 @@ class Scheduler:
     def __init__(self) -> None:
         self._now = _START
         self._serial = 0
-        self._events: list[Event] = []
+        # By their time, then in the order in which they were asked for.
+        self._events: list[tuple[int, int, Event]] = []
         self._at_once = 0
 
     def __repr__(self) -> str:
@@ -75,8 +71,8 @@ class Scheduler:
     def at(self, when: int, action: Callable[[], None], process: Process | None = None) -> Event:
         """Do ``action`` at ``when`` (ms; the past means now), if ``process`` lives then."""
         self._serial += 1
-        event = Event(max(when, self._now), self._serial, action, process)
-        heapq.heappush(self._events, event)
+        event = Event(action, process)
+        heapq.heappush(self._events, (max(when, self._now), self._serial, event))
         return event
 
     def run_until(self, deadline: int, done: Callable[[], bool] | None = None) -> bool:
@@ -88,13 +84,13 @@ class Scheduler:
         while True:
             if done is not None and done():
                 return True
-            if not self._events or self._events[0].at > deadline:
+            if not self._events or self._events[0][0] > deadline:
                 self._now = max(self._now, min(deadline, FOREVER))
                 return done is None
-            event = heapq.heappop(self._events)
+            at, _, event = heapq.heappop(self._events)
             if event.action is None:
                 continue
-            self._pass_to(event.at)
+            self._pass_to(at)
             if event.process is None:
                 event.action()
             else:

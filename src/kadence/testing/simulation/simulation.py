@@ -198,7 +198,7 @@ class Program:
         context = contextvars.copy_context()
         context.run(
             simulated.set,
-            client_surroundings(self.process, simulation.network, self.rng),
+            client_surroundings(self.process, simulation.network, simulation.history, self.rng),
         )
         self._task = self.loop.start(self._main(self), context)
         self._task.add_done_callback(self._ended, context=contextvars.Context())

@@ -13,7 +13,13 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.consumer.async_consumer import AsyncConsumer
-from kadence.errors import FencedInstanceIdError, KafkaError, KafkaTimeoutError, UnreleasedInstanceIdError
+from kadence.errors import (
+    FencedInstanceIdError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    UnreleasedInstanceIdError,
+)
 from kadence.testing.simulation.journal import Attempt, Journal, makes_output, must_fail
 from kadence.testing.simulation.scheduler import SimulationError
 from kadence.testing.simulation.simulation import Simulation
@@ -60,11 +66,15 @@ class _WorkTrouble(Trouble):
 class WorkStory:
     """Members that run `process`, a writer and random trouble; the seed decides everything.
 
+    Args:
+        transactional: they commit in transactions (`process(transactional_id=)`).
+
     Attributes:
         journal: the account of the records. trouble: what happened. title: what kind of group it was.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, transactional: bool = False) -> None:
+        self._transactional = transactional
         rng = self._rng = random.Random(seed)
         self._kind = rng.choice(["peaceful", "kills", "kills", "any", "any", "any", "any"])
         self._order = rng.choice(["key", "key", "key", "partition", "none"])
@@ -107,6 +117,8 @@ class WorkStory:
             out=_OUT,
             commit_ms=self._commit_ms,
             halves=self._arguments.get("halve", False),
+            transactional=transactional,
+            in_batches=self._in_batches,
         )
         names = [f"member{number}" for number in range(rng.randint(1, 3))]
         for number, name in enumerate(names):
@@ -114,6 +126,7 @@ class WorkStory:
                 "group.protocol": protocol,
                 "max.poll.interval.ms": 60_000,
                 "auto.commit.interval.ms": self._commit_ms,
+                "isolation.level": "read_committed" if transactional else "read_uncommitted",
             }
             if protocol == "classic":
                 settings["partition.assignment.strategy"] = strategy
@@ -123,9 +136,11 @@ class WorkStory:
             self.simulation.start(name, self._member(settings))
         self.simulation.start("writer", self._writer(rng.randint(20, 120), rng.choice([0.005, 0.05, 0.3])))
         self.trouble = _WorkTrouble(self.simulation, names, self.journal, kind=self._kind)
+        how = "in transactions, " if transactional else ""
+        protocol = f"{protocol} {strategy}" if protocol == "classic" else protocol
         self.title = (
-            f"{self._kind}: {protocol} {strategy if protocol == 'classic' else ''}, {len(names)} members, {topics}, "
-            f"{self._arguments}, {self._keys} keys, commits every {self._commit_ms} ms"
+            f"seed {seed}, {how}{self._kind}: {protocol}, {len(names)} members, {topics}, {self._arguments}, "
+            f"{self._keys} keys, commits every {self._commit_ms} ms"
         )
 
     def run(self) -> None:
@@ -145,7 +160,9 @@ class WorkStory:
                 simulation.check()
                 # At the end of all trouble a program is killed that was just told to stop, in peaceful stories, too.
                 is_unhurt = self._kind == "peaceful" and not self.journal.kills
-                self.journal.check(exactly=is_unhurt, calm=self._kind != "any")
+                # Otherwise what a handler has returned, and is on its way, is not waited for.
+                drains = self._arguments["drain"] > 0
+                self.journal.check(exactly=drains and is_unhurt, calm=drains and self._kind != "any")
             except SimulationError as error:
                 told = "\n  ".join([str(error), self.title, repr(self.journal), *self.trouble.told])
                 raise SimulationError(told) from error
@@ -163,7 +180,12 @@ class WorkStory:
             while not program.stopping.is_set():
                 try:
                     await work(program, settings)
-                except (FencedInstanceIdError, UnreleasedInstanceIdError, KafkaTimeoutError):
+                except (
+                    FencedInstanceIdError,
+                    UnreleasedInstanceIdError,
+                    KafkaTimeoutError,
+                    ProducerFencedError,
+                ):
                     # As in `member`: what restarts programs waits.
                     await program.sleep(_PAUSE_S)
 
@@ -172,7 +194,8 @@ class WorkStory:
                 await consumer.subscribe([_TOPIC], listener=program.attach(consumer))
                 beside = asyncio.create_task(watch(program, consumer))
                 try:
-                    await consumer.process(self._handler(program), **self._arguments)
+                    name = program.name if self._transactional else None
+                    await consumer.process(self._handler(program), transactional_id=name, **self._arguments)
                 finally:
                     beside.cancel()
 
@@ -221,7 +244,7 @@ class WorkStory:
             if makes_output(value)
         ]
         for attempt in attempts:
-            self.journal.returns(attempt, is_last=not outputs)
+            self.journal.returns(attempt, is_last=not outputs, is_lost=context.lost)
         return outputs
 
     def _writer(self, count: int, pause_s: float) -> Any:
