@@ -129,6 +129,14 @@ def state_machines() -> str:
 
 def command_line() -> str:
     """The commands as their own help describes them."""
+    sys.path.insert(0, str(ROOT))
+    from tests.cli.shapes import SHAPES
+
+    fields = [
+        f"| `{name}` | {shape.line} | {', '.join(f'`{each}`' for each in shape.fields)}"
+        f"{'; also ' + ', '.join(f'`{each}`' for each in shape.sometimes) if shape.sometimes else ''} |"
+        for name, shape in SHAPES.items()
+    ]
     top = command_line_parser()
     parts = [
         "# The command line",
@@ -139,7 +147,18 @@ def command_line() -> str:
         ),
         fenced(top.epilog),
     ]
-    return "\n\n".join([*parts, *of_subcommands(top, "##")]) + "\n"
+    shapes = [
+        "## JSON",
+        (
+            "With `--json`, and in a pipe, commands print JSON lines. Their fields keep their names and meaning; "
+            "new ones may be added, so read them by name. A field is `null` where there is nothing to tell; those "
+            'behind "also" are left out then. Times are ISO 8601 in UTC, `timestamp` and what ends in `_ms` are '
+            'milliseconds. Keys and values are texts, or `{"base64": …}` where they are not UTF-8. `broker`, `consume` '
+            "and `produce --offsets` print JSON always; `doctor` and the actions of `pipeline` need `--json`."
+        ),
+        "\n".join(["| command | a line is | fields |", "|---|---|---|", *fields]),
+    ]
+    return "\n\n".join([*parts, *of_subcommands(top, "##"), *shapes]) + "\n"
 
 
 def of_subcommands(parser: argparse.ArgumentParser, mark: str) -> list[str]:
