@@ -1,4 +1,4 @@
-"""The time from nothing to the first printed record: clone, environment, install without Spark, a snippet of the README.
+"""The time from nothing to the first printed record: clone, environment, install without Spark, a README's snippet.
 
     python bench/first_record.py [--broker kafka] [--wheel FILE] [--no-compiler] [--cached]
 
@@ -81,7 +81,17 @@ def kafka(stack: ExitStack) -> str:
 
 def write(python: Path, servers: str, **environment: str) -> None:
     """Ten records for the snippet, which no user waits for."""
-    produce = [python, "-m", "kadence", "produce", "orders", "--format", "lines", "-b", servers]
+    produce: list[str | Path] = [
+        python,
+        "-m",
+        "kadence",
+        "produce",
+        "orders",
+        "--format",
+        "lines",
+        "-b",
+        servers,
+    ]
     lines = "".join(f"order {number}\n" for number in range(10))
     subprocess.run(
         produce, env=os.environ | environment, input=lines, text=True, stderr=subprocess.PIPE, check=True
@@ -109,10 +119,10 @@ def main() -> None:
             servers = kafka(stack)
         total = timed("git clone", ["git", "clone", "--quiet", "--depth=1", f"file://{HERE}", clone])
         total += timed("python -m venv", [sys.executable, "-m", "venv", clone / ".venv"])
-        what = "pip install .", clone
+        what, where = "pip install .", clone
         if asked.wheel is not None:
-            what = f"pip install {asked.wheel.name}", asked.wheel.resolve()
-        total += timed(what[0], [*pip, *cache, what[1]], **alone)
+            what, where = f"pip install {asked.wheel.name}", asked.wheel.resolve()
+        total += timed(what, [*pip, *cache, where], **alone)
         if asked.broker == "kafka":
             write(python, servers, **alone)
             total += first_line("README's first record", [python, "-c", first_snippet(servers)], **alone)
