@@ -33,6 +33,7 @@ from kadence.spark.sink import columns as sink_columns
 from kadence.spark.sink import options as sink_options
 from kadence.spark.source import options as spark_options
 from kadence.spark.source import schema as spark_schema
+from reference_text import entry, names
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -312,10 +313,16 @@ def weaknesses() -> str:
     return drawn("peers.md", {"weaknesses": table.table()})
 
 
+def reference(page: str) -> str:
+    """A page of the reference with its names, for whoever reads it without the site."""
+    return drawn(f"reference/{page}", {"names": names(DOCS / "reference" / page)})
+
+
 def admin_reference() -> str:
     """docs/reference/admin.md: the two clients, and what their calls take and return."""
-    values = [f"::: kadence.{name}" for name in admin.__all__ if name != "Admin"]
-    return drawn("reference/admin.md", {"values": "\n\n".join(values)})
+    values = [entry(f"kadence.{name}") for name in admin.__all__ if name != "Admin"]
+    page = "reference/admin.md"
+    return drawn(page, {"names": names(DOCS / page), "values": "\n\n".join(values)})
 
 
 def metrics() -> str:
@@ -411,6 +418,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration,
     **{f"from-{client}.md": partial(coming_from, client) for client in peers.VERSIONS},
     "metrics.md": metrics,
+    **{
+        f"reference/{page.name}": partial(reference, page.name)
+        for page in sorted((DOCS / "reference").glob("*.md"))
+    },
     "reference/admin.md": admin_reference,
     "peers.md": weaknesses,
     "pipeline.schema.json": schema_text,

@@ -68,13 +68,13 @@ SHAPES: dict[str, Shape] = {
         "a transactional id", "transactional_id state producer_id producer_epoch partitions"
     ),
     "dead-letters list": of(
-        "letters of one origin and error", "topic origin partition error letters oldest newest age"
+        "dead letters of one origin and error", "topic origin partition error records oldest newest age"
     ),
     "dead-letters show": of(
-        "a letter",
+        "a dead letter",
         "topic partition offset timestamp origin error message field attempts first last group key value headers",
     ),
-    "dead-letters replay": of("a letter", "topic partition offset to to_partition to_offset"),
+    "dead-letters replay": of("a dead letter", "topic partition offset to to_partition to_offset"),
     "dead-letters drop": of("a partition", "topic partition dropped first_offset left"),
     "cluster": of("a broker", "cluster broker address rack controller"),
     "pipeline check": of("a mistake", "file line key mistake"),
