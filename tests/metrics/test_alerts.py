@@ -101,7 +101,7 @@ def reading_on(settings: Mapping[str, Any]) -> Callable[[Program], Any]:
 
 
 def all_is_well(watched: Watched) -> None:
-    """Two members read what transactions commit, and are replaced one after the other, as by a rolling update."""
+    """Two members read what transactions commit; one hangs for a second, and a rolling update replaces both."""
 
     async def sell(program: Program) -> None:
         async with program.producer({"transactional.id": "shop"}) as producer:
@@ -116,7 +116,9 @@ def all_is_well(watched: Watched) -> None:
     committed = {"isolation.level": "read_committed"}
     watched.simulation.start("shop", sell)
     members = [watched.work(name, settings=committed) for name in ("one", "two")]
-    watched.minutes(10)
+    watched.minutes(2)
+    members[0].freeze(1)  # a hiccup, as machines have them
+    watched.minutes(8)
     for each in members:
         each.stop()
         watched.minutes(1)
