@@ -51,7 +51,7 @@ help:
 	@echo "make parity-json     the same JSON documents to from_json and to Kadence's source, every row compared (ARGS='--seed 5')"
 	@echo "make docs            write the generated pages of docs/"
 	@echo "make site            the documentation as a site, in build/site (strict: a broken link fails it)"
-	@echo "make first-record    the time from a fresh clone to the first record read, in parts"
+	@echo "make first-record    the time from a fresh clone to the first record read, in parts (BROKER=kafka: on real Kafka)"
 	@echo "make wheel           the source distribution and the wheels, in dist (GLIBC=2.17: for older Linux; ARGS=--try)"
 	@echo "make check-browser   kadence top --serve in a headless Chromium, which apt-get installs where it is missing"
 	@echo "make screens         draw the pictures of docs/top.md anew"
@@ -176,7 +176,7 @@ site: $(VENV)/.has-site
 	@echo "wrote build/site/index.html"
 
 first-record: $(RUN)
-	@$(RUN) bench/first_record.py $(ARGS)
+	@$(RUN) bench/first_record.py --broker $(BROKER) $(ARGS)
 
 wheel: $(VENV)/.has-package $(if $(GLIBC),$(VENV)/.has-zig)
 	@$(RUN) tools/packages.py $(if $(GLIBC),--glibc $(GLIBC)) $(ARGS)

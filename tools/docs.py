@@ -33,6 +33,7 @@ from kadence.spark.sink import columns as sink_columns
 from kadence.spark.sink import options as sink_options
 from kadence.spark.source import options as spark_options
 from kadence.spark.source import schema as spark_schema
+from reference_text import entry, names
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -129,6 +130,14 @@ def state_machines() -> str:
 
 def command_line() -> str:
     """The commands as their own help describes them."""
+    sys.path.insert(0, str(ROOT))
+    from tests.cli.shapes import SHAPES
+
+    fields = [
+        f"| `{name}` | {shape.line} | {', '.join(f'`{each}`' for each in shape.fields)}"
+        f"{'; also ' + ', '.join(f'`{each}`' for each in shape.sometimes) if shape.sometimes else ''} |"
+        for name, shape in SHAPES.items()
+    ]
     top = command_line_parser()
     parts = [
         "# The command line",
@@ -139,7 +148,18 @@ def command_line() -> str:
         ),
         fenced(top.epilog),
     ]
-    return "\n\n".join([*parts, *of_subcommands(top, "##")]) + "\n"
+    shapes = [
+        "## JSON",
+        (
+            "With `--json`, and in a pipe, commands print JSON lines. Their fields keep their names and meaning; "
+            "new ones may be added, so read them by name. A field is `null` where there is nothing to tell; those "
+            'behind "also" are left out then. Times are ISO 8601 in UTC, `timestamp` and what ends in `_ms` are '
+            'milliseconds. Keys and values are texts, or `{"base64": …}` where they are not UTF-8. `broker`, `consume` '
+            "and `produce --offsets` print JSON always; `doctor` and the actions of `pipeline` need `--json`."
+        ),
+        "\n".join(["| command | a line is | fields |", "|---|---|---|", *fields]),
+    ]
+    return "\n\n".join([*parts, *of_subcommands(top, "##"), *shapes]) + "\n"
 
 
 def of_subcommands(parser: argparse.ArgumentParser, mark: str) -> list[str]:
@@ -293,10 +313,16 @@ def weaknesses() -> str:
     return drawn("peers.md", {"weaknesses": table.table()})
 
 
+def reference(page: str) -> str:
+    """A page of the reference with its names, for whoever reads it without the site."""
+    return drawn(f"reference/{page}", {"names": names(DOCS / "reference" / page)})
+
+
 def admin_reference() -> str:
     """docs/reference/admin.md: the two clients, and what their calls take and return."""
-    values = [f"::: kadence.{name}" for name in admin.__all__ if name != "Admin"]
-    return drawn("reference/admin.md", {"values": "\n\n".join(values)})
+    values = [entry(f"kadence.{name}") for name in admin.__all__ if name != "Admin"]
+    page = "reference/admin.md"
+    return drawn(page, {"names": names(DOCS / page), "values": "\n\n".join(values)})
 
 
 def metrics() -> str:
@@ -392,6 +418,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration,
     **{f"from-{client}.md": partial(coming_from, client) for client in peers.VERSIONS},
     "metrics.md": metrics,
+    **{
+        f"reference/{page.name}": partial(reference, page.name)
+        for page in sorted((DOCS / "reference").glob("*.md"))
+    },
     "reference/admin.md": admin_reference,
     "peers.md": weaknesses,
     "pipeline.schema.json": schema_text,

@@ -30,6 +30,7 @@ EXAMPLES: Final = "examples.md"
 """The page that has the sources of the examples that it links to."""
 
 _FENCE = re.compile(r"^```.*?^```+$", re.MULTILINE | re.DOTALL)
+_ENTRY = re.compile(r"^<!-- ::: ([\w.]+)( inherited_members)? -->$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)#]+)((?:#[^)]*)?)\)")
 
 
@@ -47,6 +48,16 @@ def as_page(text: str) -> str:
         return f"[{words}]({TEXTS.get(target, target.removeprefix('docs/'))}{anchor})"
 
     return _LINK.sub(moved, text)
+
+
+def as_site(markdown: str) -> str:
+    """A page of the reference with its entries as mkdocstrings takes them: in the repository they are comments."""
+    return _ENTRY.sub(
+        lambda found: (
+            f"::: {found[1]}" + ("\n    options:\n      inherited_members: true" if found[2] else "")
+        ),
+        markdown,
+    )
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -70,7 +81,7 @@ def on_page_markdown(markdown: str, *, page: Any, files: Files, **_: object) -> 
             return f"[{words}]({page_of_all}#{_anchor(top)})"
         return f"[{words}]({TEXTS[top]}{anchor})" if top in TEXTS else words
 
-    shown = _LINK.sub(kept, markdown)
+    shown = as_site(_LINK.sub(kept, markdown))
     if page.file.src_uri == EXAMPLES:
         shown += _sources(markdown)
     _pages[page.file.src_uri] = shown

@@ -50,7 +50,7 @@ def letters(broker: Broker, kadence: Run) -> str:
 def test_list_counts_by_origin_and_error(kadence: Run, letters: str) -> None:
     ran = kadence("dead-letters", "list", letters)
     assert ran.status == 0, ran.err
-    assert [(row["origin"], row["partition"], row["error"], row["letters"]) for row in ran.rows] == [
+    assert [(row["origin"], row["partition"], row["error"], row["records"]) for row in ran.rows] == [
         ("amounts", 0, "ValueError", 1),
         ("orders", 0, "TimeoutError", 1),
         ("orders", 0, "ValueError", 1),
@@ -59,7 +59,7 @@ def test_list_counts_by_origin_and_error(kadence: Run, letters: str) -> None:
     ]
     assert all(row["oldest"] <= row["newest"] and row["age"].count("s") == 2 for row in ran.rows)
     few = kadence("dead-letters", "list", letters, "--origin", "orders", "--error", "ValueError")
-    assert [row["letters"] for row in few.rows] == [1]
+    assert [row["records"] for row in few.rows] == [1]
     table = kadence("dead-letters", "list", letters, "--wide")
     assert "TimeoutError" in table.out
     assert kadence("dead-letters", "list", "orders:0").rows[0]["origin"] is None
@@ -90,9 +90,9 @@ def test_replay_sends_them_back_without_what_the_error_added(
 ) -> None:
     [row] = kadence("dead-letters", "show", letters, "--error", "TimeoutError", "--origin", "orders").rows[:1]
     dry = kadence("dead-letters", "replay", letters, "--offset", str(row["offset"]), "--dry-run")
-    assert "1 letter would be sent; nothing was (--dry-run)" in dry.err
+    assert "1 dead letter would be sent; nothing was (--dry-run)" in dry.err
     ran = kadence("dead-letters", "replay", letters, "--error", "TimeoutError")
-    assert (ran.status, ran.err) == (0, "3 letters sent\n")
+    assert (ran.status, ran.err) == (0, "3 dead letters sent\n")
     assert {row["to"] for row in ran.rows} == {"orders"}
     for row in ran.rows:
         assert row["to_partition"] == int(original(broker, letters, row["offset"])) % 3
@@ -112,7 +112,7 @@ def test_replay_elsewhere_and_all(kadence: Run, letters: str, broker: Broker) ->
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "say which letters"),
+        ((), "say which dead letters"),
         (("--all", "--offset", "1"), "leave out"),
         (("--all", "--to", "nowhere"), "'nowhere' does not exist"),
     ],
@@ -137,7 +137,7 @@ def test_what_is_refused_is_told_with_its_place(kadence: Run, letters: str, brok
         ran = kadence("dead-letters", "replay", letters, "--offset", "0", "--to", "elsewhere")
     assert ran.status == 1
     assert "dead-0@0: " in ran.err
-    assert "0 letters sent, 1 not" in ran.err
+    assert "0 dead letters sent, 1 not" in ran.err
 
 
 def test_drop_deletes_the_oldest(kadence: Run, letters: str) -> None:

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
+from tests.cli.shapes import SHAPES
 
+from kadence.cli.pipeline import _document
 from kadence.cli.pipeline_status import facts
+from kadence.spark.pipeline.preview import Preview
 from kadence.spark.pipeline.progress import Batch, Progress
 from kadence.spark.pipeline.status import Status
 
@@ -96,6 +99,10 @@ def test_status(kadence: Run, here: Path) -> None:
     assert "is not on this machine; name the pipeline's file" in away.err
 
 
+def test_a_plan_as_json() -> None:
+    assert tuple(_document(Preview("the beginning", (), ()))) == SHAPES["pipeline plan"].fields
+
+
 def test_status_in_words() -> None:
     hour = 3_600_000
     told = Progress(
@@ -103,7 +110,10 @@ def test_status_in_words() -> None:
     )
     told = told.after_batch(Batch(0, 1_200, 1_190, 4, 6, {}, 2.0), 10 * hour + 45_000)
     told = replace(told, lag={"orders-0": 600})
-    shown = dict(facts(Status(told, "running", None).document(), 12 * hour))
+    document = Status(told, "running", None).document()
+    shape = SHAPES["pipeline status"]
+    assert set(document) <= {*shape.fields, *shape.sometimes}
+    shown = dict(facts(document, 12 * hour))
     assert shown["state"] == "running"
     assert shown["pipeline"] == "orders, into parquet out"
     assert shown["run"] == "abc, process 7 on host"

@@ -20,6 +20,29 @@ def test_each_page_stands_in_the_navigation_once() -> None:
     assert sorted(named) == sorted([*there, *MADE])
 
 
+def test_the_readme_links_to_each_page() -> None:
+    docs = ROOT / "docs"
+    linked = set(re.findall(r"\]\(docs/([^)#]+\.md)", (ROOT / "README.md").read_text()))
+    assert linked == {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["consumer.md", "metrics.md", "top.md", "production.md", "rebalancing.md", "how-it-works.md", "work.md"],
+)
+def test_where_one_looks_is_a_link_to_what_to_do_about_lag(page: str) -> None:
+    assert "](lagging.md" in (ROOT / "docs" / page).read_text()
+
+
+def test_pages_of_the_reference_are_plain_markdown() -> None:
+    """On GitHub nobody fills in what mkdocstrings would."""
+    for page in (ROOT / "docs" / "reference").glob("*.md"):
+        text = page.read_text()
+        assert ":::" not in re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL), page.name
+        for name in re.findall(r"^<!-- ::: [\w.]+?(\w+)(?: |$)", text, re.MULTILINE):
+            assert re.search(rf"^\| `{name}[`(]", text, re.MULTILINE), f"{page.name} has no line for {name}"
+
+
 def test_the_index_for_programs_has_each_page_with_its_first_sentence() -> None:
     """llms.txt. `make site` installs mkdocs, whose hook writes it."""
     pytest.importorskip("mkdocs")

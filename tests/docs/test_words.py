@@ -17,6 +17,14 @@ ROOT = Path(__file__).resolve().parents[2]
 RULE = re.compile(r"(?<![\w-])[A-G]\d{1,2}(?![\w-])")
 """The code of a rule, such as C7, wherever it stands."""
 
+OWN = re.compile(
+    r"\b(?:pulses?|the border|stands? in for|stood in for|bears? (?:brokers|that)|ends? in order)\b"
+    r"|\b(?:is|are) told\b(?! apart)"
+    r"|(?<!dead[\s._-])(?<!<)\bletters?\b(?!,| and | \(| other)",
+    re.IGNORECASE,
+)
+"""Words of our own for what has a name: heartbeat, buffer, dead letter, shutdown; and who is told, and by whom."""
+
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "docs" / "DESIGN.md"})
 """What users read. docs/DESIGN.md is for contributors, and lists the rules."""
 
@@ -61,6 +69,27 @@ def test_errors_log_lines_and_help_name_no_rule() -> None:
         if RULE.search(path.read_text())
         for text in said(ast.parse(path.read_text()))
         if RULE.search(text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name
+)
+def test_pages_have_the_usual_words(page: Path) -> None:
+    text = re.sub(
+        r"^```.*?^```+$|`[^`\n]*`|\]\([^)]*\)", "", page.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    assert OWN.findall(text) == []
+
+
+def test_errors_log_lines_and_help_have_the_usual_words() -> None:
+    found = [
+        (path.relative_to(ROOT).as_posix(), text)
+        for path in SOURCES
+        if OWN.search(path.read_text())
+        for text in said(ast.parse(path.read_text()))
+        if " " in text and OWN.search(text)
     ]
     assert found == []
 

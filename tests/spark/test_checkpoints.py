@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.shapes import SHAPES
 
 from kadence.cli import main
 from kadence.errors import IllegalStateError
@@ -137,7 +138,9 @@ def test_the_commands(
 ) -> None:
     found = checkpoint(tmp_path, [[OURS], [NEXT, FILES]], committed=1)
     assert main(["checkpoint", "show", str(found)]) == 0
-    assert json.loads(capsys.readouterr().out) == {
+    shown = json.loads(capsys.readouterr().out)
+    assert tuple(shown) == SHAPES["checkpoint show"].fields
+    assert shown == {
         "query": "the-query",
         "committed_batch": 0,
         "pending_batch": 1,

@@ -212,7 +212,7 @@ def _configs(resource: ConfigResource, item: DescribeConfigsResult) -> dict[str,
 
 def as_resources(resources: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
     """Whose settings; one or several."""
-    wanted = "whose settings is told by ConfigResource values, such as ConfigResource('topic', 'orders')"
+    wanted = "settings are of ConfigResource values, such as ConfigResource('topic', 'orders')"
     found = several(resources, (ConfigResource,), wanted)
     for each in found:
         if each.kind not in ("topic", "broker", "group"):

@@ -31,13 +31,13 @@ _EXAMPLES = """\
 _REPLAY = """
 
 The records are sent as they were, without the headers about the error, to the
-topic and partition that they came from, and acknowledged. The letters stay:
-a second replay sends the records a second time. `drop` deletes letters."""
+topic and partition that they came from, and acknowledged. The dead letters
+stay: a second replay sends the records a second time. `drop` deletes them."""
 
 _DROP = """
 
 Kafka deletes the oldest records of a partition, and no single ones: all
-letters before WHERE go, replayed or not. It cannot be undone.
+dead letters before WHERE go, replayed or not. It cannot be undone.
 
 """
 
@@ -73,32 +73,32 @@ def add(commands: Any) -> None:
             action="append",
             default=[],
             metavar="N",
-            help="the letter with this offset in the dead letter topic; repeatable",
+            help="the dead letter with this offset in the dead letter topic; repeatable",
         )
         sub.add_argument(
             "--error",
             action="append",
             default=[],
             metavar="CLASS",
-            help="letters with this class of exception, e.g. TimeoutError; repeatable",
+            help="dead letters with this class of exception, e.g. TimeoutError; repeatable",
         )
         sub.add_argument(
             "--origin",
             action="append",
             default=[],
             metavar="TOPIC",
-            help="letters that came from this topic; repeatable",
+            help="dead letters that came from this topic; repeatable",
         )
 
     choice(action("list", "count dead letters by origin and error", list_letters))
     show = action("show", "show dead letters: key, value, headers, error", show_letters)
     choice(show)
-    show.add_argument("-n", "--max-letters", type=int, metavar="N", help="stop after N letters")
+    show.add_argument("-n", "--max-records", type=int, metavar="N", help="stop after N dead letters")
     replay = action(
         "replay", "send dead letters back to the topic that they came from", replay_letters, _REPLAY
     )
     choice(replay)
-    replay.add_argument("--all", action="store_true", help="all letters of these partitions")
+    replay.add_argument("--all", action="store_true", help="all dead letters of these partitions")
     replay.add_argument("--to", metavar="TOPIC", help="send them to this topic instead")
     replay.add_argument(
         "--dry-run", action="store_true", help="show what would be sent where, and send nothing"
@@ -109,7 +109,7 @@ def add(commands: Any) -> None:
         required=True,
         type=read_where,
         metavar="WHERE",
-        help="delete the letters before this place",
+        help="delete the dead letters before this place",
     )
     drop.add_argument("--dry-run", action="store_true", help="show how many there are without deleting any")
 

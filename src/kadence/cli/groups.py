@@ -11,6 +11,7 @@ from kadence.cli.common import (
     add_command,
     add_row_options,
     client_config,
+    print_json,
     print_rows,
     say,
 )
@@ -267,4 +268,7 @@ def _forget(admin: Admin, arguments: argparse.Namespace) -> None:
 
 def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
     for name in admin.delete_consumer_groups(arguments.groups):
-        say(f"{name} deleted")
+        if arguments.json:
+            print_json({"group": name})
+        else:
+            say(f"{name} deleted")

@@ -56,7 +56,7 @@ def list_letters(admin: Admin, arguments: argparse.Namespace) -> None:
             "origin": origin,
             "partition": partition,
             "error": error,
-            "letters": len(times),
+            "records": len(times),
             "oldest": moment(min(times)),
             "newest": moment(max(times)),
             "age": f"{duration(now - min(times) / 1000)} to {duration(now - max(times) / 1000)}",
@@ -65,21 +65,21 @@ def list_letters(admin: Admin, arguments: argparse.Namespace) -> None:
             found.items(), key=lambda each: [(part is not None, part) for part in each[0]]
         )
     ]
-    columns = ("topic", "origin", "partition", "error", "letters", "age")
+    columns = ("topic", "origin", "partition", "error", "records", "age")
     print_rows(rows, as_json=arguments.json, wide=arguments.wide, columns=() if arguments.wide else columns)
 
 
 def show_letters(admin: Admin, arguments: argparse.Namespace) -> None:
     """Show each of those that are meant."""
-    if arguments.max_letters is not None and arguments.max_letters < 1:
-        raise UsageError(f"--max-letters must be at least 1, not {arguments.max_letters}")
+    if arguments.max_records is not None and arguments.max_records < 1:
+        raise UsageError(f"--max-records must be at least 1, not {arguments.max_records}")
     as_text = not arguments.json and (arguments.wide or sys.stdout.isatty())
     for count, letter in enumerate(_letters(admin, arguments), 1):
         if as_text:
             print("\n".join(described(letter)))
         else:
             print_json(document(letter))
-        if count == arguments.max_letters:
+        if count == arguments.max_records:
             break
 
 
@@ -88,9 +88,9 @@ def replay_letters(admin: Admin, arguments: argparse.Namespace) -> int:
     from kadence import Producer
 
     if not (arguments.all or arguments.offset or arguments.error or arguments.origin):
-        raise UsageError("say which letters: --offset, --error, --origin, or --all")
+        raise UsageError("say which dead letters: --offset, --error, --origin, or --all")
     if arguments.all and (arguments.offset or arguments.error or arguments.origin):
-        raise UsageError("--all is for all letters; leave out --offset, --error and --origin")
+        raise UsageError("--all is for all dead letters; leave out --offset, --error and --origin")
     counts: dict[str, int] = {}
     rows: list[dict[str, Any]] = []
     failed = 0
@@ -133,9 +133,9 @@ def replay_letters(admin: Admin, arguments: argparse.Namespace) -> int:
         settle()
     print_rows(rows, as_json=arguments.json, wide=arguments.wide)
     if arguments.dry_run:
-        say(f"{counted(len(rows), 'letter')} would be sent; nothing was (--dry-run)")
+        say(f"{counted(len(rows), 'dead letter')} would be sent; nothing was (--dry-run)")
     else:
-        say(f"{counted(len(rows), 'letter')} sent" + (f", {failed:,} not" if failed else ""))
+        say(f"{counted(len(rows), 'dead letter')} sent" + (f", {failed:,} not" if failed else ""))
     return 1 if failed else 0
 
 

@@ -75,6 +75,7 @@ def add(commands: Any) -> None:
 
     check = action("check", "show all mistakes in files without running them", _check, files="+")
     check.add_argument("--sql", action="store_true", help="start Spark and check the SQL, too")
+    check.add_argument("--json", action="store_true", help="print one JSON line for each mistake")
     plan = action("plan", "show what a run would read and write now", _plan)
     plan.add_argument("--rows", type=int, default=5, metavar="N", help="rows of the sample (default: 5)")
     plan.add_argument("--json", action="store_true", help="print one JSON object")
@@ -157,7 +158,10 @@ def _check(arguments: argparse.Namespace) -> int:
         try:
             document = read(file)
         except ConfigError as problem:
-            print(f"{file}: {problem}")
+            if arguments.json:
+                print_json({"file": file, "line": None, "key": "", "mistake": str(problem)})
+            else:
+                print(f"{file}: {problem}")
             count += 1
             continue
         mistakes = check(document, environment)
@@ -168,8 +172,18 @@ def _check(arguments: argparse.Namespace) -> int:
             finally:
                 close_session(spark)
         for mistake in mistakes:
-            print(mistake)
-        if not mistakes:
+            if arguments.json:
+                print_json(
+                    {
+                        "file": mistake.file,
+                        "line": mistake.line,
+                        "key": mistake.key,
+                        "mistake": mistake.text,
+                    }
+                )
+            else:
+                print(mistake)
+        if not mistakes and not arguments.json:
             print(f"{file}: no mistakes{'' if arguments.sql else '; --sql checks the SQL, too'}")
         count += len(mistakes)
     return 2 if count else 0
@@ -197,42 +211,40 @@ def _plan(arguments: argparse.Namespace) -> int:
         found = preview(pipeline, environment, spark, arguments.rows)
     finally:
         close_session(spark)
-    ranges = [
-        {
-            "partition": str(each.partition),
-            "from": each.start,
-            "to": each.end,
-            "records": each.end - each.start,
-            "bytes": each.size,
-        }
-        for each in found.ranges
-    ]
     if arguments.json:
-        print_json(
-            {
-                "origin": found.origin,
-                "ranges": ranges,
-                "columns": [{"column": name, "type": kind} for name, kind in found.columns],
-                "sample": list(found.sample),
-                "dead_letters": list(found.letters),
-            }
-        )
+        print_json(_document(found))
     else:
-        _show_plan(pipeline, environment.hide(environment.fill(pipeline.sink.place)), found, ranges)
+        _show_plan(pipeline, environment.hide(environment.fill(pipeline.sink.place)), found)
     return 0
 
 
-def _show_plan(pipeline: Pipeline, place: str, found: Preview, ranges: list[dict[str, Any]]) -> None:
+def _document(found: Preview) -> dict[str, Any]:
+    return {
+        "origin": found.origin,
+        "ranges": [
+            {
+                "partition": str(each.partition),
+                "from": each.start,
+                "to": each.end,
+                "records": each.end - each.start,
+                "bytes": each.size,
+            }
+            for each in found.ranges
+        ],
+        "columns": [{"column": name, "type": kind} for name, kind in found.columns],
+        "sample": list(found.sample),
+        "dead_letters": list(found.letters),
+    }
+
+
+def _show_plan(pipeline: Pipeline, place: str, found: Preview) -> None:
     from kadence.spark.pipeline.outputs import guarantee
 
     print(f"Records to read. The start is from {found.origin}, bytes are estimated:")
-    print_table(ranges, ("partition", "from", "to", "records", "bytes"), sys.stdout)
+    document = _document(found)
+    print_table(document["ranges"], ("partition", "from", "to", "records", "bytes"), sys.stdout)
     print(f"Into {pipeline.sink.written_as} {place}, {guarantee(pipeline.sink)}:")
-    print_table(
-        [{"column": name, "type": kind} for name, kind in found.columns],
-        ("column", "type"),
-        sys.stdout,
-    )
+    print_table(document["columns"], ("column", "type"), sys.stdout)
     for title, sample in (
         ("A sample of rows", found.sample),
         ("Dead letters among the same records", found.letters),

@@ -12,6 +12,7 @@ from kadence.cli.common import (
     add_command,
     add_row_options,
     client_config,
+    print_json,
     print_rows,
     read_settings,
     say,
@@ -255,4 +256,7 @@ def _delete_records(admin: Admin, arguments: argparse.Namespace) -> None:
 
 def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
     for name in admin.delete_topics(arguments.topics):
-        say(f"{name} deleted")
+        if arguments.json:
+            print_json({"topic": name})
+        else:
+            say(f"{name} deleted")

@@ -190,7 +190,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
     "sasl.oauthbearer.sub.claim.name": "tokens are passed on as they are; their claims are the broker's to read",
     # librdkafka, confluent-kafka
     "builtin.features": "it only tells how librdkafka was built; `kadence --version` says how this was",
-    "client.software.name": "brokers are told 'kadence' and its version",
+    "client.software.name": "Kadence sends 'kadence' and its version",
     "message.copy.max.bytes": _OLD,
     "receive.message.max.bytes": "responses are bounded by fetch.max.bytes, batches by max.batch.bytes",
     "topic.metadata.refresh.fast.interval.ms": "metadata that misses a leader is asked again with retry.backoff.ms",

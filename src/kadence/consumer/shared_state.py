@@ -32,6 +32,7 @@ from kadence.consumer.decoded_records import Attention
 from kadence.consumer.events import ApplicationEvent, BackgroundEvent, Close, Stalled
 from kadence.consumer.measures import Measures
 from kadence.consumer.shared_partition import SharedPartition, Unfetched
+from kadence.metrics.sensors import Meter
 from kadence.types import TopicPartition
 
 __all__ = [
@@ -206,16 +207,18 @@ class Lateness:
 
     Attributes:
         last_ms: of the latest turn. longest_ms: the longest, ever, and longest_at: when (monotonic ms).
+        turns: those that were late, for the metrics' windows.
         fallback_heartbeats: heartbeats that the native thread has sent.
     """
 
-    __slots__ = ("_due", "_told_ms", "fallback_heartbeats", "last_ms", "longest_at", "longest_ms")
+    __slots__ = ("_due", "_told_ms", "fallback_heartbeats", "last_ms", "longest_at", "longest_ms", "turns")
 
     def __init__(self) -> None:
         self.last_ms = 0
         self.longest_ms = 0
         self.fallback_heartbeats = 0
         self.longest_at: int | None = None
+        self.turns = Meter()
         self._due = FOREVER
         self._told_ms = 0
 
@@ -230,6 +233,7 @@ class Lateness:
             self.last_ms = 0
             return 0
         self.last_ms = late
+        self.turns.record(now, late)
         if late > self.longest_ms:
             self.longest_ms, self.longest_at = late, now
         return late

@@ -218,7 +218,7 @@ class SchemaRegistryServer:
             raise _RefusedError(
                 422,
                 42203,
-                "Invalid compatibility level: this registry stands in for a real one, and has NONE only",
+                "Invalid compatibility level: this registry is for tests, and has NONE only",
             )
         return {"compatibility": "NONE"}
 
@@ -311,7 +311,7 @@ def _check_descriptor(text: str) -> None:
         raise _RefusedError(
             422,
             42201,
-            "Invalid schema: this registry stands in for a real one, and takes compiled Protobuf in base64 only",
+            "Invalid schema: this registry is for tests, and takes compiled Protobuf in base64 only",
         ) from None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 from kadence.clock import FOREVER
 from kadence.consumer.shared_state import Lateness
 
@@ -25,6 +27,8 @@ def test_b9_what_passes_after_the_planned_time_is_late() -> None:
     lateness.due(NOW + 3_100, NOW + 3_200)
     assert lateness.turned(NOW + 3_250) == 50
     assert lateness.seen(NOW + 5_100) == (0.05, 3.0, 2.0, 0)
+    assert lateness.turns.highest(NOW + 60_000) == 3_000
+    assert isnan(lateness.turns.highest(NOW + 70_000)), "a metric tells of the last minute, as the others do"
 
 
 def test_b9_a_plan_in_the_past_means_now() -> None:

@@ -7,7 +7,7 @@ consumer-coordinator-metrics); what it does not measure is in kadence-consumer-m
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import nan
+from math import isnan, nan
 from typing import TYPE_CHECKING
 
 from kadence.consumer.measures import Measures, Queue, TopicFetches, TopicPollMeasures
@@ -293,8 +293,8 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     )
     yield Row(
         "network-thread-lateness-max",
-        "How late the network thread's turns were at most, ever, in ms",
-        lambda now: lateness.longest_ms,
+        "How late the network thread's turns were at most, in ms",
+        lambda now: 0 if isnan(longest := lateness.turns.highest(now)) else longest,
     )
     yield Row(
         "fallback-heartbeats-total",

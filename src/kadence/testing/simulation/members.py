@@ -115,7 +115,7 @@ def transformer(
     pause_s: float = 0.0,
     transaction_timeout_s: float = 20.0,
 ) -> Main:
-    """A program that reads topics in a group and writes to another topic, exactly once, until it is told to stop.
+    """A program that reads topics in a group and writes to another topic, exactly once, until it is asked to stop.
 
     The records of a poll, what is made of them and their offsets are one transaction. Several of one group may run. The
     simulation's history, which looks for outputs that are missing or twice there, has a topic of outputs for itself.

@@ -136,7 +136,7 @@ class Trouble:
     def _stop(self) -> str:
         program = self._anybody()
         program.stop()
-        return f"{program.name} is told to stop"
+        return f"{program.name} gets SIGTERM"
 
     def _restart(self) -> str:
         simulation = self._simulation

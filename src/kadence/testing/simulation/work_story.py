@@ -168,7 +168,7 @@ class WorkStory:
                 raise SimulationError(told) from error
 
     def _member(self, config: dict[str, Any]) -> Any:
-        """A program that runs `process` until it is told to stop."""
+        """A program that runs `process` until it is asked to stop."""
 
         async def main(program: Program) -> None:
             settings = {
