@@ -37,6 +37,7 @@ __all__ = [
     "json_text",
     "keys_of_others",
     "moment",
+    "nearest",
     "print_json",
     "print_rows",
     "print_table",
@@ -105,7 +106,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """As `argparse`, with the nearest name to a command or action that is none."""
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            hint = _nearest(value, action.choices) or f"; there are {', '.join(action.choices)}"
+            hint = nearest(value, action.choices) or f"; there are {', '.join(action.choices)}"
             raise argparse.ArgumentError(None, f"there is no {action.dest} {value!r}{hint}")
         super()._check_value(action, value)
 
@@ -116,12 +117,12 @@ class Parser(argparse.ArgumentParser):
                 return f"; did you mean `{self.prog} {word}`?"
             if not action.option_strings and word in (action.dest, action.dest.removesuffix("s")):
                 return f"; give the {word} alone: {self.prog} {word.upper()}"
-        return _nearest(
+        return nearest(
             word, [name[2:] for name in self._option_string_actions if name.startswith("--")], "--"
         )
 
 
-def _nearest(given: str, names: Iterable[str], prefix: str = "") -> str:
+def nearest(given: str, names: Iterable[str], prefix: str = "") -> str:
     """The nearest name, or else the longest that ``given`` begins with."""
     near = difflib.get_close_matches(given, names, n=1)
     near = near or sorted((name for name in names if len(name) > 3 and given.startswith(name)), key=len)[-1:]
