@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any, Final, Literal, NoReturn, get_args
 
-from kadence.cli.clusters import names, settings_in, settings_of
+from kadence.cli.clusters import clusters_file, names, settings_in, settings_of
 from kadence.cli.paging import paged
 from kadence.cli.tables import print_table
 from kadence.clock import wall_time
@@ -43,6 +43,7 @@ __all__ = [
     "print_table",
     "read_settings",
     "say",
+    "settings_files",
     "shared_settings",
     "text_of",
 ]
@@ -245,12 +246,20 @@ def keys_of_others(client: ClientConfig) -> set[str]:
 
 def shared_settings(arguments: argparse.Namespace) -> dict[str, str]:
     """What the files say that -c and --config name."""
-    cluster = arguments.cluster or os.environ.get("KADENCE_CLUSTER")
-    shared = settings_of(cluster, os.environ) if cluster else {}
-    return {
-        **shared,
-        **(settings_in(arguments.client_settings, os.environ) if arguments.client_settings else {}),
-    }
+    # An empty name, as of a variable that is not set, is a mistake, and no other cluster is meant by it.
+    cluster = arguments.cluster
+    if cluster is None:
+        cluster = os.environ.get("KADENCE_CLUSTER") or None
+    shared = {} if cluster is None else settings_of(cluster, os.environ)
+    file = arguments.client_settings
+    return {**shared, **({} if file is None else settings_in(file, os.environ))}
+
+
+def settings_files(arguments: argparse.Namespace) -> list[str]:
+    """The files that -c and --config take settings from."""
+    named = getattr(arguments, "cluster", None) or os.environ.get("KADENCE_CLUSTER")
+    file = getattr(arguments, "client_settings", None)
+    return [*([str(clusters_file(os.environ))] if named else []), *([file] if file else [])]
 
 
 # ---------------------------------------------------------------- data
