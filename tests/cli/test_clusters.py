@@ -176,6 +176,12 @@ def test_an_empty_name_is_no_other_cluster(
     assert "localhost:1" not in ran.err
 
 
+def test_the_file_of_settings_stands_before_the_command(kadence: Run) -> None:
+    ran = kadence("topics", "list", "--config", "client.properties")
+    assert ran.status == 2
+    assert "there is no option '--config'; it stands before the command: kadence --config FILE" in ran.err
+
+
 def test_a_wrong_setting_is_told_with_its_file(
     kadence: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

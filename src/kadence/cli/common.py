@@ -118,6 +118,8 @@ class Parser(argparse.ArgumentParser):
                 return f"; did you mean `{self.prog} {word}`?"
             if not action.option_strings and word in (action.dest, action.dest.removesuffix("s")):
                 return f"; give the {word} alone: {self.prog} {word.upper()}"
+        if word == "config":
+            return f"; it stands before the command: {self.prog.partition(' ')[0]} --config FILE"
         return nearest(
             word, [name[2:] for name in self._option_string_actions if name.startswith("--")], "--"
         )
