@@ -174,6 +174,17 @@ def test_why_a_partition_cannot_be_looked_at(
     assert any("describe" in each for each in found.commands) == (cause == "no-leader")
 
 
+def test_a_group_without_offsets_may_be_one_whose_topics_are_hidden() -> None:
+    """Brokers leave out what a login may not describe, and do not say so."""
+    watch = Watch("report")
+    about = ConsumerGroupDescription("report", "Empty", "classic", "consumer", "range", 1, ())
+    for second in range(13):
+        watch.add(Look(about, {}), second * 1000, second)
+    (found,) = reasons(watch)
+    assert (found.reason, found.harm) == ("nothing-seen", Harm.PASSES)
+    assert found.evidence == ("it has committed none, or this login may not describe its topics",)
+
+
 def test_a_group_of_another_kind_is_named() -> None:
     admin = mock.create_autospec(Admin, instance=True)
     admin.list_groups.return_value = [GroupListing("carts", "share", "Stable", "share")]

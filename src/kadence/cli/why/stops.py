@@ -118,6 +118,16 @@ def without_members(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
             held=waits,
             details=(("state", group.state),),
         )
+    elif not group.members and not watch.partitions:
+        # Brokers leave out topics that the login may not describe, and do not say so.
+        yield Finding(
+            "nothing-seen",
+            Harm.PASSES,
+            f"the group is {group.state}, has no members, and no committed offset is to be seen",
+            ("it has committed none, or this login may not describe its topics",),
+            ("kadence topics list",),
+            details=(("state", group.state),),
+        )
 
 
 def stuck_rebalance(watch: Watch) -> Iterator[Finding]:
