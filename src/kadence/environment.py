@@ -12,7 +12,7 @@ from typing import Final
 
 from kadence.errors import ConfigError
 
-__all__ = ["Environment", "missing"]
+__all__ = ["Environment", "malformed", "missing"]
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
@@ -68,6 +68,11 @@ def missing(text: str, variables: Mapping[str, str]) -> list[str]:
         for name, default in _VARIABLE.findall(text)
         if name not in variables and not _has_default(text, name, default)
     ]
+
+
+def malformed(text: str) -> bool:
+    """Whether a ``${`` begins something that is no variable, and so would be taken for a part of the text."""
+    return "${" in _VARIABLE.sub("", text)
 
 
 def _has_default(text: str, name: str, default: str) -> bool:

@@ -97,10 +97,31 @@ def test_a_file_of_settings_as_of_kafkas_tools(tmp_path: Path) -> None:
     }
 
 
+def test_a_line_is_named_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("a=b\\\nc\n\n# d\nsasl.password : hunter2\n")
+    with pytest.raises(ConfigError, match="line 5: each line is"):
+        settings_in(str(path), {})
+
+
+def test_a_mark_before_the_text_is_no_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("client.id=me\n", "utf-8-sig")
+    assert settings_in(str(path), {}) == {"client.id": "me"}
+
+
+@pytest.mark.parametrize("value", ["${PW", "${PROD-PW}", "${1PW}", "a${PW}${", "${}"])
+def test_what_is_nearly_a_variable_is_no_password(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(f"sasl.password={value}\n")
+    with pytest.raises(ConfigError, match=r"in sasl.password a \$\{ begins no variable"):
+        settings_in(str(path), {"PW": "hunter2"})
+
+
 def test_a_line_that_is_none_is_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("sasl.password hunter2\n")
-    with pytest.raises(ConfigError, match="each line is KEY=VALUE") as told:
+    with pytest.raises(ConfigError, match="line 1: each line is KEY=VALUE") as told:
         settings_in(str(path), {})
     assert "hunter2" not in str(told.value)
 
@@ -139,6 +160,39 @@ def test_commands_take_a_file_of_settings(kadence: Run, tmp_path: Path) -> None:
     path.write_text("request.timeout.ms=1000\n")
     assert kadence("--config", str(path), "topics", "create", "t", "--config", "retention.ms=1").status == 0
     assert kadence("--config", "/nowhere", "topics", "list").status == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("-c", "", "topics", "list"), ("--config", "", "topics", "list"), ("topics", "list", "-c", "")],
+)
+def test_an_empty_name_is_no_other_cluster(
+    kadence: Run, file: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("KADENCE_CONFIG", str(file))
+    monkeypatch.setenv("KADENCE_BOOTSTRAP_SERVERS", "localhost:1")
+    ran = kadence(*options)
+    assert ran.status != 0
+    assert "localhost:1" not in ran.err
+
+
+def test_the_file_of_settings_stands_before_the_command(kadence: Run) -> None:
+    ran = kadence("topics", "list", "--config", "client.properties")
+    assert ran.status == 2
+    assert "there is no option '--config'; it stands before the command: kadence --config FILE" in ran.err
+
+
+def test_a_wrong_setting_is_told_with_its_file(
+    kadence: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[clusters.prod]\nbootstrap.servers = "a:1"\nsasl.pasword = "hunter2"\n')
+    monkeypatch.setenv("KADENCE_CONFIG", str(path))
+    ran = kadence("-c", "prod", "topics", "list")
+    assert ran.status == 2
+    assert "did you mean 'sasl.password'?" in ran.err
+    assert f"settings were taken from {path}" in ran.err
+    assert "hunter2" not in ran.err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

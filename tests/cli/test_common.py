@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kadence.cli import common
 from kadence.cli.common import UsageError
+from kadence.cli.names import chosen
 
 
 @given(st.none() | st.binary(max_size=50))
@@ -90,3 +91,9 @@ def test_rows_are_json_lines_unless_a_terminal_looks(
     assert "name" in capsys.readouterr().out
     common.print_rows(ROWS[1:], as_json=True)
     assert capsys.readouterr().out == '{"name":"bcd","count":5}\n'
+
+
+def test_a_name_with_the_letters_of_a_pattern_is_a_name() -> None:
+    listed = ["a[1]", "a1", "ab"]
+    assert chosen(["a[1]"], lambda: listed, "group") == ["a[1]"]
+    assert chosen(["a[b1]"], lambda: listed, "group") == ["a1", "ab"]

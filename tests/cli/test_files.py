@@ -300,6 +300,19 @@ class _Opened:
         self._file.__exit__(*given)
 
 
+def test_the_file_that_stdout_goes_into_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `kadence consume orders -o /dev/stdout --format csv > all.csv`."""
+    out = tmp_path / "all.csv"
+    out.write_text("before")
+    there = out.stat()
+    monkeypatch.setattr("os.fstat", lambda descriptor: there)
+    with pytest.raises(UsageError, match="stdout"), files.whole_file(str(out)):
+        pass
+    assert out.read_text() == "before"
+
+
 def test_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no regular file"), files.whole_file("/dev/null"):
         pass

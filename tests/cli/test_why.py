@@ -387,6 +387,52 @@ def test_12_nobody_subscribes_any_more(scene: Scene) -> None:
     assert (found["reason"], found["partitions"], found["held"]) == ("not-owned", ["orders-0"], 3)
 
 
+def transaction(scene: Scene, name: str) -> Producer:
+    """A transaction in partition 0 that has one record."""
+    made = Producer(bootstrap_servers=scene.broker.bootstrap_servers, transactional_id=name)
+    made.init_transactions()
+    made.begin_transaction()
+    made.send("orders", name.encode(), partition=0).result()
+    return made
+
+
+def test_13_markers_of_transactions_are_no_records(scene: Scene) -> None:
+    """Who commits the offset behind each record never commits that behind a marker, or behind an aborted record."""
+    with transaction(scene, "billing-1") as done:
+        done.commit_transaction()
+    with transaction(scene, "billing-2") as undone:
+        undone.abort_transaction()
+    scene.commit(p0=1)
+    assert scene.why().rows == []
+    scene.member("reader", isolation_level="read_committed")
+    assert scene.why().rows == []
+    with transaction(scene, "billing-3") as open_:
+        found = scene.found()
+        assert (found["reason"], found["partitions"]) == ("open-transaction", ["orders-0"])
+        assert found["details"]["transactional_id"] == "billing-3"
+        open_.abort_transaction()
+
+
+def test_14_a_member_at_its_first_record(scene: Scene) -> None:
+    scene.write(0, 3)
+    member = scene.consumer("worker")
+    takes_all(member)
+    ran = scene.why()
+    assert (ran.status, [(row["reason"], row["harm"]) for row in ran.rows]) == (
+        0,
+        [("never-committed", "passes")],
+    )
+    scene.act = lambda look: scene.write(0, 1)
+    found = scene.found()
+    assert (found["reason"], found["harm"], found["partitions"], found["members"], found["held"]) == (
+        "never-committed",
+        "stops",
+        ["orders-0"],
+        ["worker"],
+        12,
+    )
+
+
 def test_lag_that_passes_is_no_reason_to_get_up(scene: Scene) -> None:
     scene.write(0, 2_000)
     member = scene.consumer("only")
@@ -402,5 +448,7 @@ def test_what_cannot_be_looked_at(scene: Scene) -> None:
     ran = scene.why()
     assert (ran.status, ran.out) == (1, "")
     assert "there is no group 'report'; `kadence groups list` shows all" in ran.err
+    scene.commit(p0=0)
+    assert "did you mean 'report'?" in scene._kadence("groups", "why", "reprot").err
     for wrong in ("0", "soon", "4000"):
         assert scene._kadence("groups", "why", GROUP, "--for", wrong).status == 2

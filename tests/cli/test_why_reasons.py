@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from collections.abc import Callable, Mapping
+from unittest import mock
 
-from kadence import TopicPartition
-from kadence.admin import ConsumerGroupDescription, MemberDescription
+import pytest
+
+from kadence import Admin, TopicPartition
+from kadence.admin import ConsumerGroupDescription, GroupListing, MemberDescription
 from kadence.cli.top.local import Process
-from kadence.cli.why.finding import Finding
-from kadence.cli.why.looks import Evidence, Look, PartitionLook, SeenRecord
+from kadence.cli.why.command import _no_such, _settings
+from kadence.cli.why.finding import Finding, Harm
+from kadence.cli.why.looks import Cause, Evidence, Look, PartitionLook, SeenRecord
 from kadence.cli.why.page import completed, headline, lines, rows
 from kadence.cli.why.reasons import findings
 from kadence.cli.why.watching import RECENT_MS, Watch
@@ -128,6 +133,62 @@ def test_names_that_strangers_chose_do_no_harm() -> None:
     page = [headline(watch, found), *lines(found, 80)]
     assert all(line.isprintable() for line in page)
     assert max(map(len, page[1:])) <= 90, "only commands may be longer than the line"
+
+
+def test_commands_name_cluster_login_and_settings_as_this_one_did() -> None:
+    watch = seen(lambda _: {0: 7}, owner("a", 0))
+    (found,) = completed(reasons(watch), "kafka-1:9092", "--config 'my file'", "-X security.protocol=SSL")
+    assert found.commands[1] == (
+        "kadence --config 'my file' top report -b kafka-1:9092 -X security.protocol=SSL"
+    )
+    (found,) = completed(reasons(watch), None, "-c prod")
+    assert found.commands[1] == "kadence -c prod top report"
+
+
+def test_passwords_of_the_command_line_are_not_shown() -> None:
+    arguments = argparse.Namespace(settings=["sasl.username=me", "sasl.password=secret", "nonsense=secret"])
+    assert _settings(arguments) == "-X sasl.username=me -X 'sasl.password=…' -X 'nonsense=…'"
+
+
+@pytest.mark.parametrize(
+    ("cause", "members", "harm"),
+    [
+        ("no-leader", (), Harm.STOPS),
+        ("not-allowed", (), Harm.STOPS),
+        ("no-topic", (owner("a", 0),), Harm.STOPS),
+        # What a group has committed for a topic that was deleted harms nobody.
+        ("no-topic", (), Harm.PASSES),
+    ],
+)
+def test_why_a_partition_cannot_be_looked_at(
+    cause: Cause, members: tuple[MemberDescription, ...], harm: Harm
+) -> None:
+    watch = Watch("report")
+    about = ConsumerGroupDescription("report", "Stable", "classic", "consumer", "range", 1, members)
+    look = Look(about, {tp(0): PartitionLook(7, trouble="so it is", cause=cause)})
+    for second in range(13):
+        watch.add(look, second * 1000, second)
+    (found,) = reasons(watch)
+    assert (found.reason, found.harm) == (cause, harm)
+    # The topic may not be there to be described, or not be for this login.
+    assert any("describe" in each for each in found.commands) == (cause == "no-leader")
+
+
+def test_a_group_without_offsets_may_be_one_whose_topics_are_hidden() -> None:
+    """Brokers leave out what a login may not describe, and do not say so."""
+    watch = Watch("report")
+    about = ConsumerGroupDescription("report", "Empty", "classic", "consumer", "range", 1, ())
+    for second in range(13):
+        watch.add(Look(about, {}), second * 1000, second)
+    (found,) = reasons(watch)
+    assert (found.reason, found.harm) == ("nothing-seen", Harm.PASSES)
+    assert found.evidence == ("it has committed none, or this login may not describe its topics",)
+
+
+def test_a_group_of_another_kind_is_named() -> None:
+    admin = mock.create_autospec(Admin, instance=True)
+    admin.list_groups.return_value = [GroupListing("carts", "share", "Stable", "share")]
+    assert _no_such(admin, "carts") == "'carts' is a share group; this looks at consumer groups"
 
 
 def test_rows_have_the_same_names_whatever_the_reason() -> None:

@@ -84,6 +84,17 @@ def test_columns_kinds_partitions_and_keys(broker: Broker) -> None:
     assert table.to_pylist() == [{"key": "k0", "headers": None}]
 
 
+def test_partitions_are_whatever_counts(broker: Broker) -> None:
+    """As a column of pandas has them."""
+
+    class Number:
+        def __index__(self) -> int:
+            return 1
+
+    partitions: Any = [Number()]
+    assert read("t", partitions=partitions, **servers(broker)).num_rows == 5
+
+
 def test_a_topic_without_records_has_the_columns(broker: Broker) -> None:
     table = read("none", value="text", columns=["value", "partition"], errors="null", **servers(broker))
     assert table.num_rows == 0

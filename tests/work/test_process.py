@@ -723,6 +723,8 @@ def test_a_slow_key_holds_up_itself_only_and_reading_is_bounded(cluster: Cluster
         ({"order": "kex"}, "'key'"),
         ({"executor": "loop"}, "plain"),
         ({"batch": (0, 1)}, "batch"),
+        ({"batch": 500}, r"batch=500: \(records, seconds\), such as"),
+        ({"batch": (500,)}, "batch"),
         ({"halve": True}, "batch"),
         ({"batch_format": "arrow"}, "batch"),
         ({"batch_format": "rows"}, "'arrow'"),

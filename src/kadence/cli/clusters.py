@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kadence.environment import Environment, missing
+from kadence.environment import Environment, malformed, missing
 from kadence.errors import ConfigError
 
 __all__ = ["clusters_file", "names", "settings_in", "settings_of"]
@@ -85,7 +85,8 @@ def _clusters(path: Path) -> dict[str, Any]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        # Editors of Windows put a mark before the text.
+        return path.read_text("utf-8-sig")
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text") from None
 
@@ -118,14 +119,24 @@ def _flat(table: Mapping[str, Any], path: Path, before: str = "") -> dict[str, s
 def _lines(text: str, path: Path) -> dict[str, str]:
     found = {}
     # A backslash at the end of a line joins the next to it: JAAS settings are long.
-    for line in text.replace("\\\r\n", "").replace("\\\n", "").splitlines():
+    lines = text.splitlines()
+    number = 0
+    while number < len(lines):
+        first = number
+        line = lines[number]
+        while line.endswith("\\") and number + 1 < len(lines):
+            number += 1
+            line = line[:-1] + lines[number]
+        number += 1
         stripped = line.strip()
         if not stripped or stripped[0] in "#!":
             continue
         key, equals, value = stripped.partition("=")
         if not (key and equals):
             # What stands there may be a secret whose "=" was mistyped.
-            raise ConfigError(f"{path}: each line is KEY=VALUE, or a comment that begins with #")
+            raise ConfigError(
+                f"{path}, line {first + 1}: each line is KEY=VALUE, or a comment that begins with #"
+            )
         found[key.strip()] = value.strip()
     return found
 
@@ -135,5 +146,9 @@ def _filled(settings: Mapping[str, str], path: Path, variables: Mapping[str, str
         if lacking := missing(value, variables):
             raise ConfigError(
                 f"{path}: {key} needs the environment's variable {lacking[0]}, which is not set"
+            )
+        if malformed(value):
+            raise ConfigError(
+                f"{path}: in {key} a ${{ begins no variable, which is ${{NAME}} or ${{NAME:-default}}"
             )
     return Environment(variables).fill_all(settings)

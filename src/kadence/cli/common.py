@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any, Final, Literal, NoReturn, get_args
 
-from kadence.cli.clusters import names, settings_in, settings_of
+from kadence.cli.clusters import clusters_file, names, settings_in, settings_of
 from kadence.cli.paging import paged
 from kadence.cli.tables import print_table
 from kadence.clock import wall_time
@@ -37,11 +37,13 @@ __all__ = [
     "json_text",
     "keys_of_others",
     "moment",
+    "nearest",
     "print_json",
     "print_rows",
     "print_table",
     "read_settings",
     "say",
+    "settings_files",
     "shared_settings",
     "text_of",
 ]
@@ -105,7 +107,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """As `argparse`, with the nearest name to a command or action that is none."""
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            hint = _nearest(value, action.choices) or f"; there are {', '.join(action.choices)}"
+            hint = nearest(value, action.choices) or f"; there are {', '.join(action.choices)}"
             raise argparse.ArgumentError(None, f"there is no {action.dest} {value!r}{hint}")
         super()._check_value(action, value)
 
@@ -116,12 +118,14 @@ class Parser(argparse.ArgumentParser):
                 return f"; did you mean `{self.prog} {word}`?"
             if not action.option_strings and word in (action.dest, action.dest.removesuffix("s")):
                 return f"; give the {word} alone: {self.prog} {word.upper()}"
-        return _nearest(
+        if word == "config":
+            return f"; it stands before the command: {self.prog.partition(' ')[0]} --config FILE"
+        return nearest(
             word, [name[2:] for name in self._option_string_actions if name.startswith("--")], "--"
         )
 
 
-def _nearest(given: str, names: Iterable[str], prefix: str = "") -> str:
+def nearest(given: str, names: Iterable[str], prefix: str = "") -> str:
     """The nearest name, or else the longest that ``given`` begins with."""
     near = difflib.get_close_matches(given, names, n=1)
     near = near or sorted((name for name in names if len(name) > 3 and given.startswith(name)), key=len)[-1:]
@@ -244,12 +248,20 @@ def keys_of_others(client: ClientConfig) -> set[str]:
 
 def shared_settings(arguments: argparse.Namespace) -> dict[str, str]:
     """What the files say that -c and --config name."""
-    cluster = arguments.cluster or os.environ.get("KADENCE_CLUSTER")
-    shared = settings_of(cluster, os.environ) if cluster else {}
-    return {
-        **shared,
-        **(settings_in(arguments.client_settings, os.environ) if arguments.client_settings else {}),
-    }
+    # An empty name, as of a variable that is not set, is a mistake, and no other cluster is meant by it.
+    cluster = arguments.cluster
+    if cluster is None:
+        cluster = os.environ.get("KADENCE_CLUSTER") or None
+    shared = {} if cluster is None else settings_of(cluster, os.environ)
+    file = arguments.client_settings
+    return {**shared, **({} if file is None else settings_in(file, os.environ))}
+
+
+def settings_files(arguments: argparse.Namespace) -> list[str]:
+    """The files that -c and --config take settings from."""
+    named = getattr(arguments, "cluster", None) or os.environ.get("KADENCE_CLUSTER")
+    file = getattr(arguments, "client_settings", None)
+    return [*([str(clusters_file(os.environ))] if named else []), *([file] if file else [])]
 
 
 # ---------------------------------------------------------------- data

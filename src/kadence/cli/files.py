@@ -52,6 +52,15 @@ def form_of(name: str, asked: str | None) -> str:
     return form
 
 
+def _is_our_output(target: Path) -> bool:
+    """Whether stdout or stderr goes into this file, as into that of /dev/stdout: in its place, what follows is lost."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(descriptor), target.stat()):
+                return True
+    return False
+
+
 @contextlib.contextmanager
 def whole_file(name: str) -> Iterator[BinaryIO]:
     """A file to write, under another name in the same folder; in the end it takes the place of what has the name.
@@ -62,7 +71,7 @@ def whole_file(name: str) -> Iterator[BinaryIO]:
         UsageError: the name is that of a folder or a device. OSError: the file cannot be written; it has the name.
     """
     target = Path(os.path.realpath(name))
-    if target.exists() and not target.is_file():
+    if target.exists() and not (target.is_file() and not _is_our_output(target)):
         raise UsageError(f"{name} is no regular file; without -o records go to stdout, as lines")
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:

@@ -26,7 +26,7 @@ from kadence.cli import (
     topics,
     transactions,
 )
-from kadence.cli.common import CommandError, Parser, UsageError, add_cluster_option, say
+from kadence.cli.common import CommandError, Parser, UsageError, add_cluster_option, say, settings_files
 from kadence.cli.demo import command as demo
 from kadence.cli.top import command as top
 from kadence.cli.where import times_joined
@@ -170,6 +170,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except (ConfigError, UsageError) as error:
         say(f"kadence {arguments.command}: {error}")
+        files = settings_files(arguments) if isinstance(error, ConfigError) else []
+        if files and not any(file in str(error) for file in files):
+            say(f"  settings were taken from {' and '.join(files)}")
         return 2
     except (KafkaError, CommandError, OSError) as error:
         say(f"kadence {arguments.command}: {_told(error)}")

@@ -35,7 +35,8 @@ def chosen(words: Sequence[str], listed: Callable[[], Iterable[str]], kind: str)
     everything = list(listed())
     found: dict[str, None] = {}
     for word in words:
-        names = matching(everything, [word]) if _is_pattern(word) else [word]
+        # A name may have the letters of a pattern.
+        names = matching(everything, [word]) if _is_pattern(word) and word not in everything else [word]
         if not names:
             raise CommandError(f"no {kind} matches {word!r}; `kadence {kind}s list` shows all")
         found.update(dict.fromkeys(names))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kadence.clock import SystemClock, wall_ms
@@ -300,11 +301,12 @@ def _numbers(partitions: Iterable[int]) -> tuple[int, ...]:
     whatever: object = partitions
     if isinstance(whatever, str | bytes) or not isinstance(whatever, Iterable):
         raise TypeError(f"partitions are numbers, such as [0, 2], not {partitions!r}")
-    numbers = tuple(partitions)
-    for number in numbers:
-        if isinstance(number, bool) or not isinstance(number, int):
+    given = tuple(partitions)
+    for number in given:
+        # Numbers of numpy, as of a column of pandas, are no ints.
+        if isinstance(number, bool) or not hasattr(number, "__index__"):
             raise TypeError(f"partitions are numbers, such as [0, 2], not {partitions!r}")
-    return numbers
+    return tuple(map(index, given))
 
 
 def _keys(keys: str | bytes | Iterable[str | bytes | None]) -> tuple[bytes | None, ...]:

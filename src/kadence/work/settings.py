@@ -79,7 +79,7 @@ def settings_of(
         raise ValueError(f"order is 'key', 'partition' or 'none', not {order!r}")
     if workers < 1:
         raise ValueError(f"workers={workers}: at least 1")
-    if batch is not None and (batch[0] < 1 or to_ms(batch[1]) is None):
+    if batch is not None and not _is_batch(batch):
         raise ValueError(f"batch={batch!r}: (records, seconds), such as (500, 1.0)")
     if halve and batch is None:
         raise ConfigError("halve=True needs a batch=(records, seconds)")
@@ -114,6 +114,13 @@ def settings_of(
         to_ms(drain) or 0,
         transactional_id,
     )
+
+
+def _is_batch(given: Any) -> bool:
+    match given:
+        case (int(records), seconds):
+            return records >= 1 and to_ms(seconds) is not None
+    return False
 
 
 def _takes_context(handler: Callable[..., Any]) -> bool:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence.cli.top.local import by_member, processes
 from kadence.cli.transactions import hanging, known_to_coordinators
-from kadence.cli.why.looks import Evidence, Look, OpenTransaction, PartitionLook, SeenRecord
+from kadence.cli.why.holds import held_back
+from kadence.cli.why.looks import Cause, Evidence, Look, OpenTransaction, PartitionLook, SeenRecord
 from kadence.cli.why.watching import Watch
-from kadence.clock import wall_ms
-from kadence.errors import KafkaError
+from kadence.clock import SystemClock, wall_ms
+from kadence.errors import BrokerError, KafkaError
+from kadence.protocol import error_codes as ec
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.work.frontier import decode
 
@@ -22,8 +24,11 @@ __all__ = ["PATIENCE_S", "look_at", "look_up"]
 PATIENCE_S: Final = 5.0
 """How long one question may take."""
 
-_RECORDS: Final = 5
-"""How many records are looked up: a member that is silent has a thousand partitions that stand still."""
+_PARTITIONS: Final = 200
+"""In how many partitions a record is looked up: a group has thousands that stand still."""
+
+_PARTITION_BYTES: Final = 16 << 10
+"""So much of a partition is fetched at once: one record of it is wanted."""
 
 
 def look_at(admin: Admin, group: str) -> Look:
@@ -43,7 +48,7 @@ def look_at(admin: Admin, group: str) -> Look:
         dict.fromkeys(ask, "latest"), isolation_level="read_committed", raise_errors=False, timeout=PATIENCE_S
     )
     held = admin.log_ranges(ask, raise_errors=False, timeout=PATIENCE_S)
-    troubles.update({tp: _words(error) for tp, error in held.errors.items()})
+    troubles.update({tp: (_words(error), _cause(error)) for tp, error in held.errors.items()})
     partitions = {}
     for tp in wanted:
         first, end = held.get(tp, (None, None))
@@ -54,7 +59,7 @@ def look_at(admin: Admin, group: str) -> Look:
             None if at is None else at.offset,
             end,
             _above(committed.get(tp)),
-            troubles.get(tp, ""),
+            *troubles.get(tp, ()),
         )
     return Look(described, partitions)
 
@@ -65,7 +70,7 @@ def _above(at: OffsetAndMetadata | None) -> int:
     return sum(end - first for first, end in decode(at.offset, at.metadata))
 
 
-def _troubles(admin: Admin, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+def _troubles(admin: Admin, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[str, Cause]]:
     """Partitions that cannot be asked: a question to them would wait for a leader."""
     partitions = list(wanted)
     names = sorted({tp.topic for tp in partitions})
@@ -77,16 +82,24 @@ def _troubles(admin: Admin, wanted: Iterable[TopicPartition]) -> dict[TopicParti
         for topic in topics.values()
         for info in topic.partitions
     }
-    troubles = {}
+    troubles: dict[TopicPartition, tuple[str, Cause]] = {}
     for tp in partitions:
         if tp.topic in topics.errors:
-            troubles[tp] = _words(topics.errors[tp.topic])
+            error = topics.errors[tp.topic]
+            troubles[tp] = _words(error), _cause(error)
         elif tp not in leaders:
-            troubles[tp] = "the topic has no such partition any more"
+            troubles[tp] = "the topic has no such partition any more", "no-topic"
         elif leaders[tp].leader is None:
             replicas = ", ".join(map(str, leaders[tp].replicas))
-            troubles[tp] = f"it has no leader; its replicas are on {replicas or 'no broker'}"
+            troubles[tp] = f"it has no leader; its replicas are on {replicas or 'no broker'}", "no-leader"
     return troubles
+
+
+def _cause(error: KafkaError) -> Cause:
+    code = error.code if isinstance(error, BrokerError) else None
+    if code == ec.UNKNOWN_TOPIC_OR_PARTITION:
+        return "no-topic"
+    return "not-allowed" if code == ec.TOPIC_AUTHORIZATION_FAILED else "no-leader"
 
 
 def _words(error: KafkaError) -> str:
@@ -102,11 +115,8 @@ def look_up(admin: Admin, config: Mapping[str, Any], watch: Watch) -> Evidence:
 
     What cannot be looked up is left out: a reason without all its evidence is still one.
     """
-    return Evidence(
-        _transactions(admin, watch.held_by_transactions),
-        _records(config, dict(list(watch.held_by_records.items())[:_RECORDS])),
-        by_member(processes()),
-    )
+    records, read_up = _records(config, watch)
+    return Evidence(_transactions(admin, held_back(watch, read_up)), records, by_member(processes()), read_up)
 
 
 def _transactions(admin: Admin, wanted: list[TopicPartition]) -> dict[TopicPartition, OpenTransaction]:
@@ -146,22 +156,51 @@ def _first_open(producers: Iterable[ProducerState]) -> ProducerState | None:
 
 
 def _records(
-    config: Mapping[str, Any], wanted: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, SeenRecord]:
+    config: Mapping[str, Any], watch: Watch
+) -> tuple[dict[TopicPartition, SeenRecord], frozenset[TopicPartition]]:
+    """The records at the offsets that stand still, and the partitions that have none up to the last stable offset."""
+    stable: dict[TopicPartition, tuple[int, int]] = {}
+    open_: dict[TopicPartition, tuple[int, int]] = {}
+    for tp, offset in list((watch.held_by_records | watch.left_unread).items())[:_PARTITIONS]:
+        each = watch.partitions[tp]
+        if each.stable is not None and offset < each.stable:
+            stable[tp] = offset, each.stable
+        elif each.end is not None and offset < each.end:
+            # It was committed by a group that reads what is not committed.
+            open_[tp] = offset, each.end
+    found, read_up = _first_records(config, stable, "read_committed")
+    return found | _first_records(config, open_, "read_uncommitted")[0], read_up
+
+
+def _first_records(
+    config: Mapping[str, Any], wanted: Mapping[TopicPartition, tuple[int, int]], isolation_level: str
+) -> tuple[dict[TopicPartition, SeenRecord], frozenset[TopicPartition]]:
+    """The first record of each range, and the ranges that were read to their ends and have none."""
     from kadence import Consumer
 
-    if not wanted:
-        return {}
-    settings = {"client.id": "kadence-why", **config, "auto.offset.reset": "earliest", "max.poll.records": 1}
     found: dict[TopicPartition, SeenRecord] = {}
+    if not wanted:
+        return found, frozenset()
+    settings = {
+        "client.id": "kadence-why",
+        "max.partition.fetch.bytes": _PARTITION_BYTES,
+        **config,
+        "auto.offset.reset": "earliest",
+        "isolation.level": isolation_level,
+    }
+    clock = SystemClock()
+    until = clock.now_ms() + int(PATIENCE_S * 1000)
+    read_up: frozenset[TopicPartition] = frozenset()
     try:
         with Consumer(settings) as consumer:
-            for tp, offset in wanted.items():
-                consumer.assign([tp])
-                consumer.seek(tp, offset)
-                for record in consumer.poll(PATIENCE_S):
+            consumer.assign(wanted)
+            while len(found) + len(read_up) < len(wanted) and clock.now_ms() < until:
+                for record in consumer.poll(0.5, max_records=1):
+                    tp = TopicPartition(record.topic, record.partition)
                     size = len(record.key or b"") + len(record.value or b"")
                     found[tp] = SeenRecord(record.offset, size, record.key, record.timestamp)
+                    consumer.pause([tp])
+                read_up = consumer.finished() - found.keys()
     except KafkaError:
         pass
-    return found
+    return found, read_up

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from kadence.cli.common import CommandError, client_config, print_json, say
+from kadence.cli.common import CommandError, client_config, nearest, print_json, read_settings, say
 from kadence.cli.reach import reached
-from kadence.cli.why.asking import look_at, look_up
+from kadence.cli.why.asking import PATIENCE_S, look_at, look_up
 from kadence.cli.why.finding import Finding, Harm
 from kadence.cli.why.page import completed, print_page, rows
 from kadence.cli.why.reasons import findings
 from kadence.cli.why.watching import Watch
 from kadence.clock import Clock, SystemClock, wall_ms
-from kadence.errors import AuthenticationError, BrokerError
+from kadence.errors import AuthenticationError, BrokerError, KafkaError
 from kadence.protocol import error_codes as ec
 
 if TYPE_CHECKING:
@@ -57,7 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
         if refused is None:
             raise
         found = [refused]
-    found = completed(found, str(config["bootstrap.servers"]), _options(arguments))
+    options = _options(arguments)
+    are_named = bool(options) and not arguments.bootstrap_servers
+    servers = None if are_named else str(config["bootstrap.servers"])
+    found = completed(found, servers, options, _settings(arguments))
     if is_page:
         print_page(watch, found, sys.stdout)
     else:
@@ -67,11 +70,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> str:
-    """What named the cluster and the login on this command line, unless it was -b, or the environment."""
-    if arguments.bootstrap_servers:
-        return ""
+    """What named the cluster and the login on this command line, beside -b."""
     named = [("-c", arguments.cluster), ("--config", arguments.client_settings)]
     return " ".join(f"{option} {quote(value)}" for option, value in named if value)
+
+
+def _settings(arguments: argparse.Namespace) -> str:
+    """What -X said; of passwords the name alone, since a page is shown to others."""
+    from kadence.config import AdminConfig, keys
+
+    shown = {key.name for key in keys(AdminConfig) if key.kind != "password"}
+    return " ".join(
+        "-X " + quote(f"{name}={value if name in shown else '…'}")
+        for name, value in read_settings(arguments.settings).items()
+    )
 
 
 def look_for(admin: Admin, watch: Watch) -> None:
@@ -85,14 +97,22 @@ def look_for(admin: Admin, watch: Watch) -> None:
             look = look_at(admin, watch.group)
         except BrokerError as error:
             if error.code == ec.GROUP_ID_NOT_FOUND:
-                raise CommandError(
-                    f"there is no group {watch.group!r}; `kadence groups list` shows all"
-                ) from None
+                raise CommandError(_no_such(admin, watch.group)) from None
             raise
         watch.add(look, clock.now_ms(), wall_ms() / 1000)
         if not watch.missing_ms:
             return
         pause(min(_EVERY_S, watch.missing_ms / 1000))
+
+
+def _no_such(admin: Admin, group: str) -> str:
+    try:
+        listed = {each.group_id: each.group_type for each in admin.list_groups(timeout=PATIENCE_S)}
+    except KafkaError:
+        listed = {}
+    if group in listed:
+        return f"{group!r} is a {listed[group] or 'foreign'} group; this looks at consumer groups"
+    return f"there is no group {group!r}{nearest(group, listed) or ';'} `kadence groups list` shows all"
 
 
 def _refused(error: AuthenticationError | BrokerError, group: str) -> Finding | None:

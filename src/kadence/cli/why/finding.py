@@ -8,11 +8,12 @@ from enum import IntEnum
 from typing import Any, Final
 
 from kadence.admin import MemberDescription
+from kadence.cli.top.rows import plural
 from kadence.cli.why.looks import PartitionLook
 from kadence.cli.why.watching import named
 from kadence.types import TopicPartition
 
-__all__ = ["NAMED", "Finding", "Harm", "colon", "names_of", "one_of", "some"]
+__all__ = ["NAMED", "Finding", "Harm", "colon", "names_of", "one_of", "some", "waiting"]
 
 NAMED: Final = 3
 """How many partitions or members are told of one by one."""
@@ -65,6 +66,11 @@ def one_of(found: Iterable[TopicPartition]) -> TopicPartition:
 def colon(tp: TopicPartition) -> str:
     """As the command line names a partition."""
     return f"{tp.topic}:{tp.partition}"
+
+
+def waiting(number: int, noun: str = "record") -> str:
+    """How many wait."""
+    return f"{plural(number, noun)} {'waits' if number == 1 else 'wait'}"
 
 
 def names_of(members: Iterable[MemberDescription]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from shlex import quote
 from typing import Final
@@ -11,22 +11,35 @@ from kadence.admin import MemberDescription
 from kadence.cli.common import moment, text_of
 from kadence.cli.top.rows import duration, plural, where
 from kadence.cli.top.sampling import ranges
-from kadence.cli.why.finding import NAMED, Finding, Harm, colon
+from kadence.cli.why.finding import NAMED, Finding, Harm, colon, waiting
 from kadence.cli.why.looks import Evidence, OpenTransaction, SeenRecord
 from kadence.cli.why.watching import Watch, named
 from kadence.types import TopicPartition
 
-__all__ = ["standing", "transactions"]
-
+__all__ = ["held_back", "never_committed", "standing", "transactions"]
 
 _BUSY: Final = "other partitions of that member move, and lag: it may be slow, and not have come to this one"
+
+
+def held_back(watch: Watch, read_up: Collection[TopicPartition]) -> list[TopicPartition]:
+    """Partitions that an open transaction holds up: the group has read all that lies before it."""
+    stood = watch.held_by_records
+    return [
+        *watch.held_by_transactions,
+        *(tp for tp in stood if tp in read_up and _is_open(watch, tp)),
+    ]
+
+
+def _is_open(watch: Watch, tp: TopicPartition) -> bool:
+    each = watch.partitions[tp]
+    return each.stable is not None and each.end is not None and each.stable < each.end
 
 
 def transactions(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Finding]:
     """One finding for each open transaction that holds up the group, whatever partitions it is in."""
     by_owner: dict[tuple[str | None, int], dict[TopicPartition, OpenTransaction]] = {}
     unknown: list[TopicPartition] = []
-    for tp in watch.held_by_transactions:
+    for tp in held_back(watch, evidence.read_up):
         each = evidence.transactions.get(tp)
         if each is None:
             unknown.append(tp)
@@ -89,12 +102,12 @@ def _transaction(watch: Watch, found: dict[TopicPartition, OpenTransaction], now
 
 def _from_stable(watch: Watch, tp: TopicPartition) -> str:
     each = watch.partitions[tp]
-    return f"{tp}: it begins at {each.stable}, and {plural(watch.lag_of(tp), 'offset')} wait behind it"
+    return f"{tp}: it begins at {each.stable}, and {waiting(watch.lag_of(tp), 'offset')} behind it"
 
 
 def standing(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Finding]:
     """Positions that stand still: of all that a member has, and it is silent; of some, and a record holds them up."""
-    stood = watch.held_by_records
+    stood = {tp: offset for tp, offset in watch.held_by_records.items() if tp not in evidence.read_up}
     if not stood or watch.is_rebalancing:
         return
     for member in watch.description.members:
@@ -115,6 +128,40 @@ def standing(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Finding]
             found = _stuck(watch, member, tp, stood[tp], evidence.records.get(tp), now_ms)
             is_unsure = is_slow and tp not in surely
             yield replace(found, evidence=(*found.evidence, _BUSY)) if is_unsure else found
+
+
+def never_committed(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
+    """Partitions that a member has had for long without any commit: maybe it stands at its first record."""
+    written = watch.never_committed
+    if not written or watch.is_rebalancing:
+        return
+    is_new = all(each.committed is None for each in watch.partitions.values())
+    for member in watch.description.members:
+        mine = [tp for tp in sorted(member.assignment) if tp in written]
+        stalled = _stalled(evidence, member)
+        came = [tp for tp in mine if written[tp]]
+        if not mine or not (came or stalled or is_new):
+            continue
+        seconds = duration(watch.span_ms / 1000)
+        does_harm = bool(came or stalled)
+        told = came or mine
+        yield Finding(
+            "never-committed",
+            Harm.STOPS if does_harm else Harm.PASSES,
+            f"{named(member)} ({member.host.removeprefix('/')}) has never committed an offset of {ranges(told)}",
+            (
+                f"{plural(sum(written[tp] for tp in told), 'offset')} came there in {seconds}",
+                *((f"it does not poll: it is {stalled}",) if stalled else ()),
+                "it stands at its first record, begins with the latest where none came, or keeps its offsets elsewhere",
+            ),
+            (
+                f"kadence top {quote(watch.group)}",
+                f"kadence consume {colon(told[0])} --from earliest -n 1",
+            ),
+            tuple(told),
+            (named(member),),
+            sum(written[tp] for tp in told),
+        )
 
 
 def _stalled(evidence: Evidence, member: MemberDescription) -> str:
@@ -143,7 +190,7 @@ def _silent(
         Harm.STOPS,
         f"{named(member)} ({member.host.removeprefix('/')}) is in the group and {does}",
         (
-            f"{ranges(still)}: no committed offset has moved for {seconds}; {plural(held, 'record')} wait",
+            f"{ranges(still)}: no committed offset has moved for {seconds}; {waiting(held)}",
             *((f"it does not poll: it is {stalled}",) if stalled else ()),
             *((f"{still[0]} stands at {_shown(seen, now_ms)}",) if seen else ()),
             f"{plural(others, 'other member')} {'moves' if others == 1 else 'move'}",
@@ -180,7 +227,7 @@ def _stuck(
             f"{plural(look.above, 'record')} above it are done: it is this record, and not the member"
         )
     lines.append(
-        f"{named(member)} ({member.host.removeprefix('/')}) has it; {watch.lag_of(tp):,} offsets wait"
+        f"{named(member)} ({member.host.removeprefix('/')}) has it; {waiting(watch.lag_of(tp), 'offset')}"
     )
     return Finding(
         "stuck-record",

@@ -46,7 +46,7 @@ class Inquiry:
             self._watch, self._is_of = Watch(group), None
         watch = self._watch
         watch.add(look_at(self._admin, group), now, wall_ms / 1000)
-        is_of = (watch.held_by_transactions, watch.held_by_records)
+        is_of = (watch.held_by_transactions, watch.held_by_records, watch.left_unread)
         if is_of != self._is_of or now - self._looked_up_at >= _AGAIN_MS:
             self._evidence = look_up(self._admin, self._config, watch)
             self._is_of, self._looked_up_at = is_of, now

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from kadence.admin import ConsumerGroupDescription
 from kadence.cli.top.local import Process
 from kadence.lag import lag
 from kadence.types import TopicPartition
 
-__all__ = ["Evidence", "Look", "OpenTransaction", "PartitionLook", "SeenRecord"]
+__all__ = ["Cause", "Evidence", "Look", "OpenTransaction", "PartitionLook", "SeenRecord"]
+
+Cause: TypeAlias = Literal["no-leader", "no-topic", "not-allowed"]
+"""Why a partition cannot be asked; what is none of the others counts as the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class PartitionLook:
         committed: the committed offset. first, stable, end: its first offset, the last stable one, and the end. None:
             not known.
         above: how many records are done above the committed offset, as `process` tells with its commits.
-        trouble: why its offsets are not known: "no leader", or a broker's words; empty when they are.
+        trouble: why its offsets are not known: "no leader", or a broker's words; empty when they are. cause: its kind.
     """
 
     committed: int | None
@@ -30,6 +34,7 @@ class PartitionLook:
     end: int | None = None
     above: int = 0
     trouble: str = ""
+    cause: Cause = "no-leader"
 
     @property
     def lag(self) -> int | None:
@@ -79,8 +84,11 @@ class Evidence:
 
     Attributes:
         transactions, records: by partition. processes: of this machine, by member id.
+        read_up: partitions in which no record lies from the committed offset to the last stable one, but markers of
+            transactions, and records of aborted ones. Who commits the offset behind each record stands there.
     """
 
     transactions: Mapping[TopicPartition, OpenTransaction] = field(default_factory=dict)
     records: Mapping[TopicPartition, SeenRecord] = field(default_factory=dict)
     processes: Mapping[str, Process] = field(default_factory=dict)
+    read_up: frozenset[TopicPartition] = frozenset()

@@ -39,22 +39,25 @@ def rows(group: str, found: Sequence[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def completed(found: Sequence[Finding], servers: str, options: str = "") -> list[Finding]:
+def completed(
+    found: Sequence[Finding], servers: str | None, options: str = "", settings: str = ""
+) -> list[Finding]:
     """With the brokers in the commands, unless these are meant without: commands are to be copied, and to work.
 
     Args:
-        options: those of the program that name cluster and login (-c, --config), which say more than ``servers``.
+        servers: None: ``options`` name them. options: those of the program that name cluster and login (-c, --config).
+            settings: those of the command (-X).
     """
     is_default = servers == os.environ.get("KADENCE_BOOTSTRAP_SERVERS", "localhost:9092")
 
     def complete(command: str) -> str:
-        if options:
-            return f"kadence {options} {command.removeprefix('kadence ')}"
-        # `kadence doctor` looks at brokers only where they are named.
-        if is_default and command != "kadence doctor":
-            return command
         first, pipe, rest = command.partition(" | ")
-        return f"{first} -b {quote(servers)}{pipe}{rest}"
+        if options:
+            first = f"kadence {options} {first.removeprefix('kadence ')}"
+        # `kadence doctor` looks at brokers only where they are named.
+        if servers is not None and not (is_default and command != "kadence doctor"):
+            first += f" -b {quote(servers)}"
+        return f"{first}{settings and ' '}{settings}{pipe}{rest}"
 
     return [replace(each, commands=tuple(map(complete, each.commands))) for each in found]
 

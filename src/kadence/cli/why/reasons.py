@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kadence.cli.why.finding import Finding, Harm
-from kadence.cli.why.holds import standing, transactions
+from kadence.cli.why.holds import never_committed, standing, transactions
 from kadence.cli.why.looks import Evidence
 from kadence.cli.why.slow import loop, slow
-from kadence.cli.why.stops import lost, not_owned, stuck_rebalance, without_leader, without_members
+from kadence.cli.why.stops import lost, not_owned, stuck_rebalance, unreadable, without_members
 from kadence.cli.why.watching import Watch
 
 __all__ = ["findings"]
@@ -22,15 +22,17 @@ def findings(watch: Watch, evidence: Evidence, now_ms: int) -> list[Finding]:
         return []
     found = [
         *lost(watch),
-        *without_leader(watch),
-        *without_members(watch),
+        *unreadable(watch),
+        *without_members(watch, evidence),
         *stuck_rebalance(watch),
         *transactions(watch, evidence, now_ms),
         *standing(watch, evidence, now_ms),
-        *not_owned(watch),
+        *never_committed(watch, evidence),
+        *not_owned(watch, evidence),
         *loop(watch),
     ]
-    # Who does not move at all is told of; that it is slow, too, would be the same twice.
-    stands = {tp for each in found if each.harm <= Harm.STOPS for tp in each.partitions}
+    # Who does not move at all is told of; that it is slow, too, would be the same twice. Where nothing is left to read,
+    # nobody is slow.
+    stands = {tp for each in found if each.harm <= Harm.STOPS for tp in each.partitions} | evidence.read_up
     found += slow(watch, stands)
     return sorted(found, key=lambda each: (each.harm, -each.held))

@@ -15,6 +15,7 @@ from kadence.cli.why.finding import (
     Finding,
     Harm,
     colon,
+    waiting,
 )
 from kadence.cli.why.watching import Watch, named
 from kadence.types import TopicPartition
@@ -97,7 +98,7 @@ def slow(watch: Watch, stands: set[TopicPartition]) -> Iterator[Finding]:
         if math.isinf(eta)
         else f"{plural(total, 'record')} behind, caught up in {duration(eta)}",
         (
-            f"{at}; {plural(total, 'record')} wait; the slowest is {slowest}",
+            f"{at}; {waiting(total)}; the slowest is {slowest}",
             f"{plural(len(owners), 'member')} for {plural(len(list(watch.history.partitions)), 'partition')}: "
             + (
                 f"up to {spare} more can help"

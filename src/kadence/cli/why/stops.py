@@ -16,12 +16,13 @@ from kadence.cli.why.finding import (
     names_of,
     one_of,
     some,
+    waiting,
 )
-from kadence.cli.why.looks import PartitionLook
+from kadence.cli.why.looks import Cause, Evidence, PartitionLook
 from kadence.cli.why.watching import Watch, named
 from kadence.types import TopicPartition
 
-__all__ = ["lost", "not_owned", "stuck_rebalance", "without_leader", "without_members"]
+__all__ = ["lost", "not_owned", "stuck_rebalance", "unreadable", "without_members"]
 
 
 def lost(watch: Watch) -> Iterator[Finding]:
@@ -67,36 +68,64 @@ def _is_behind_end(each: PartitionLook) -> bool:
     return each.committed is not None and each.end is not None and each.committed > each.end
 
 
-def without_leader(watch: Watch) -> Iterator[Finding]:
-    """Partitions that nobody can read."""
-    gone = {tp: each for tp, each in watch.partitions.items() if each.trouble}
-    if gone:
-        tp = one_of(gone)
+def unreadable(watch: Watch) -> Iterator[Finding]:
+    """Partitions that nobody can read, that there are no more, or that this login may not look at."""
+    gone: dict[Cause, dict[TopicPartition, PartitionLook]] = {}
+    for tp, each in watch.partitions.items():
+        if each.trouble:
+            gone.setdefault(each.cause, {})[tp] = each
+    for cause, found in gone.items():
+        tp = one_of(found)
+        number = plural(len(found), "partition")
+        commands: tuple[str, ...]
+        match cause:
+            case "no-leader":
+                says, commands = "cannot be read", (f"kadence topics describe {tp.topic}", "kadence cluster")
+            case "no-topic":
+                says, commands = "is no more", ("kadence topics list",)
+            case "not-allowed":
+                says, commands = "may not be looked at by this login", ("kadence doctor",)
+        # Offsets of a topic that was deleted are no harm, and expire, unless a member still waits for it.
+        is_left = cause == "no-topic" and all(watch.history.owner(each) is None for each in found)
         yield Finding(
-            "no-leader",
-            Harm.STOPS,
-            f"{plural(len(gone), 'partition')} cannot be read: {gone[tp].trouble}",
-            tuple(f"{tp}: {each.trouble}" for tp, each in some(gone)),
-            (f"kadence topics describe {tp.topic}", "kadence cluster"),
-            tuple(gone),
+            cause,
+            Harm.PASSES if is_left else Harm.STOPS,
+            f"of {number} {tp} {says}: {found[tp].trouble}"
+            if len(found) > 1
+            else f"{tp} {says}: {found[tp].trouble}",
+            tuple(f"{tp}: {each.trouble}" for tp, each in some(found)),
+            commands,
+            tuple(found),
         )
 
 
-def without_members(watch: Watch) -> Iterator[Finding]:
+def without_members(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
     """A group that waits for its consumers."""
-    group, waits = watch.description, watch.lag
+    group = watch.description
+    lagging = [tp for tp in watch.lagging if tp not in evidence.read_up]
+    waits = sum(map(watch.lag_of, lagging))
     if not group.members and waits:
         yield Finding(
             "no-members",
             Harm.STOPS,
             f"nobody reads: the group is {group.state} and has no members",
             (
-                f"{plural(waits, 'record')} wait in {plural(len(watch.lagging), 'partition')}",
+                f"{waiting(waits)} in {plural(len(lagging), 'partition')}",
                 "its consumers are stopped, cannot log in, or were thrown out: their logs say which",
             ),
             (f"kadence groups describe {quote(watch.group)}", "kadence doctor"),
-            tuple(watch.lagging),
+            tuple(lagging),
             held=waits,
+            details=(("state", group.state),),
+        )
+    elif not group.members and not watch.partitions:
+        # Brokers leave out topics that the login may not describe, and do not say so.
+        yield Finding(
+            "nothing-seen",
+            Harm.PASSES,
+            f"the group is {group.state}, has no members, and no committed offset is to be seen",
+            ("it has committed none, or this login may not describe its topics",),
+            ("kadence topics list",),
             details=(("state", group.state),),
         )
 
@@ -147,12 +176,12 @@ def _to_give_up(member: MemberDescription) -> frozenset[TopicPartition]:
     return member.assignment - (member.target_assignment or frozenset())
 
 
-def not_owned(watch: Watch) -> Iterator[Finding]:
+def not_owned(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
     """Partitions with lag that no member has."""
     group = watch.description
     if not group.members or watch.is_rebalancing or group.state != "Stable":
         return
-    left = [tp for tp in watch.lagging if watch.history.owner(tp) is None]
+    left = [tp for tp in watch.lagging if watch.history.owner(tp) is None and tp not in evidence.read_up]
     if left:
         held = sum(watch.lag_of(tp) for tp in left)
         yield Finding(
@@ -160,7 +189,7 @@ def not_owned(watch: Watch) -> Iterator[Finding]:
             Harm.STOPS,
             f"no member reads {ranges(left)}",
             (
-                f"{plural(held, 'record')} wait there; the members own other partitions",
+                f"{waiting(held)} there; the members own other partitions",
                 "its members no longer subscribe to it, or take only partitions that they chose",
             ),
             (

@@ -50,6 +50,7 @@ class Watch:
         self._rebalances: deque[int] = deque()
         self._stands: dict[TopicPartition, tuple[int, PartitionLook]] = {}
         self._stable: dict[TopicPartition, tuple[int, int | None]] = {}
+        self._uncommitted: dict[TopicPartition, tuple[int, int]] = {}
         self._unsettled_since: int | None = None
         self._behind_since: dict[str, int] = {}
         self._began: int | None = None
@@ -83,6 +84,11 @@ class Watch:
             kept = self._stable.get(tp)
             stable[tp] = kept if kept is not None and kept[1] == each.stable else (now, each.stable)
         self._stands, self._stable = stands, stable
+        self._uncommitted = {
+            tp: self._uncommitted.get(tp, (now, each.end))
+            for tp, each in look.partitions.items()
+            if each.committed is None and each.end is not None and each.end > (each.first or 0)
+        }
 
     def _look_at_members(self, before: Look | None, look: Look, now: int) -> None:
         group = look.description
@@ -223,4 +229,22 @@ class Watch:
             and self.held_at(tp) is None
             and (committed := latest[tp].committed) is not None
             and committed >= (latest[tp].first or 0)
+        }
+
+    @property
+    def left_unread(self) -> dict[TopicPartition, int]:
+        """Committed offsets of partitions with lag that no member has; whether records wait is to be looked up."""
+        return {
+            tp: each.committed
+            for tp, each in self._partitions.items()
+            if each.lag and each.committed is not None and not each.trouble and self.history.owner(tp) is None
+        }
+
+    @property
+    def never_committed(self) -> dict[TopicPartition, int]:
+        """Partitions that members have had for long without any commit, and how many offsets were written meanwhile."""
+        return {
+            tp: (self._partitions[tp].end or 0) - since[1]
+            for tp, since in self._uncommitted.items()
+            if self._has_lasted(since[0])
         }
