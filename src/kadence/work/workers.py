@@ -430,7 +430,7 @@ class LoopWorkers:
                     outputs = await self._call(tasks)
             if settings.halves and outputs is not None:
                 outputs = list(outputs)
-        except (KeyboardInterrupt, GeneratorExit):
+        except GeneratorExit:
             raise
         except _RefusedError as refused:
             for each, refusal in refused.refused.items():
@@ -440,6 +440,12 @@ class LoopWorkers:
         # As on threads; and what the handler awaited may have been cancelled, without this task being so.
         except BaseException as problem:
             error: BaseException = problem
+            if (
+                isinstance(problem, KeyboardInterrupt)
+                and threading.current_thread() is threading.main_thread()
+            ):
+                # Ctrl-C. It comes to no other thread: there it is what the handler raised, and must not end the loop.
+                raise
             if isinstance(problem, asyncio.CancelledError):
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
