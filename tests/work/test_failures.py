@@ -78,7 +78,7 @@ def test_letters_that_are_refused_are_told_once(
         raise ValueError("bad")
 
     def watch() -> None:
-        refused.wait(times=8, timeout=PATIENCE)
+        refused.wait(8, timeout=PATIENCE)
         until(lambda: committed(cluster, "one").get(0, (0, ""))[0] == 5)
         consumer.stop()
 
