@@ -188,10 +188,10 @@ def _find(name: str, ready: Mapping[str, T], *, java: str, called: str, otherwis
 
 
 class AnswerPendingError(BaseException):
-    """A deserialiser needs an answer that must be waited for, and it is called on an event loop, which must not wait.
+    """A serialiser or deserialiser needs an answer that must be waited for, and is called on an event loop.
 
-    The consumer calls it again once the answers are there. It is no `Exception`: a deserialiser that wraps another one,
-    and takes what that raises for bad data, must let this pass.
+    The loop must not wait, so the client calls it again once the answers are there. It is no `Exception`: one that
+    wraps another one, and takes what that raises for bad data, must let this pass.
 
     Args:
         answers: what is waited for. Somebody is asking already, on another thread.
@@ -221,10 +221,10 @@ class AnswerPendingError(BaseException):
 
 
 class OnLoop(Protocol):
-    """Who calls deserialisers on an event loop."""
+    """Who calls serialisers or deserialisers on an event loop."""
 
-    def is_decoding(self) -> bool:
-        """Whether the caller of this is one of these deserialisers."""
+    def is_converting(self) -> bool:
+        """Whether the caller of this is one of those."""
         ...
 
 
@@ -232,12 +232,12 @@ _ON_LOOPS: Final[list[weakref.ref[OnLoop]]] = []
 _LOCK: Final = threading.Lock()
 
 
-def decodes_on_loop(caller: OnLoop) -> None:
-    """From now on deserialisers that this one calls do not wait: see `AnswerPendingError`."""
+def converts_on_loop(caller: OnLoop) -> None:
+    """From now on serialisers and deserialisers that this one calls do not wait: see `AnswerPendingError`."""
     with _LOCK:
         _ON_LOOPS[:] = [*(each for each in _ON_LOOPS if each() is not None), weakref.ref(caller)]
 
 
 def must_not_wait() -> bool:
-    """Whether the caller is a deserialiser that an event loop waits for. Asked before a wait, not for each record."""
-    return any((caller := each()) is not None and caller.is_decoding() for each in tuple(_ON_LOOPS))
+    """Whether the caller converts a record that an event loop waits for. Asked before a wait, not for each record."""
+    return any((caller := each()) is not None and caller.is_converting() for each in tuple(_ON_LOOPS))

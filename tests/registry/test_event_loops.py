@@ -12,7 +12,17 @@ from tests.patience import PATIENCE
 from tests.registry.cases import record
 from tests.registry.registry_server import RegistryServer
 
-from kadence import AsyncConsumer, Broker, Consumer, Producer, Retry, SchemaRegistryError
+from kadence import (
+    AsyncConsumer,
+    AsyncProducer,
+    Broker,
+    ClosedError,
+    Consumer,
+    Producer,
+    Retry,
+    SchemaRegistryError,
+    SerializationError,
+)
 from kadence.registry import AvroDeserializer, AvroSerializer, SchemaRegistryClient
 from kadence.registry.settings import RegistryOptions
 from kadence.testing.schema_registry import RegistryRequest
@@ -25,6 +35,7 @@ class SlowRegistry(RegistryServer):
     """Answers nothing about ids before a turning event loop says so.
 
     Attributes:
+        slow: how the paths begin of what waits.
         asked_for: the paths of what waits. has_waited: whether no loop said so in time: it was blocked.
     """
 
@@ -33,10 +44,11 @@ class SlowRegistry(RegistryServer):
         self.asked_for: list[str] = []
         self.has_waited = False
         self.is_slow = False
+        self.slow = "/schemas/ids/"
         self.may_answer = threading.Event()
 
     def answer(self, request: RegistryRequest) -> tuple[int, bytes]:
-        if self.is_slow and request.path.startswith("/schemas/ids/"):
+        if self.is_slow and request.path.startswith(self.slow):
             self.asked_for.append(request.path)
             if not self.may_answer.wait(5):
                 self.has_waited = True
@@ -338,5 +350,191 @@ def test_threads_wait_though_a_loop_runs(broker: Broker, registry: SlowRegistry)
             ) as consumer:
                 consumer.assign([("notebook", 0)])
                 assert next(consumer).value == {"id": 1}
+
+    run(work())
+
+
+# ---------------------------------------------------------------- writing
+
+
+class Marking:
+    """A serialiser around another one that adds a header before it, and takes what that raises for bad data."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def serialize(self, topic: str, headers: Any, data: Any, /) -> bytes:
+        headers.append(("by", b"marking"))
+        try:
+            return bytes(self.inner.serialize(topic, headers, data))
+        except Exception:  # noqa: BLE001 - as programs do
+            return b"bad"
+
+
+def sending(broker: Broker, registry: SlowRegistry, **more: Any) -> AsyncProducer:
+    """A producer whose registry, once asked, waits for the loop."""
+    registry.is_slow, registry.slow = True, "/subjects/"
+    return AsyncProducer(
+        bootstrap_servers=broker.bootstrap_servers,
+        **{"value_serializer": AvroSerializer(client(registry), FIRST), **more},
+    )
+
+
+def written(broker: Broker, registry: SlowRegistry, topic: str) -> list[Any]:
+    registry.is_slow = False
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        value_deserializer=AvroDeserializer(client(registry)),
+    ) as consumer:
+        consumer.assign([(topic, 0)])
+        found: list[Any] = []
+        end = consumer.end_offsets([(topic, 0)])
+        while len(found) < sum(end.values()):
+            found += consumer.poll(1)
+        return found
+
+
+async def known(producer: AsyncProducer, topic: str) -> None:
+    """Nothing but the registry is to be waited for."""
+    await producer.partitions_for(topic)
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["topic-unknown", "topic-known"])
+def test_the_loop_turns_while_a_serialiser_asks(
+    broker: Broker, registry: SlowRegistry, *, warm: bool
+) -> None:
+    topic = f"asks-{warm}"
+    broker.create_topic(topic, 1)
+
+    async def work() -> None:
+        key = AvroSerializer(client(registry), FIRST, is_key=True)
+        async with sending(broker, registry, key_serializer=key) as producer:
+            if warm:
+                await known(producer, topic)
+            sender = asyncio.ensure_future(producer.send_and_wait(topic, {"id": 1}, {"id": 2}))
+            await turning_until(lambda: registry.asked_for)
+            assert not sender.done()
+            registry.may_answer.set()
+            assert (await sender).offset == 0
+
+    run(work())
+    assert not registry.has_waited
+    assert len(registry.asked_for) == 2
+    assert [each.value for each in written(broker, registry, topic)] == [{"id": 1}]
+
+
+def test_records_of_tasks_keep_the_order_in_which_they_were_sent(
+    broker: Broker, registry: SlowRegistry
+) -> None:
+    broker.create_topic("ordered", 1)
+
+    async def work() -> None:
+        async with sending(broker, registry) as producer:
+            # A topic that takes the short way, but for the registry.
+            await producer.send("ordered", None)
+            senders = [asyncio.ensure_future(producer.send("ordered", {"id": each})) for each in range(20)]
+            await turning_until(lambda: registry.asked_for)
+            registry.may_answer.set()
+            # The answer comes while the loop does not turn: no task has noticed when the last ones are sent.
+            while not producer._config.value_serializer._writing._registry._registered._known:
+                threading.Event().wait(0.001)
+            senders += [
+                asyncio.ensure_future(producer.send("ordered", {"id": each})) for each in range(20, 40)
+            ]
+            await asyncio.gather(*senders)
+
+    run(work())
+    assert len(registry.asked_for) == 1
+    assert [each.value and each.value["id"] for each in written(broker, registry, "ordered")] == [
+        None,
+        *range(40),
+    ]
+
+
+def test_other_topics_go_on_while_one_waits(broker: Broker, registry: SlowRegistry) -> None:
+    for topic in ("waits", "goes-on"):
+        broker.create_topic(topic, 1)
+
+    async def work() -> None:
+        async with sending(broker, registry) as producer:
+            sender = asyncio.ensure_future(producer.send("waits", {"id": 1}))
+            await turning_until(lambda: registry.asked_for)
+            assert (await producer.send_and_wait("goes-on", None)).offset == 0
+            assert not sender.done()
+            registry.may_answer.set()
+            await sender
+
+    run(work())
+
+
+def test_a_cancelled_send_that_waits_for_a_schema_hands_nothing_over(
+    broker: Broker, registry: SlowRegistry
+) -> None:
+    broker.create_topic("cancelled", 1)
+
+    async def work() -> None:
+        async with sending(broker, registry) as producer:
+            senders = [asyncio.ensure_future(producer.send("cancelled", {"id": each})) for each in range(3)]
+            await turning_until(lambda: registry.asked_for)
+            senders[0].cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await senders[0]
+            registry.may_answer.set()
+            await asyncio.gather(*senders[1:])
+            assert not producer._calls.short_way.held
+
+    run(work())
+    assert [each.value["id"] for each in written(broker, registry, "cancelled")] == [1, 2]
+
+
+def test_a_serialiser_that_takes_all_errors_for_bad_data_gets_the_answer_for_writing(
+    broker: Broker, registry: SlowRegistry
+) -> None:
+    registry.may_answer.set()
+
+    async def work() -> None:
+        serializer = Marking(AvroSerializer(client(registry), FIRST))
+        async with sending(broker, registry, value_serializer=serializer) as producer:
+            await producer.send("marked", {"id": 1}, headers=[("a", b"b")])
+
+    run(work())
+    [found] = written(broker, registry, "marked")
+    assert found.value == {"id": 1}
+    assert found.headers == (("a", b"b"), ("by", b"marking"))
+
+
+def test_a_registry_that_is_away_is_told_to_each_who_sends(broker: Broker, registry: SlowRegistry) -> None:
+    async def work() -> None:
+        async with sending(broker, registry) as producer:
+            registry.failures = 1
+            senders = [asyncio.ensure_future(producer.send("told", {"id": each})) for each in range(5)]
+            await turning_until(lambda: registry.asked_for)
+            registry.may_answer.set()
+            for sender in senders:
+                with pytest.raises(
+                    SerializationError, match="the value of a record for topic 'told'"
+                ) as told:
+                    await sender
+                assert isinstance(told.value.__cause__, SchemaRegistryError)
+            # One question for all, and the next call asks again.
+            assert len(registry.asked_for) == 1
+            await producer.send("told", {"id": 5})
+
+    run(work())
+    assert [each.value["id"] for each in written(broker, registry, "told")] == [5]
+
+
+def test_a_producer_that_is_closed_ends_who_waits_for_a_schema(
+    broker: Broker, registry: SlowRegistry
+) -> None:
+    async def work() -> None:
+        producer = sending(broker, registry)
+        sender = asyncio.ensure_future(producer.send("closed", {"id": 1}))
+        await turning_until(lambda: registry.asked_for)
+        await producer.close()
+        with pytest.raises(ClosedError):
+            await sender
+        registry.may_answer.set()
 
     run(work())

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.patience import until
+from tests.consumer.support import Shell
+from tests.patience import PATIENCE, until
 from tests.registry.cases import message_type, record
 from tests.registry.registry_server import RegistryServer
 
@@ -18,6 +19,7 @@ from kadence import (
     ConfigError,
     Consumer,
     DeadLetterError,
+    NotFetchedReason,
     Producer,
     RecordDeserializationError,
     SchemaRegistryError,
@@ -291,3 +293,53 @@ def test_dead_letters_that_cannot_be_written_cost_no_row(
             with pytest.raises(DeadLetterError, match="no/such"):
                 poll(consumer)
         assert consumer.position(("unwritten", 0)) == 0
+        assert why(consumer, "unwritten") == "offset 0: DeadLetterError, raised 2 times"
+
+
+def why(consumer: Any, topic: str) -> str | None:
+    """Why `not_fetched` says that polls raise."""
+    found = consumer.not_fetched().get(TopicPartition(topic, 0))
+    return found.detail if found is not None and found.reason is NotFetchedReason.POLL_RAISES else None
+
+
+def test_a_row_that_raises_with_each_poll_is_named(broker: Broker, client: SchemaRegistryClient) -> None:
+    write(
+        broker, "named", avro(client, OLD, id=1, item="x"), b"plain text", avro(client, OLD, id=3, item="y")
+    )
+    with reading(broker, AvroDeserializer(client), ("named", 0)) as consumer:
+        assert poll(consumer)["offset"].to_pylist() == [0]
+        assert why(consumer, "named") is None
+        # The rows before a bad one may come again where a poll raises before the one that cut them off is proved.
+        consumer.seek(("named", 0), 1)
+        for times in ("once", "2 times", "3 times"):
+            with pytest.raises(RecordDeserializationError):
+                poll(consumer)
+            assert why(consumer, "named") == f"offset 1: RecordDeserializationError, raised {times}"
+        assert [value for name, value in consumer.metrics().items() if name.name == "polls-raised"] == [3]
+        consumer.seek(("named", 0), 2)
+        assert poll(consumer)["offset"].to_pylist() == [2]
+        assert why(consumer, "named") is None
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_registry_that_is_away_is_why_nothing_comes(
+    broker: Broker, registry: RegistryServer, client: SchemaRegistryClient, *, is_async: bool
+) -> None:
+    topic = f"why-{is_async}"
+    write(broker, topic, avro(client, OLD, id=1, item="x"))
+    registry.fixed = 500, b""
+    shell = Shell("asyncio" if is_async else "threads")
+    consumer = shell.make(
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        value_deserializer=AvroDeserializer(client),
+    )
+    shell.do(lambda: consumer.assign([(topic, 0)]))
+    for times in ("once", "2 times"):
+        with pytest.raises(SchemaRegistryError):
+            shell.do(lambda: consumer.poll_arrow(PATIENCE, value="avro"))
+        assert why(consumer, topic) == f"offset 0: SchemaRegistryError, raised {times}"
+    registry.fixed = None
+    assert shell.do(lambda: consumer.poll_arrow(PATIENCE, value="avro")).num_rows == 1
+    assert why(consumer, topic) is None
+    shell.do(consumer.close)

@@ -175,3 +175,31 @@ def test_a_handler_that_was_typed_in_is_told_so(cluster: Cluster) -> None:
     code, said = run("-c", cluster, PROGRAM + "main()\n")
     assert code == 1
     assert "a worker process could not import the program: AttributeError: Can't get attribute 'work'" in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a process cannot send itself Ctrl-C alone")
+def test_ctrl_c_does_not_end_a_child_that_imports_the_program(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import multiprocessing, os, pickle, signal, sys
+from kadence.work.child import Child
+
+if multiprocessing.current_process().name == "kadence-work":
+    os.kill(os.getpid(), signal.SIGINT)
+
+def work(record):
+    pass
+
+if __name__ == "__main__":
+    for _ in range(2):
+        child = Child(pickle.dumps((work, False, False)))
+        child.wait_for_start(("the program", "the module"), 60_000)
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    print("started", flush=True)
+"""
+    )
+    ended = subprocess.run(
+        [sys.executable, str(program)], check=False, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert ended.stdout == "started\n", ended.stderr

@@ -21,7 +21,7 @@ from kadence import Broker, Producer, Record
 from kadence.protocol.error_codes import GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED
 from kadence.protocol.offset_commit import OffsetCommitRequest
 from kadence.protocol.produce import ProduceRequest
-from kadence.work import Context, ProducerRecord, Retry
+from kadence.work import Context, ProducerRecord, Retry, desk
 from kadence.work.processing import Processing, Steps
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +62,51 @@ def test_a_record_is_not_done_before_its_letter_is_acknowledged(
     assert [record.value for record in read(cluster, topic)] == [b"1"]
     # The retry record may come before the record behind it, or after the stop.
     assert [value for value in seen if value != b"1"] == [b"0", b"2"]
+
+
+def test_letters_that_are_refused_are_told_once(
+    cluster: Cluster, shell: Shell, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not each time that each of them is sent."""
+    assert cluster.broker is not None
+    monkeypatch.setattr(desk, "_RESEND_MS", 10)
+    cluster.produce("one", 5, partitions=1)
+    consumer = member(cluster, shell, "one", auto_commit_interval_ms=20)
+    refused = cluster.broker.faults.error(ProduceRequest, TOPIC_AUTHORIZATION_FAILED, topic="dead", times=8)
+
+    def work(record: Record[Any, Any]) -> None:
+        raise ValueError("bad")
+
+    def watch() -> None:
+        refused.wait(8, timeout=PATIENCE)
+        until(lambda: committed(cluster, "one").get(0, (0, ""))[0] == 5)
+        consumer.stop()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    shell.do(lambda: consumer.process(work, order="none", dead_letter="dead"))
+    watcher.join(PATIENCE)
+    shell.do(consumer.close)
+    assert sorted(record.value or b"" for record in read(cluster, "dead")) == [b"%d" % n for n in range(5)]
+    assert caplog.text.count("is not in dead yet") == 1
+
+
+def test_ctrl_c_that_a_coroutine_raises_is_a_failed_attempt_where_no_signal_comes(cluster: Cluster) -> None:
+    """A `Consumer` runs coroutine functions on a thread of its own: the error must not end the loop of all others."""
+    shell = Shell("threads")
+    produce(cluster, 20, topic="one")
+    consumer = member(cluster, shell, "one")
+    seen = Seen(consumer, 19)
+
+    async def work(record: Record[Any, Any]) -> None:
+        if record.value == b"3":
+            raise KeyboardInterrupt
+        seen(record)
+
+    totals = consumer.process(work, dead_letter="dead")
+    consumer.close()
+    assert (totals.done, totals.dead_lettered) == (20, 1)
+    assert [record.value for record in read(cluster, "dead")] == [b"3"]
 
 
 def test_an_output_that_is_refused_is_a_failed_attempt_and_the_key_waits(

@@ -127,11 +127,9 @@ class Unstable(NamedTuple):
 class Raised(NamedTuple):
     """Polls that raised because of what comes next of a partition.
 
-    ``fetch_epoch``, ``position``: where it stood. ``offset``: the record's. ``since``: when (ms) the first of them
-    raised.
+    ``position``: where it stood. ``offset``: the record's. ``since``: when (ms) the first of them raised.
     """
 
-    fetch_epoch: int
     position: int
     offset: int
     error: str
@@ -238,7 +236,8 @@ class SharedPartition(DeliveryState):
         if (
             raised is None
             or at is None
-            or (raised.fetch_epoch, raised.position) != (at.fetch_epoch, at.offset)
+            # Not the fetch epoch: columns that are put back are fetched again.
+            or raised.position != at.offset
         ):
             return None
         return raised

@@ -78,7 +78,9 @@ cdef class ShortWay:
     cdef object value_method
     cdef bint shows_headers
     cdef object choose
-    cdef bint is_plain
+    cdef readonly bint is_plain
+    cdef readonly dict held
+    cdef public bint is_serializing
     cdef object looked_at
     cdef object not_taken
     cdef object loop

@@ -9,6 +9,7 @@ from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.kadence.producer._append_c import kd_murmur2, kd_new
 from cython.cimports.kadence.records._builder_c import RecordEncoder, kd_add_plain
 
+from kadence.deserializers import AnswerPendingError
 from kadence.errors import KafkaError
 from kadence.producer.serializing import failed, made_bytes
 from kadence.records import MOST_HEADERS
@@ -326,6 +327,8 @@ class ShortWay:
         self.is_plain = key_serializer is None and value_serializer is None and choose is None
         self.looked_at = looked_at
         self.not_taken = not_taken
+        self.held = {}
+        self.is_serializing = False
 
     def only_on(self, loop, running, check) -> None:
         """See `_append_py.ShortWay.only_on`."""
@@ -350,6 +353,7 @@ class ShortWay:
         place = appender.places.get(topic)
         if (
             place is None
+            or topic in self.held
             or (self.value_serializer is None and not is_ready(value))
             or (self.key_serializer is None and not is_ready(key))
             or (partition is not None and type(partition) is not int)
@@ -366,8 +370,14 @@ class ShortWay:
             headers = list(headers)
         if headers and size_of_plain(headers) < 0:
             return None
-        value = self.made("value", self.value_serializer, self.value_method, topic, headers, value)
-        key = self.made("key", self.key_serializer, self.key_method, topic, headers, key)
+        self.is_serializing = True
+        try:
+            value = self.made("value", self.value_serializer, self.value_method, topic, headers, value)
+            key = self.made("key", self.key_serializer, self.key_method, topic, headers, key)
+        except AnswerPendingError:
+            return None
+        finally:
+            self.is_serializing = False
         if partition is None and self.choose is not None:
             try:
                 partition = self.choose(topic, key, place)

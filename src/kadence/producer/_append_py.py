@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kadence.deserializers import AnswerPendingError
 from kadence.errors import KafkaError
 from kadence.producer.serializing import serialized
 from kadence.records import MOST_HEADERS, BatchBuilder
@@ -329,6 +330,10 @@ class ShortWay:
         choose: the partition by topic, key and what is known of the topic; None for Kafka's default.
         looked_at: makes what `put` gives where the record was made bytes, and the appender did not take it.
         not_taken: told of an error of ``choose`` that is Kafka's.
+
+    Attributes:
+        held: topics whose records wait on the long way, so that none may pass them; what waits, in its order.
+        is_plain: whether there are neither serialisers nor ``choose``. is_serializing: whether a serialiser is called.
     """
 
     def __init__(
@@ -350,6 +355,8 @@ class ShortWay:
         self.loop: Any = None
         self.running: Callable[[], Any] | None = None
         self.check: Callable[[], None] | None = None
+        self.held: dict[str, dict[Any, None]] = {}
+        self.is_serializing = False
 
     def only_on(self, loop: Any, running: Callable[[], Any], check: Callable[[], None]) -> None:
         """Call ``check`` where another event loop runs than this one."""
@@ -368,7 +375,8 @@ class ShortWay:
     ) -> Any | None:
         """Add a record to the batch that its partition is filling, and give its future.
 
-        None, and nothing is done, when anything is out of the common. Otherwise serialisers and partitioner are called.
+        None, and nothing is done, when anything is out of the common, or a serialiser must wait for an answer.
+        Otherwise serialisers and partitioner are called.
         What they make is given for the long way to go on with, when the appender does not take the record.
 
         Raises:
@@ -387,6 +395,7 @@ class ShortWay:
         place = appender.places.get(topic) if type(topic) is str and appender.is_usable else None
         if (
             place is None
+            or topic in self.held
             or (self.value_serializer is None and not _is_ready(value))
             or (self.key_serializer is None and not _is_ready(key))
             or (partition is not None and type(partition) is not int)
@@ -402,8 +411,14 @@ class ShortWay:
             headers = list(headers)
         if headers and not _are_plain(headers):
             return None
-        value = serialized("value", self.value_serializer, topic, headers, value)
-        key = serialized("key", self.key_serializer, topic, headers, key)
+        self.is_serializing = True
+        try:
+            value = serialized("value", self.value_serializer, topic, headers, value)
+            key = serialized("key", self.key_serializer, topic, headers, key)
+        except AnswerPendingError:
+            return None
+        finally:
+            self.is_serializing = False
         is_anywhere = partition is None and self.choose is not None
         if partition is None and self.choose is not None:
             try:

@@ -168,9 +168,11 @@ class AsyncProducer:
         await self._shell.breathe()
         calls = self._calls
         try:
-            if record is None:
-                record = calls.looked_at(topic, value, key, partition, timestamp, headers)
-            return await self._shell.run(calls.send(record))
+            if record is not None:
+                return await self._shell.run(calls.send(record))
+            return await self._shell.run(
+                calls.look_and_send(topic, value, key, partition, timestamp, headers)
+            )
         except KafkaError as error:
             calls.not_taken(error)
             raise

@@ -13,6 +13,7 @@ from kadence.client.engine import END_MS, Engine
 from kadence.client.loop_gate import LoopGate
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms, wait_seconds
+from kadence.deserializers import converts_on_loop
 from kadence.idioms import NotAwaited, running_loop
 from kadence.producer.append import ShortWay
 from kadence.producer.futures import RecordFuture, RecordMetadata
@@ -31,6 +32,7 @@ class AsyncShell(async_shell.AsyncShell):
     def __init__(self, gate: LoopGate, clock: Clock) -> None:
         super().__init__("producer", gate, clock)
         self._gate = gate
+        self._short_way: ShortWay | None = None
 
     @staticmethod
     def new_gate() -> LoopGate:
@@ -45,6 +47,18 @@ class AsyncShell(async_shell.AsyncShell):
     def guard(self, short_way: ShortWay) -> None:
         """The short way of a record never waits, so nothing else would tell another loop from the producer's."""
         short_way.only_on(self._gate.loop, asyncio.get_running_loop, self.check_loop)
+        self._short_way = short_way
+        if not short_way.is_plain:
+            converts_on_loop(self)
+
+    def is_converting(self) -> bool:
+        """Whether the caller is a serialiser of this producer."""
+        short_way = self._short_way
+        return (
+            short_way is not None
+            and short_way.is_serializing
+            and asyncio._get_running_loop() is self._gate.loop
+        )
 
     async def outcome(self, future: RecordFuture) -> RecordMetadata:
         """Wait until a record is acknowledged."""

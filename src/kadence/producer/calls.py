@@ -28,7 +28,7 @@ from kadence.producer.futures import RecordFuture, runs_callbacks
 from kadence.producer.partitioner import partition_for_key
 from kadence.producer.partitioning import chooser
 from kadence.producer.send_checks import SendChecks
-from kadence.producer.serializing import serialized
+from kadence.producer.serializing import Serializing
 from kadence.producer.topics import Topics
 from kadence.types import PartitionInfo
 
@@ -92,10 +92,11 @@ class Calls:
             self.not_taken,
         )
         """Where each record goes first."""
+        self._serializing = Serializing(send_checks, self.short_way)
 
     # ------------------------------------------------------------ sending
 
-    def looked_at(
+    def look_and_send(
         self,
         topic: str,
         value: Any,
@@ -103,20 +104,42 @@ class Calls:
         partition: int | None,
         timestamp: int | None,
         headers: Headers,
-    ) -> Outgoing:
-        """What ``send()`` is given, as bytes and numbers; raises what is wrong with the producer or with it."""
+    ) -> Waits[RecordFuture]:
+        """Make bytes and numbers of what ``send()`` is given, and hand it over.
+
+        Raises what is wrong with the producer or with the record.
+        """
         # First: in a forked child the lock may be held for ever.
         self._send_checks.check_usable()
         topic = checked_topic(topic)
         checked = checked_headers(headers) if headers else ()
         if partition is not None:
             partition = checked_partition(partition)
-        if type(value) is not bytes or self._value_serializer is not None:
-            value = serialized("value", self._value_serializer, topic, checked, value)
-        if type(key) is not bytes or self._key_serializer is not None:
-            key = serialized("key", self._key_serializer, topic, checked, key)
-        timestamp = self._accumulator.wall_ms() if timestamp is None else checked_timestamp(timestamp)
-        return Outgoing(topic, value, key, partition, timestamp, checked)
+        if timestamp is not None:
+            timestamp = checked_timestamp(timestamp)
+        return self._look_and_send(topic, value, key, partition, timestamp, checked)
+
+    def _look_and_send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        checked: Sequence[Header],
+    ) -> Waits[RecordFuture]:
+        serializing = self._serializing
+        with serializing.record(topic) as turn:
+            if type(value) is not bytes or self._value_serializer is not None:
+                value = yield from serializing.made(
+                    "value", self._value_serializer, topic, checked, value, turn
+                )
+            if type(key) is not bytes or self._key_serializer is not None:
+                key = yield from serializing.made("key", self._key_serializer, topic, checked, key, turn)
+            yield from serializing.is_next(topic, turn)
+            if timestamp is None:
+                timestamp = self._accumulator.wall_ms()
+            return (yield from self.send(Outgoing(topic, value, key, partition, timestamp, checked)))
 
     def send(self, record: Outgoing) -> Waits[RecordFuture]:
         """Hand over a record, as soon as its topic is known and there is room."""

@@ -164,9 +164,9 @@ class Producer:
         self._shell.breathe()
         calls = self._calls
         try:
-            if record is None:
-                record = calls.looked_at(topic, value, key, partition, timestamp, headers)
-            return self._shell.run(calls.send(record))
+            if record is not None:
+                return self._shell.run(calls.send(record))
+            return self._shell.run(calls.look_and_send(topic, value, key, partition, timestamp, headers))
         except KafkaError as error:
             calls.not_taken(error)
             raise

@@ -1,13 +1,21 @@
-"""What serialisers make, and how it is said that they failed."""
+"""What serialisers make, how it is said that they failed, and what those wait for that an event loop calls."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
+from kadence.client.waits import Waits
+from kadence.clock import FOREVER
+from kadence.deserializers import AnswerPendingError
 from kadence.errors import SerializationError
 
-__all__ = ["checked_bytes", "failed", "made_bytes", "serialized"]
+if TYPE_CHECKING:
+    from kadence.producer.append import ShortWay
+    from kadence.producer.send_checks import SendChecks
+
+__all__ = ["Serializing", "checked_bytes", "failed", "made_bytes", "serialized"]
 
 
 def checked_bytes(what: str, data: Any) -> bytes:
@@ -53,3 +61,83 @@ def made_bytes(field: str, topic: str, made: Any) -> bytes:
     raise SerializationError(
         f"{field}.serializer made {type(made).__name__} of the {field} of a record for topic {topic!r}, not bytes"
     )
+
+
+class Serializing:
+    """Calls serialisers on the long way of a record, and waits where one needs an answer.
+
+    While a record waits, later ones of its topic stay behind it, so that tasks keep the order in which they called
+    ``send()``. Serialisers that need no event loop wait themselves, on their threads.
+    """
+
+    def __init__(self, send_checks: SendChecks, short_way: ShortWay) -> None:
+        self._send_checks = send_checks
+        self._gate = send_checks.gate
+        self._short_way = short_way
+        self._held = short_way.held
+
+    @contextmanager
+    def record(self, topic: str) -> Iterator[Turn]:
+        """Entered for as long as a record is on the long way."""
+        turn = Turn()
+        if topic in self._held:
+            self._held[topic][turn] = None
+        try:
+            yield turn
+        finally:
+            line = self._held.get(topic)
+            if line is not None and turn in line:
+                del line[turn]
+                if not line:
+                    del self._held[topic]
+                self._look_again()
+
+    def made(
+        self,
+        field: str,
+        serializer: Any,
+        topic: str,
+        headers: Sequence[tuple[str, bytes | None]],
+        data: Any,
+        turn: Turn,
+    ) -> Waits[bytes | None]:
+        """As `serialized`. How long to wait for an answer is up to who asks for it, as with threads."""
+        count = len(headers)
+        while True:
+            self._short_way.is_serializing = True
+            try:
+                return serialized(field, serializer, topic, headers, data)
+            except AnswerPendingError as error:
+                pending = error.with_traceback(None)
+            finally:
+                self._short_way.is_serializing = False
+            if isinstance(headers, list):
+                # What it added before it asked it adds again.
+                del headers[count:]
+            self._held.setdefault(topic, {})[turn] = None
+            pending.call_back(self._look_again)
+            with self._gate:
+                while not pending.is_over:
+                    yield from self._send_checks.wait(FOREVER, "")
+            try:
+                pending.check()
+            except Exception as error:
+                raise failed(field, topic, error) from error
+
+    def is_next(self, topic: str, turn: Turn) -> Waits[None]:
+        """Wait until no record of the topic is on the long way that came before this one."""
+        line = self._held.get(topic)
+        if line is not None and turn in line:
+            with self._gate:
+                while next(iter(line)) is not turn:
+                    yield from self._send_checks.wait(FOREVER, "")
+
+    def _look_again(self) -> None:
+        with self._gate:
+            self._gate.notify_all()
+
+
+class Turn:
+    """The place of a record among those that wait."""
+
+    __slots__ = ()

@@ -4,7 +4,7 @@ What an id stands for never changes, so an answer is kept for good, or as long a
 may write to a topic can put ids into records that the registry does not know: that there is no answer is kept for a
 minute. Both are bounded. Reading what is kept takes no lock.
 
-A deserialiser on an event loop does not wait for an answer. A thread asks for it, and the deserialiser is called again.
+A serialiser or deserialiser on an event loop does not wait for an answer. A thread asks for it, and it is called again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Answers(Generic[K, V]):
                 gets what ``ask`` raises, too.
 
         Raises:
-            AnswerPendingError: a deserialiser on an event loop would have to wait; somebody is asking.
+            AnswerPendingError: a serialiser or deserialiser on an event loop would have to wait; somebody is asking.
         """
         now = self._clock.now_ms()
         found: dict[K, V | SchemaNotFoundError] = {}

@@ -8,14 +8,16 @@ handful of requests in its life, and confluent-kafka's would bring librdkafka an
 from __future__ import annotations
 
 import base64
+import io
 import json
+import socket
 import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from http.client import HTTPException
+from functools import lru_cache, partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -58,7 +60,7 @@ class Http:
         self._options = options
         self._sleep = sleep
         self._clock = clock
-        self._opener: urllib.request.OpenerDirector | None = None
+        self._context: ssl.SSLContext | None = None
 
     def ask(
         self,
@@ -77,7 +79,7 @@ class Http:
         """
         problem = ""
         data = None if body is None else json.dumps(body).encode()
-        opener = self._opener = self._opener or self._new_opener()
+        context = self._context = self._context or self._new_context()
         attempts = 1 + self._options.retries
         for attempt in range(attempts):
             if attempt:
@@ -86,8 +88,9 @@ class Http:
             login = self._login()
             try:
                 until = self._clock.now_ms() + int(1000 * self._options.timeout)
-                with self._open(opener, url + path, method, data, login) as answer:
-                    return _json(answer, self._clock, until)
+                remaining = partial(_remaining, self._clock, until)
+                with self._open(_opener(context, remaining), url + path, method, data, login) as answer:
+                    return _json(answer, remaining)
             except urllib.error.HTTPError as error:
                 with error:
                     if error.code in (401, 403):
@@ -96,7 +99,7 @@ class Http:
                             "schema.registry.basic.auth.user.info, schema.registry.bearer.auth.token and "
                             "schema.registry.ssl.*"
                         ) from None
-                    code, said = _failure(error, self._clock, until)
+                    code, said = _failure(error, remaining)
                     if error.code == 404 and code in missing:
                         return None
                     if body is not None and error.code in _REFUSALS and code is not None:
@@ -108,6 +111,8 @@ class Http:
                         problem += f" with error_code {code}"
                     elif error.code == 404:
                         problem += " as no registry does: is this its address?"
+                    elif 300 <= error.code < 400:
+                        problem += ", and what it redirects to leads to no answer"
             except (OSError, ValueError, HTTPException) as error:
                 problem = str(getattr(error, "reason", error)) or type(error).__name__
             _log.warning("schema registry at %s: %s", url, problem)
@@ -121,11 +126,11 @@ class Http:
         """The addresses, for an error."""
         return " and ".join(self._options.urls)
 
-    def _new_opener(self) -> urllib.request.OpenerDirector:
+    def _new_context(self) -> ssl.SSLContext:
         if self._options.user_info is not None or self._options.token is not None:
             for url in self._options.urls:
                 _about_to_talk(url)
-        return urllib.request.build_opener(urllib.request.HTTPSHandler(context=self._tls()))
+        return self._tls()
 
     def _open(
         self,
@@ -176,20 +181,110 @@ class Http:
         return context
 
 
-def _json(answer: Any, clock: Clock, until: int) -> Any:
+def _opener(context: ssl.SSLContext, remaining: Callable[[], float]) -> urllib.request.OpenerDirector:
+    """What makes one request, and follows its redirects: by HTTP only, and as long as there is time."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        _Plain(remaining),
+        _Secure(remaining, context),
+        urllib.request.UnknownHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPRedirectHandler(),
+        urllib.request.HTTPErrorProcessor(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+def _remaining(clock: Clock, until: int) -> float:
+    """Seconds until then.
+
+    Raises:
+        TimeoutError: there are none.
+    """
+    left = until - clock.now_ms()
+    if left <= 0:
+        raise TimeoutError("its answer did not end in time")
+    return left / 1000
+
+
+class _Incoming(io.RawIOBase):
+    """What comes from a socket, until a time. The timeout of the socket itself would be that of each piece."""
+
+    def __init__(self, sock: socket.socket, remaining: Callable[[], float]) -> None:
+        self._sock = sock
+        # It counts who reads, so that the socket is closed after the last.
+        self._raw: Any = sock.makefile("rb", buffering=0)
+        self._remaining = remaining
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._sock.settimeout(self._remaining())
+        found: int | None = self._raw.readinto(buffer)
+        return found
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _answer_until(remaining: Callable[[], float]) -> Callable[..., HTTPResponse]:
+    def make(sock: socket.socket, *arguments: Any, **more: Any) -> HTTPResponse:
+        made = HTTPResponse(sock, *arguments, **more)
+        made.fp.close()
+        made.fp = io.BufferedReader(_Incoming(sock, remaining))
+        return made
+
+    return make
+
+
+def _connection_until(
+    kind: type[HTTPConnection], remaining: Callable[[], float]
+) -> Callable[..., HTTPConnection]:
+    def make(host: str, **more: Any) -> HTTPConnection:
+        made = kind(host, **{**more, "timeout": remaining()})
+        made.response_class = _answer_until(remaining)  # type: ignore[assignment]
+        return made
+
+    return make
+
+
+class _Plain(urllib.request.HTTPHandler):
+    def __init__(self, remaining: Callable[[], float]) -> None:
+        super().__init__()
+        self._remaining = remaining
+
+    def http_open(self, request: urllib.request.Request) -> Any:
+        return self.do_open(_connection_until(HTTPConnection, self._remaining), request)
+
+
+class _Secure(urllib.request.HTTPSHandler):
+    def __init__(self, remaining: Callable[[], float], context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self._remaining = remaining
+        self._tls = context
+
+    def https_open(self, request: urllib.request.Request) -> Any:
+        make = _connection_until(HTTPSConnection, self._remaining)
+        return self.do_open(make, request, context=self._tls)
+
+
+def _json(answer: Any, remaining: Callable[[], float]) -> Any:
     """An answer's JSON.
 
     Raises:
         ValueError: it is none, too large or nested too deep.
-        TimeoutError: it is not whole at ``until``: the timeout of a socket is that of each piece.
+        TimeoutError: it is not whole in time.
     """
     text = bytearray()
     while piece := answer.read1(1 << 16):
         text += piece
         if len(text) > MOST_BYTES:
             raise ValueError(f"its answer has more than {MOST_BYTES >> 20} MiB")
-        if clock.now_ms() >= until:
-            raise TimeoutError("its answer did not end in time")
+        remaining()
     try:
         return json.loads(text)
     except ValueError:
@@ -198,10 +293,10 @@ def _json(answer: Any, clock: Clock, until: int) -> Any:
         raise ValueError("its answer is nested too deep") from None
 
 
-def _failure(answer: Any, clock: Clock, until: int) -> tuple[int | None, str]:
+def _failure(answer: Any, remaining: Callable[[], float]) -> tuple[int | None, str]:
     """The registry's own error code and message in an answer; None and nothing where it has none."""
     try:
-        found = _json(answer, clock, until)
+        found = _json(answer, remaining)
     except (OSError, ValueError, HTTPException):
         return None, ""
     code = found.get("error_code") if isinstance(found, dict) else None

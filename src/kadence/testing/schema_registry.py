@@ -12,6 +12,7 @@ import base64
 import binascii
 import json
 import re
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -70,10 +71,14 @@ class SchemaRegistryServer:
     Args:
         port: 0: any free one.
         authorization: the header Authorization that each request needs, such as ``Bearer secret``; None: none.
+        ssl_context: it speaks TLS with this; the context says whether a client needs a certificate. None: no TLS.
     """
 
-    def __init__(self, port: int = 0, *, authorization: str | None = None) -> None:
+    def __init__(
+        self, port: int = 0, *, authorization: str | None = None, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
         self._port = port
+        self._tls = ssl_context
         self._authorization = authorization
         self._lock = threading.Lock()
         self._schemas: dict[int, dict[str, Any]] = {}
@@ -85,9 +90,9 @@ class SchemaRegistryServer:
         self.url = ""
 
     def __enter__(self) -> Self:
-        server = _Server(("127.0.0.1", self._port), _handler_of(self))
+        server = _Server(("127.0.0.1", self._port), _handler_of(self, self._tls))
         self._server = server
-        self.url = f"http://127.0.0.1:{server.server_port}"
+        self.url = f"{'http' if self._tls is None else 'https'}://127.0.0.1:{server.server_port}"
         self._thread = threading.Thread(
             target=server.serve_forever,
             kwargs={"poll_interval": 0.01},
@@ -343,16 +348,34 @@ class _Server(ThreadingHTTPServer):
     # Python's 5 is fewer than one client asks at once, and a connection that is dropped is tried again after a second.
     request_queue_size = 128
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Quiet: a client that is refused, or goes away, learns of it."""
+
     def server_bind(self) -> None:
         """As that of HTTPServer, without asking a name server for our own name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
 
 
-def _handler_of(registry: SchemaRegistryServer) -> type[BaseHTTPRequestHandler]:
+def _handler_of(
+    registry: SchemaRegistryServer, tls: ssl.SSLContext | None = None
+) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         timeout = 30
+
+        def setup(self) -> None:
+            """The handshake is on the request's own thread: who is silent holds up nobody else."""
+            if tls is not None:
+                self.request.settimeout(self.timeout)
+                self.request = tls.wrap_socket(self.request, server_side=True)
+            super().setup()
+
+        def finish(self) -> None:
+            """What TLS was put around is closed by the server; this is not."""
+            super().finish()
+            if tls is not None:
+                self.request.close()
 
         def _serve(self) -> None:
             size = int(self.headers.get("Content-Length") or 0)

@@ -11,11 +11,12 @@ import ctypes
 import functools
 import multiprocessing
 import multiprocessing.process
+import multiprocessing.resource_tracker
 import multiprocessing.sharedctypes
 import pickle
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -66,6 +67,21 @@ class ChildContext:
         return bool(self._flag.value)
 
 
+@contextlib.contextmanager
+def _holding_ctrl_c_back() -> Iterator[None]:
+    """Ctrl-C in a terminal reaches children, too. It must not end one that still imports, and cannot ignore it yet."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    # Its start, else within that of the first child, takes the signal out of the mask again.
+    multiprocessing.resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Child:
     """One process and the pipe to it.
 
@@ -85,7 +101,8 @@ class Child:
             self._process: BaseProcess = _SPAWN.Process(
                 target=_serve, args=(theirs, handler, self._flag), name=_NAME, daemon=True
             )
-            self._process.start()
+            with _holding_ctrl_c_back():
+                self._process.start()
             theirs.close()
         # An AssertionError: a process of multiprocessing that is a daemon may have no children.
         except (OSError, AssertionError) as error:
@@ -216,8 +233,11 @@ def refuse_to_begin_in_a_child() -> None:
 
 def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
     """Run the handler with what comes, until the pipe ends."""
-    # Ctrl-C in a terminal reaches children, too. The parent decides what it means.
+    # The parent decides what Ctrl-C means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        # What handlers start must not inherit it.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with contextlib.suppress(EOFError, OSError):
         pipe.send_bytes(b"")
         try:

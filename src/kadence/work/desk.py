@@ -37,6 +37,9 @@ log = logger("kadence.work")
 _RESEND_MS: Final = 1_000
 """After so long a dead letter or a retry record that was not acknowledged is sent again."""
 
+_TELL_MS: Final = 60_000
+"""…and so often the log says so of a topic."""
+
 
 class Sender(Protocol):
     """What a producer does for the work: it sends, and says later how that ended."""
@@ -105,6 +108,8 @@ class Desk:
         # By the process's own generator, which a simulation has set to its seed.
         self._chance = random.Random(random.getrandbits(64))
         self._filling_since = FOREVER
+        self._told_unsent: dict[str, int] = {}
+        """When the log says again of a topic that it does not take records."""
 
     # ------------------------------------------------------------ by workers, under the lock
 
@@ -250,7 +255,7 @@ class Desk:
             self._finished([task])
 
         def unsent(error: BaseException) -> None:
-            log.warning("%s is not in %s yet: %s", _place(task.record), letter.topic, error)
+            self._tell_unsent(task, letter.topic, error)
             with self.lock:
                 if self.is_ended or task.is_lost:
                     self.scheduler.drop(task, self.clock.now_ms())
@@ -263,6 +268,20 @@ class Desk:
                 self._later(_RESEND_MS / 1000, _Sending(self, [letter], unsent, sent).start)
 
         _Sending(self, [letter], unsent, sent).start()
+
+    def _tell_unsent(self, task: Task, topic: str, error: BaseException) -> None:
+        """Each is sent every second until it is there: one is named in the log, once in so long."""
+        now = self.clock.now_ms()
+        with self.lock:
+            if now < self._told_unsent.get(topic, now):
+                return
+            self._told_unsent[topic] = now + _TELL_MS
+        log.warning(
+            "%s is not in %s yet, and is sent again until it is, as all others for this topic: %s",
+            _place(task.record),
+            topic,
+            error,
+        )
 
     def _finished(self, tasks: Sequence[Task]) -> None:
         with self.lock:

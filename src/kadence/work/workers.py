@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from kadence.client.aside import Aside
 from kadence.clock import FOREVER
-from kadence.deserializers import AnswerPendingError, decodes_on_loop
+from kadence.deserializers import AnswerPendingError, converts_on_loop
 from kadence.errors import ConfigError, HandlerTimeoutError, RecordDeserializationError, SchemaRegistryError
 from kadence.records import Record
 from kadence.work.context import Context
@@ -348,7 +348,7 @@ class LoopWorkers:
         self._is_waking = False
         self._is_decoding = False
         if decode is not None:
-            decodes_on_loop(self)
+            converts_on_loop(self)
         self._idle: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -430,7 +430,7 @@ class LoopWorkers:
                     outputs = await self._call(tasks)
             if settings.halves and outputs is not None:
                 outputs = list(outputs)
-        except (KeyboardInterrupt, GeneratorExit):
+        except GeneratorExit:
             raise
         except _RefusedError as refused:
             for each, refusal in refused.refused.items():
@@ -440,6 +440,12 @@ class LoopWorkers:
         # As on threads; and what the handler awaited may have been cancelled, without this task being so.
         except BaseException as problem:
             error: BaseException = problem
+            if (
+                isinstance(problem, KeyboardInterrupt)
+                and threading.current_thread() is threading.main_thread()
+            ):
+                # Ctrl-C. It comes to no other thread: there it is what the handler raised, and must not end the loop.
+                raise
             if isinstance(problem, asyncio.CancelledError):
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
@@ -483,7 +489,7 @@ class LoopWorkers:
             return list(_checked([each async for each in result]))
         return outputs_of(await result)
 
-    def is_decoding(self) -> bool:
+    def is_converting(self) -> bool:
         """Whether the caller is a deserialiser of these workers."""
         return self._is_decoding and asyncio._get_running_loop() is self._loop
 

@@ -42,6 +42,15 @@ class LettersPendingError(Exception):
         """Whether the broker has answered for all of them."""
         return all(delivery.done for delivery in self._deliveries)
 
+    @property
+    def refused(self) -> set[TopicPartition]:
+        """The partitions of those that could not be written."""
+        return {
+            TopicPartition(each.bad[0].record.topic, each.bad[0].record.partition)
+            for each in self._deliveries
+            if each.error is not None
+        }
+
     def check(self) -> None:
         """Note those that are acknowledged. Raises `DeadLetterError` where some are not."""
         problem: DeadLetterError | None = None

@@ -22,7 +22,7 @@ from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, wait_seconds
 from kadence.consumer.application.core import Core
 from kadence.consumer.shared_state import SharedState, Signal
-from kadence.deserializers import decodes_on_loop
+from kadence.deserializers import converts_on_loop
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class AsyncShell(async_shell.AsyncShell):
         self._working: _Working | None = None
         shared_state.progress.by_turns = True
         if core.decoding is not None:
-            decodes_on_loop(self)
+            converts_on_loop(self)
         weakref.finalize(self, self._signal.end_soon).atexit = False
 
     @property
@@ -147,7 +147,7 @@ class AsyncShell(async_shell.AsyncShell):
         """Whether this process is a child of the one that made the consumer."""
         return self._fork != FORKS.count
 
-    def is_decoding(self) -> bool:
+    def is_converting(self) -> bool:
         """Whether the caller is a deserialiser of this consumer. One on a thread of `process` may wait."""
         return self._core.steps.is_taking and asyncio._get_running_loop() is self._signal.loop
 

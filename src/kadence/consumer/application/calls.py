@@ -46,7 +46,9 @@ from kadence.deserializers import AnswerPendingError
 from kadence.errors import (
     ConfigError,
     IllegalStateError,
+    KafkaError,
     KafkaTimeoutError,
+    RecordDeserializationError,
     UnknownTopicOrPartitionError,
 )
 from kadence.idioms import NotAwaited
@@ -102,6 +104,8 @@ class Calls:
         self._interceptors = core.interceptors
         self._values: tuple[str, ArrowValues] | None = None
         self._pending: AnswerPendingError | LettersPendingError | None = None
+        self._pending_of: tuple[TopicPartition, ...] = ()
+        """The partitions whose next rows wait for an answer."""
         """What the rows wait for that a poll for columns has put back."""
         self._has_told_unit = False
         self._close_by = FOREVER
@@ -317,13 +321,20 @@ class Calls:
                 # Other tasks may commit what was taken while this one waits.
                 core.put_back(proofs)
                 self._pending = pending.with_traceback(None)
+                self._pending_of = tuple(partition for partition, _ in chunks)
                 pending.call_back(core.look_again)
             except LettersPendingError as pending:
                 core.put_back(proofs)
                 self._pending = pending.with_traceback(None)
-            except Exception:
-                # Out of memory, a registry that is away, or a bad record that is the first: the rows are still to come.
+            except RecordDeserializationError as error:
                 core.put_back(proofs)
+                core.note_raised((error.partition,), error)
+                raise
+            except Exception as error:
+                # Out of memory, or a registry that is away: the rows are still to come.
+                core.put_back(proofs)
+                if isinstance(error, KafkaError):
+                    core.note_raised((partition for partition, _ in chunks), error)
                 raise
 
     def _answered(self, until: int) -> Waits[bool]:
@@ -331,7 +342,12 @@ class Calls:
         while (pending := self._pending) is not None:
             if pending.is_over:
                 self._pending = None
-                pending.check()
+                try:
+                    pending.check()
+                except KafkaError as error:
+                    waited = self._pending_of if isinstance(pending, AnswerPendingError) else pending.refused
+                    self._core.note_raised(waited, error)
+                    raise
                 break
             self._core.check()
             if self._core.stopping or self._clock.now_ms() >= until:

@@ -7,7 +7,7 @@ waited for or run, and its shell (`shell.py` for threads, `async_shell.py` for a
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from threading import current_thread
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -413,6 +413,12 @@ class Core:
             self._collector.put_back()
             if self.pace is not None:
                 self.pace.returns(self.clock.now_ms(), 0)
+
+    def note_raised(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
+        """The poll under way has put back what it took, and raises for what comes next of these."""
+        for partition in partitions:
+            if (shared_partition := self._shared_state.assignment.get(partition)) is not None:
+                self._collector.note_raised(shared_partition, error)
 
     def cut(self, partition: TopicPartition, offset: int) -> None:
         """The poll under way returns rows before this offset only."""

@@ -171,7 +171,7 @@ class FetchCollector:
                 self._to_end(reader)
                 if taken:
                     break
-                self._raises(shared_partition, error)
+                self.note_raised(shared_partition, error)
                 raise
             if items:
                 taken.append((partition, items))
@@ -241,16 +241,14 @@ class FetchCollector:
                     self._line_up(reader)
         self.steps.arm(now, [reader for reader in ring.values() if reader.partition not in held_up])
 
-    def _raises(self, shared_partition: SharedPartition, error: KafkaError) -> None:
+    def note_raised(self, shared_partition: SharedPartition, error: KafkaError) -> None:
         """Note that this poll raises for what comes next of a partition, and how often that was so in a row."""
         at, before = shared_partition.current(), shared_partition.raises()
         if at is None:
             return
         times, since = (1, self._clock.now_ms()) if before is None else (before.times + 1, before.since)
         offset = error.offset if isinstance(error, RecordDeserializationError) else at.offset
-        shared_partition.raised = Raised(
-            at.fetch_epoch, at.offset, offset, type(error).__name__, times, since
-        )
+        shared_partition.raised = Raised(at.offset, offset, type(error).__name__, times, since)
 
     def _give(self, reader: PartitionReader, limit: int) -> list[Record]:
         items = reader.look(limit)

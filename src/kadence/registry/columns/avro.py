@@ -23,6 +23,7 @@ from kadence.registry.columns.isolation import (
     Decoded,
     WholeRefusedError,
     decode_isolating,
+    is_panic,
     rows_of,
 )
 from kadence.registry.schemas import ResolvedSchema
@@ -189,8 +190,8 @@ def _whole(deserialize: Any, text: str, target: pa.DataType, values: pa.Array) -
     except ValueError:
         raise WholeRefusedError from None
     except BaseException as problem:
-        # A panic in Rust is no Exception; anything else of this kind is not ours to catch.
-        if type(problem).__name__ != "PanicException":
+        # Anything else of this kind is not ours to catch.
+        if not is_panic(problem):
             raise
         raise WholeRefusedError from None
     if batch.num_rows != len(values):

@@ -73,7 +73,9 @@ class Claims:
             self._takes_nothing[name] = all(found)
             return all(found)
         if kind == "array":
-            self.is_needed |= self._look_at(schema["items"], inside)
+            # Not by |=, which would forget what the inner look has found.
+            if self._look_at(schema["items"], inside):
+                self.is_needed = True
             return False
         if kind == "map":
             self._look_at(schema["values"], inside)
@@ -148,6 +150,9 @@ class _Passage:
                 raise BadRecordError("not Avro of this schema (EOFError)")
             byte = self._value[self._at]
             self._at += 1
+            if shift > 63:
+                # Each byte would make a larger number, and take longer.
+                raise BadRecordError("not Avro of this schema (a number has more than 64 bits)")
             raw |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:

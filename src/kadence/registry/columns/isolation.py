@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BadRecordError", "Decoded", "WholeRefusedError", "decode_isolating", "over_nulls", "rows_of"]
+__all__ = [
+    "BadRecordError",
+    "Decoded",
+    "WholeRefusedError",
+    "decode_isolating",
+    "is_panic",
+    "over_nulls",
+    "rows_of",
+]
 
 SMALL: Final = 128
 """So many records are looked at one by one: about what a call of the whole decoder costs."""
@@ -29,6 +37,11 @@ class WholeRefusedError(Exception):
 
 class BadRecordError(ValueError):
     """One record's bytes are not what its format and schema say. The text never holds the record's contents."""
+
+
+def is_panic(problem: BaseException) -> bool:
+    """Whether a decoder in Rust has tripped over the bytes. What it raises then is no `Exception`."""
+    return type(problem).__name__ == "PanicException"
 
 
 @dataclass(frozen=True, slots=True)

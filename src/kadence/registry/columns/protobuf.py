@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from kadence.errors import ConfigError, MissingDependencyError
 from kadence.registry.columns.fitting import fit, fits
-from kadence.registry.columns.isolation import BadRecordError, Decoded, WholeRefusedError, decode_isolating
+from kadence.registry.columns.isolation import (
+    BadRecordError,
+    Decoded,
+    WholeRefusedError,
+    decode_isolating,
+    is_panic,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +65,13 @@ class ProtobufFormat:
     def _columns(self, values: pa.Array) -> pa.Array:
         import pyarrow as pa
 
-        batch = self._handler.array_to_record_batch(values)
+        try:
+            batch = self._handler.array_to_record_batch(values)
+        except BaseException as problem:
+            # A length that is negative as an int64, for one; anything else of this kind is not ours to catch.
+            if not is_panic(problem):
+                raise
+            raise ValueError("not Protobuf of this message") from None
         return fit(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), self._target)
 
 
