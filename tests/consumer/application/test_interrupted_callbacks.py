@@ -89,7 +89,7 @@ class Subject:
         """As `Consumer.poll` does it."""
         with self.shell:
             if self.core.poll_buffered(10) is None:
-                self.shell.run(self.core.poll(0, 10))
+                self.shell.run(self.core.poll(0, 10, list))
 
     def interrupted_poll(self, interruption: Interruption) -> Interruption:
         with contextlib.suppress(KeyboardInterrupt), interruption:

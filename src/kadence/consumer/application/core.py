@@ -148,8 +148,8 @@ class Core:
             self.steps.usual = config.max_poll_records
         self._poll_measures = shared_state.measures.poll_measures
         self._polls_after_stop = 0
-        self._is_counted = False
-        """The poll under way was counted on the fast path, which had nothing for it."""
+        self._counted_at = -1
+        """When the poll under way was counted on the fast path, which had nothing for it; -1: it was not."""
         self.call = self._exchange.call
         self.hand_over = self._exchange.hand_over
         self.wakeup = self._exchange.wakeup
@@ -264,7 +264,7 @@ class Core:
             if self._collector.takes_nothing()
             else self._taken(partial(self._take, limit)) or ([] if self._collector.advanced else None)
         )
-        self._is_counted = chunks is None
+        self._counted_at = now if chunks is None else -1
         if self.pace is not None:
             self.pace.returns(now, self._collector.returned)
         # While `process` runs nobody else is to take records: a step does not know whose it is among tasks.
@@ -297,10 +297,12 @@ class Core:
         if self.steps.is_taking:
             self._refuse_inside_taking()
         shared_state, exchange = self._shared_state, self._exchange
-        attention, now = shared_state.attention, self.clock.now_ms()
+        attention, now = shared_state.attention, self._counted_at
         # What `poll_buffered` has looked at without finding anything needs no other look while nothing changes.
-        has_looked = self._is_counted
-        self._is_counted = False
+        has_looked = now >= 0
+        if not has_looked:
+            now = self.clock.now_ms()
+        self._counted_at = -1
         shared_state.progress.enter_poll(now)
         arrivals = shared_state.arrivals
         chunks: list[T] = []
