@@ -316,25 +316,8 @@ class Core:
                 self.stalls.thread = current_thread()
                 self._collector.mark_processed()
             while True:
-                if not is_calm:
-                    exchange.take_background_events()
-                    if exchange.stalled is not None:
-                        self.stalls.over(self.clock.now_ms(), exchange.stalled)
-                        exchange.stalled = None
-                    if exchange.stopping:
-                        self._tell_polls_after_stop()
-                        break
-                    if shared_state.wants_polled:
-                        shared_state.wants_polled = False
-                        shared_state.send(m.Polled(0, 0))
-                    self._commits.commit_due()
-                    exchange.adopt_identity()
-                    try:
-                        yield from self._rebalancing.serve()
-                    finally:
-                        exchange.adopt_identity()
-                    exchange.raise_failure()
-                    exchange.raise_wakeup()
+                if not is_calm and not (yield from self._serve()):
+                    break
                 if not (is_calm and has_looked) or (arrivals is not None and arrivals.has_some()):
                     chunks = self._taken(take)
                     returned = self._collector.returned
@@ -354,6 +337,29 @@ class Core:
             if self.pace is not None:
                 self.pace.returns(now, returned)
         return made(chunks)
+
+    def _serve(self) -> Waits[bool]:
+        """What a poll has to do before it takes records. False: the consumer is to stop, and nothing is returned."""
+        shared_state, exchange = self._shared_state, self._exchange
+        exchange.take_background_events()
+        if exchange.stalled is not None:
+            self.stalls.over(self.clock.now_ms(), exchange.stalled)
+            exchange.stalled = None
+        if exchange.stopping:
+            self._tell_polls_after_stop()
+            return False
+        if shared_state.wants_polled:
+            shared_state.wants_polled = False
+            shared_state.send(m.Polled(0, 0))
+        self._commits.commit_due()
+        exchange.adopt_identity()
+        try:
+            yield from self._rebalancing.serve()
+        finally:
+            exchange.adopt_identity()
+        exchange.raise_failure()
+        exchange.raise_wakeup()
+        return True
 
     def _refuse_inside_taking(self) -> None:
         raise IllegalStateError(
