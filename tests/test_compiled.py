@@ -13,12 +13,14 @@ import pytest
 PARTS = {
     "kadence.records._records_c": "Record",
     "kadence.records._buffers_c": "Record",
+    "kadence.records._fetched_c": "Record",
     "kadence.records._columns_c": "Record",
     "kadence.producer._append_c": "Producer",
     "kadence.producer._rows_c": "Producer",
     "kadence.consumer._decoded_records_c": "Consumer",
     "kadence.consumer.fetch._steps_c": "Consumer",
     "kadence.consumer.fetch._iteration_c": "Consumer",
+    "kadence.consumer.fetch._partition_reader_c": "Consumer",
     "kadence.net._drain_c": "Consumer",
     "kadence.net._native_heartbeat_c": "Consumer",
 }

@@ -124,6 +124,45 @@ class Calls:
         sys.setprofile(None)
 
 
+class CallsByFunction:
+    """Counts calls of Python functions of each kind of thread, by function. It must exist before the threads do."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[CodeType]] = {}
+        threading.setprofile(self._on_first_event)
+        sys.setprofile(self._counter(APPLICATION))
+
+    def _on_first_event(self, frame: Any, event: str, argument: Any) -> None:
+        sys.setprofile(self._counter(_kind_of(threading.current_thread())))
+
+    def _counter(self, kind: str) -> Any:
+        counts = self._counts.setdefault(kind, Counter())
+
+        def count(frame: Any, event: str, _argument: Any) -> None:
+            if event == "call":
+                counts[frame.f_code] += 1
+
+        return count
+
+    def look(self) -> dict[str, Counter[CodeType]]:
+        return {kind: counts.copy() for kind, counts in self._counts.items()}
+
+    def told(
+        self, looked: dict[str, Counter[CodeType]], before: dict[str, Counter[CodeType]]
+    ) -> dict[str, Counter[str]]:
+        """What was called since the look before."""
+        found: dict[str, Counter[str]] = {}
+        for kind, counts in looked.items():
+            names = found.setdefault(kind, Counter())
+            for code, times in (counts - before.get(kind, Counter())).items():
+                names[_name(code)] += times
+        return found
+
+    def stop(self) -> None:
+        threading.setprofile(None)
+        sys.setprofile(None)
+
+
 Spent = dict[str, tuple[int, float]]
 """Calls of each function, and seconds in it without what it called."""
 

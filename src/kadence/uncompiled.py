@@ -25,6 +25,7 @@ __all__ = [
     "freelist",
     "inline",
     "longlong",
+    "nonecheck",
     "ulong",
     "void",
 ]
@@ -51,6 +52,11 @@ ccall = cfunc = final = inline = cclass
 
 def exceptval(*_: Any, **__: Any) -> Callable[[T], T]:
     """What a C function returns for an exception; a Python function raises it."""
+    return cclass
+
+
+def nonecheck(_: bool) -> Callable[[T], T]:
+    """Whether the compiled form looks for None where a C type is named. Plain, that is an AttributeError anyway."""
     return cclass
 
 

@@ -13,7 +13,7 @@ from tests.patience import PATIENCE, until
 from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.net.arena import Arena, ArenaPool
-from kadence.records import codecs, fetched
+from kadence.records import FetchedRecords, codecs
 
 MIB = 1 << 20
 KIB = 1 << 10
@@ -48,7 +48,7 @@ class Held:
             self.shared_state = shared_state
 
         patch.setattr(ArenaPool, "lend", lent)
-        patch.setattr(fetched, "decompress", decompressed)
+        patch.setattr(f"{FetchedRecords.__module__}.decompress", decompressed)
         patch.setattr(SharedState, "__init__", made)
 
     def look(self, more: int = 0) -> None:

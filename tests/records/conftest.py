@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -32,8 +33,11 @@ class Half:
         return importlib.import_module(f"kadence.records.{name}")
 
     def _load_fetched(self) -> ModuleType:
-        """`kadence.records.fetched` with this half's cursor as the class that `FetchedRecords` is made of."""
-        spec = importlib.util.spec_from_file_location(fetched.__name__, fetched.__file__)
+        """`FetchedRecords` made of this half's cursor: plain that is `_fetched` with the plain cursor."""
+        if self.name == COMPILED:
+            return self._load("_fetched_c")
+        name = "kadence.records._fetched"
+        spec = importlib.util.spec_from_file_location(name, Path(fetched.__file__).with_name("_fetched.py"))
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)

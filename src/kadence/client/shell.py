@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, TypeVar, cast
+from typing import ClassVar, Protocol, TypeVar
 
 from kadence.client.waits import BREATH, Run, Waits
 from kadence.clock import Clock, wait_seconds
@@ -61,7 +61,8 @@ class Shell:
                 if step != BREATH:
                     self._wait(step)
         except StopIteration as stop:
-            return cast("T", stop.value)
+            value: T = stop.value
+            return value
         finally:
             if changes.waiting:
                 changes.leave(interrupts=interrupts)

@@ -244,7 +244,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 return stepped
             proofs = None
             async with self._shell.polling():
-                proofs = core.proofs
+                proofs = steps.calls
                 records = self._calls.poll_buffered(max_records)
                 if records is None:
                     records = await self._shell.run(self._calls.poll(timeout, max_records))

@@ -248,7 +248,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 return stepped
             proofs = None
             with self._shell.polling():
-                proofs = core.proofs
+                proofs = steps.calls
                 records = self._calls.poll_buffered(max_records)
                 if records is None:
                     records = self._shell.run(self._calls.poll(timeout, max_records))

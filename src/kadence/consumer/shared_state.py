@@ -89,7 +89,7 @@ class Copies:
 
     def arrival(self, size: int) -> Loan:
         """The loan of such records, which `arrived` counts, be it sooner or later. Application thread."""
-        return _Copy(self, _taken((size,)))
+        return _Copy(self, size + _OBJECTS)
 
     def copy(self, data: memoryview | bytes) -> tuple[bytes, Loan]:
         """A copy and its loan. Application thread."""
@@ -534,11 +534,6 @@ class SharedState:
         self.alert()
 
     # -- any thread
-
-    @property
-    def has_arrivals(self) -> bool:
-        """Whether something arrived without the network thread that nobody has taken."""
-        return self.arrivals is not None and self.arrivals.has_some()
 
     def take_arrivals(self) -> None:
         """Put what arrived without the network thread into `completed_fetches`. Before anything that came later."""

@@ -42,7 +42,7 @@ class Subject:
         self.clock.advance(after_ms)
         known = len(self.shared_state.application_events)
         with self.shell:
-            self.shell.run(self.core.poll(0, 10))
+            self.shell.run(self.core.poll(0, 10, list))
         found = []
         for call in list(self.shared_state.application_events)[known:]:
             if isinstance(call, m.Commit):

@@ -27,7 +27,7 @@ def polled(subject: Subject, limit: int) -> list[tuple[int, int]]:
     with subject.shell:
         chunks = subject.core.poll_buffered(limit)
         if chunks is None:
-            chunks = subject.shell.run(subject.core.poll(0, limit))
+            chunks = subject.shell.run(subject.core.poll(0, limit, list))
     return [(record.partition, record.offset) for _, records in chunks for record in records]
 
 

@@ -32,11 +32,11 @@ BY_OPCODE = (
     "consumer/application/calls.py",
     "consumer/fetch/fetch_collector.py",
     "consumer/fetch/decoding.py",
-    "consumer/fetch/partition_reader.py",
+    "consumer/fetch/_partition_reader.py",
     "consumer/fetch/_steps.py",
     "consumer/fetch/_iteration.py",
     "consumer/_decoded_records.py",
-    "kadence/records/fetched.py",
+    "kadence/records/_fetched.py",
     "consumer/_decoded_records.py",
 )
 """Where the signal is tried at each instruction. In the shells it is at each line: their last instruction hands over

@@ -20,8 +20,8 @@ from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import Shell
-from kadence.consumer.fetch.fetch_collector import FetchCollector
-from kadence.consumer.fetch.partition_reader import PartitionReader
+from kadence.consumer.fetch import fetch_collector
+from kadence.consumer.fetch.fetch_collector import FetchCollector, PartitionReader
 from kadence.consumer.shared_partition import Origin
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import ConcurrentAccessError, IllegalStateError, WakeupError
@@ -89,7 +89,7 @@ class Subject:
         """As `Consumer.poll` does it."""
         with self.shell:
             if self.core.poll_buffered(10) is None:
-                self.shell.run(self.core.poll(0, 10))
+                self.shell.run(self.core.poll(0, 10, list))
 
     def interrupted_poll(self, interruption: Interruption) -> Interruption:
         with contextlib.suppress(KeyboardInterrupt), interruption:
@@ -274,17 +274,18 @@ def test_a4_a_truncation_in_the_instant_in_which_records_are_taken_loses_none_th
     one = shared_partition(0)
     subject.shared_state.assignment = {one.partition: one}
     put(subject.shared_state, one, 10)
-    look = PartitionReader.look
 
-    def then_the_network_thread_has_its_turn(reader: PartitionReader, limit: int) -> list[Record]:
-        found = look(reader, limit)
-        at = one.current()
-        if found and at is not None:
-            one.fetch_epoch = 2
-            one.origin = Origin(2, at.offset, None, (0, None))
-        return found
+    class Interrupted(PartitionReader):
+        def look(self, limit: int) -> list[Record]:
+            """Then the network thread has its turn."""
+            found = super().look(limit)
+            at = one.current()
+            if found and at is not None:
+                one.fetch_epoch = 2
+                one.origin = Origin(2, at.offset, None, (0, None))
+            return found
 
-    monkeypatch.setattr(PartitionReader, "look", then_the_network_thread_has_its_turn)
+    monkeypatch.setattr(fetch_collector, "PartitionReader", Interrupted)
     subject.poll()
     now = one.current()
     assert now is not None

@@ -9,7 +9,7 @@ from kadence.consumer.fetch.fetch_collector import FetchCollector
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.errors import CorruptRecordError
-from kadence.records import OWN_COLUMNS, codecs, encode_batch, fetched
+from kadence.records import OWN_COLUMNS, FetchedRecords, codecs, encode_batch
 from kadence.types import TopicPartition
 
 
@@ -242,7 +242,7 @@ def test_a3_a_reader_s_last_batch_counts_while_its_next_one_is_decompressed(
         held.append(shared.decompressed_bytes + memoryview(result).nbytes)
         return result
 
-    monkeypatch.setattr(fetched, "decompress", watched)
+    monkeypatch.setattr(f"{FetchedRecords.__module__}.decompress", watched)
     subject = FetchCollector(
         shared, check_crcs=True, max_batch_bytes=1 << 20, unpack_bytes=25_000, decoded_bytes=0
     )

@@ -10,7 +10,7 @@ from tests.consumer.fetch.test_fetch_collector import Arena, shared_partition, s
 
 from kadence.consumer.fetch.fetch_collector import FetchCollector
 from kadence.consumer.shared_state import CompletedFetch
-from kadence.records import OWN_COLUMNS, codecs, encode_batch, fetched
+from kadence.records import OWN_COLUMNS, FetchedRecords, codecs, encode_batch
 from kadence.testing import FakeClock
 
 RECORDS = 10
@@ -51,7 +51,7 @@ class World:
             self.most = max(self.most, self.shared_state.decompressed_bytes + size)
             return result
 
-        patch.setattr(fetched, "decompress", counted)
+        patch.setattr(f"{FetchedRecords.__module__}.decompress", counted)
         for number in range(partitions):
             self.put(number, 0, 2)
             self.put(number, 2, 1)

@@ -257,7 +257,12 @@ class Calls:
 
     def poll_buffered(self, max_records: int | None) -> Records[Any, Any] | None:
         """What can be had without waiting or looking at anything else (C6); None when there is more to do."""
-        limit = self._cap(max_records, self._config.max_poll_records)
+        usual = self._core.steps.usual
+        limit = (
+            usual
+            if max_records is None and usual > 0
+            else self._cap(max_records, self._config.max_poll_records)
+        )
         if self._interceptors is not None and (kept := self._interceptors.surplus.take(limit)):
             self._shared_state.progress.polled(self._clock.now_ms())
             return Records.of(kept)
@@ -265,9 +270,15 @@ class Calls:
         return None if chunks is None else self._records(chunks)
 
     def poll(self, timeout: Seconds, max_records: int | None) -> Waits[Records[Any, Any]]:
-        limit = self._cap(max_records, self._config.max_poll_records)
-        self._look_at_unit(timeout)
-        return self._records((yield from self._core.poll(self._until(timeout), limit)))
+        usual = self._core.steps.usual
+        limit = (
+            usual
+            if max_records is None and usual > 0
+            else self._cap(max_records, self._config.max_poll_records)
+        )
+        if type(timeout) is int and timeout >= _SURELY_MS:
+            self._look_at_unit(timeout)
+        return self._core.poll(self._until(timeout), limit, self._records)
 
     def _records(self, chunks: list[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
         records: Records[Any, Any] = Records(chunks, self._core.moved())
@@ -609,7 +620,7 @@ class Calls:
 
     def _look_at_unit(self, timeout: Seconds) -> None:
         """Other clients' polls take milliseconds: say once what such a number means here."""
-        if not self._has_told_unit and type(timeout) is int and timeout >= _SURELY_MS:
+        if not self._has_told_unit:
             self._has_told_unit = True
             _log.warning(
                 "poll(%d) waits for up to %d seconds: timeouts are seconds here, so %d ms are %s",

@@ -54,6 +54,7 @@ __all__ = ["Core"]
 
 log = logger("kadence.consumer")
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 _SURELY_A_SPIN: Final = 100
@@ -147,12 +148,13 @@ class Core:
             self.steps.usual = config.max_poll_records
         self._poll_measures = shared_state.measures.poll_measures
         self._polls_after_stop = 0
-        self._is_counted = False
-        """The poll under way was counted on the fast path, which had nothing for it."""
+        self._counted_at = -1
+        """When the poll under way was counted on the fast path, which had nothing for it; -1: it was not."""
         self.call = self._exchange.call
         self.hand_over = self._exchange.hand_over
         self.wakeup = self._exchange.wakeup
         self.nudge = self._exchange.nudge
+        self.moved = self._collector.moved
         self.stop = self._exchange.stop
         if config.group_id is not None and config.processing_timeout_ms > config.max_poll_interval_ms:
             log.warning(
@@ -226,7 +228,8 @@ class Core:
         None when the ordinary path has something to do: a background event to look at, a commit that is due, a wakeup.
         A poll that finds nothing of the kind arms the steps (`fetch.steps`) for those that follow it.
         """
-        self._refuse_inside_taking()
+        if self.steps.is_taking:
+            self._refuse_inside_taking()
         shared_state, exchange = self._shared_state, self._exchange
         attention = shared_state.attention
         # The steps of the thread that polled before are refused by the attention that is lowered now.
@@ -256,8 +259,12 @@ class Core:
         self._poll_measures.polled(now)
         self._collector.mark_processed()
         # A position that moved without a record ends a poll too; None would go on waiting for one.
-        chunks = self._taken(partial(self._take, limit)) or ([] if self._collector.advanced else None)
-        self._is_counted = chunks is None
+        chunks = (
+            None
+            if self._collector.takes_nothing()
+            else self._taken(partial(self._take, limit)) or ([] if self._collector.advanced else None)
+        )
+        self._counted_at = now if chunks is None else -1
         if self.pace is not None:
             self.pace.returns(now, self._collector.returned)
         # While `process` runs nobody else is to take records: a step does not know whose it is among tasks.
@@ -265,29 +272,40 @@ class Core:
             self._collector.arm(now, limit, () if self.decoding is None else self.decoding.held_up())
         return chunks
 
-    def poll(self, deadline: int, limit: int) -> Waits[list[tuple[TopicPartition, list[Record]]]]:
-        """Records as soon as there are any, serving the group's callbacks meanwhile."""
+    def poll(
+        self, deadline: int, limit: int, made: Callable[[list[tuple[TopicPartition, list[Record]]]], R]
+    ) -> Waits[R]:
+        """Records as soon as there are any, serving the group's callbacks meanwhile.
+
+        Args:
+            made: makes of them what is returned, once the poll is over.
+        """
         take = self._take if self.decoding is None else self._take_decoded
-        return self._poll(deadline, partial(take, limit))
+        return self._poll(deadline, partial(take, limit), made)
 
     def poll_columns(
         self, deadline: int, limit: int, *, columns: tuple[str, ...], max_bytes: int | None
     ) -> Waits[list[tuple[TopicPartition, list[Columns]]]]:
         """As `poll`, as columns of bytes; see `FetchCollector.take_columns`."""
         return self._poll(
-            deadline, partial(self._collector.take_columns, limit, columns=columns, max_bytes=max_bytes)
+            deadline, partial(self._collector.take_columns, limit, columns=columns, max_bytes=max_bytes), list
         )
 
-    def _poll(self, deadline: int, take: Callable[[], list[T]]) -> Waits[list[T]]:
+    def _poll(self, deadline: int, take: Callable[[], list[T]], made: Callable[[list[T]], R]) -> Waits[R]:
         if self.subscribed is None and self.pattern is None and not self.manual:
             raise IllegalStateError("nothing to poll: call subscribe() or assign() first")
-        self._refuse_inside_taking()
+        if self.steps.is_taking:
+            self._refuse_inside_taking()
         shared_state, exchange = self._shared_state, self._exchange
-        attention, now = shared_state.attention, self.clock.now_ms()
+        attention, now = shared_state.attention, self._counted_at
         # What `poll_buffered` has looked at without finding anything needs no other look while nothing changes.
-        has_looked = self._is_counted
-        self._is_counted = False
+        has_looked = now >= 0
+        if not has_looked:
+            now = self.clock.now_ms()
+        self._counted_at = -1
         shared_state.progress.enter_poll(now)
+        arrivals = shared_state.arrivals
+        chunks: list[T] = []
         returned = 0
         try:
             # The end of a dead letter sets the signal without raising attention.
@@ -298,33 +316,16 @@ class Core:
                 self.stalls.thread = current_thread()
                 self._collector.mark_processed()
             while True:
-                if not is_calm:
-                    exchange.take_background_events()
-                    if exchange.stalled is not None:
-                        self.stalls.over(self.clock.now_ms(), exchange.stalled)
-                        exchange.stalled = None
-                    if exchange.stopping:
-                        self._tell_polls_after_stop()
-                        return []
-                    if shared_state.wants_polled:
-                        shared_state.wants_polled = False
-                        shared_state.send(m.Polled(0, 0))
-                    self._commits.commit_due()
-                    exchange.adopt_identity()
-                    try:
-                        yield from self._rebalancing.serve()
-                    finally:
-                        exchange.adopt_identity()
-                    exchange.raise_failure()
-                    exchange.raise_wakeup()
-                if not (is_calm and has_looked) or shared_state.has_arrivals:
+                if not is_calm and not (yield from self._serve()):
+                    break
+                if not (is_calm and has_looked) or (arrivals is not None and arrivals.has_some()):
                     chunks = self._taken(take)
                     returned = self._collector.returned
                     if chunks or self._collector.advanced:
-                        return chunks
+                        break
                     now = self.clock.now_ms()
-                if now >= deadline or self.is_finished or exchange.nudged:
-                    return []
+                if now >= deadline or (self.manual and self.is_finished) or exchange.nudged:
+                    break
                 yield self._commits.next_wake(deadline)
                 now, has_looked = self.clock.now_ms(), False
                 is_calm = is_calm and not attention.up and not self._commits.due(now)
@@ -335,13 +336,36 @@ class Core:
             self._poll_measures.waited(now)
             if self.pace is not None:
                 self.pace.returns(now, returned)
+        return made(chunks)
+
+    def _serve(self) -> Waits[bool]:
+        """What a poll has to do before it takes records. False: the consumer is to stop, and nothing is returned."""
+        shared_state, exchange = self._shared_state, self._exchange
+        exchange.take_background_events()
+        if exchange.stalled is not None:
+            self.stalls.over(self.clock.now_ms(), exchange.stalled)
+            exchange.stalled = None
+        if exchange.stopping:
+            self._tell_polls_after_stop()
+            return False
+        if shared_state.wants_polled:
+            shared_state.wants_polled = False
+            shared_state.send(m.Polled(0, 0))
+        self._commits.commit_due()
+        exchange.adopt_identity()
+        try:
+            yield from self._rebalancing.serve()
+        finally:
+            exchange.adopt_identity()
+        exchange.raise_failure()
+        exchange.raise_wakeup()
+        return True
 
     def _refuse_inside_taking(self) -> None:
-        if self.steps.is_taking:
-            raise IllegalStateError(
-                "poll() is not possible while another poll of this consumer takes records: a deserialiser, or a signal "
-                "handler, called it in the midst of that"
-            )
+        raise IllegalStateError(
+            "poll() is not possible while another poll of this consumer takes records: a deserialiser, or a signal "
+            "handler, called it in the midst of that"
+        )
 
     def _taken(self, take: Callable[[], list[T]]) -> list[T]:
         """What ``take`` takes. A deserialiser or a signal handler may have closed the consumer in the midst of it."""
@@ -383,20 +407,15 @@ class Core:
     def is_finished(self) -> bool:
         """Whether all that is assigned are ranges, and all of each was returned: no poll will return anything."""
         shared_partitions = self._shared_state.assignment.values()
-        return (
-            self.manual
-            and bool(shared_partitions)
-            and all(shared_partition.is_finished for shared_partition in shared_partitions)
-        )
+        for shared_partition in shared_partitions:
+            if shared_partition.end is None or not shared_partition.is_finished:
+                return False
+        return self.manual and bool(shared_partitions)
 
     @property
     def proofs(self) -> int:
         """How many polls have begun; see `put_back`."""
         return self._collector.steps.calls
-
-    def moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where partitions stand whose positions moved over what this poll does not return."""
-        return self._collector.moved()
 
     def put_back(self, proofs: int | None) -> None:
         """The poll that began after ``proofs`` was read did not return: what it took comes with the next one (C7).

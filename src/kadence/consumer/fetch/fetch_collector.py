@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kadence.clock import Clock, SystemClock
+from kadence.compiled import compiled
 from kadence.consumer.events import Seek
-from kadence.consumer.fetch.partition_reader import PartitionReader
+from kadence.consumer.fetch import steps
 from kadence.consumer.fetch.steps import ReaderState, Steps
 from kadence.consumer.shared_partition import Origin, Raised, SharedPartition
 from kadence.consumer.shared_state import CompletedFetch, SharedState, frees
@@ -29,7 +30,18 @@ from kadence.errors import KafkaError, RecordDeserializationError
 from kadence.records import Columns, FetchedRecords, Record, release_idle
 from kadence.types import OffsetAndMetadata, TopicPartition
 
-__all__ = ["FetchCollector"]
+__all__ = ["FetchCollector", "PartitionReader"]
+
+_compiled = (
+    compiled("kadence.consumer.fetch._partition_reader_c")
+    if steps.COMPILED and FetchedRecords.__module__.endswith("_c")
+    else None
+)
+
+if TYPE_CHECKING or _compiled is None:
+    from kadence.consumer.fetch._partition_reader import PartitionReader
+else:
+    PartitionReader = _compiled.PartitionReader
 
 T = TypeVar("T")
 
@@ -59,6 +71,7 @@ class FetchCollector:
         advanced: whether a position moved without a record (control, aborted, compacted) in the last take.
         returned: how many records the last take gave.
         steps: polls that need nothing but the next record.
+        counts: see above.
     """
 
     def __init__(
@@ -79,7 +92,7 @@ class FetchCollector:
         self._buffer_memory = buffer_memory
         self._unpack_bytes = unpack_bytes
         self._decoded_bytes = decoded_bytes
-        self._counts = counts
+        self.counts = counts
         self._ring: OrderedDict[TopicPartition, PartitionReader] = OrderedDict()
         self._line: OrderedDict[TopicPartition, PartitionReader] = OrderedDict()
         """Readers that wait for memory to decompress their next batch, and not in the ring; the first gets it first."""
@@ -114,6 +127,21 @@ class FetchCollector:
             self._passed.clear()
         self.steps.mark_processed()
 
+    def takes_nothing(self) -> bool:
+        """Whether nothing lies here or in the shared state: then a take is over with this call."""
+        shared_state = self.shared_state
+        arrivals = shared_state.arrivals
+        if (
+            self._ring
+            or self._line
+            or shared_state.completed_fetches
+            or shared_state.pressed
+            or (arrivals is not None and arrivals.has_some())
+        ):
+            return False
+        self._begin()
+        return True
+
     def take_records(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
         """At most ``limit`` records.
 
@@ -146,20 +174,17 @@ class FetchCollector:
     ) -> list[tuple[TopicPartition, list[T]]]:
         """At most ``limit`` records, taken from one reader after the other by ``give``."""
         shared_state = self.shared_state
-        ring = self._ring
-        for place in self.steps.disarm():
-            if place.partition in ring:
-                ring.move_to_end(place.partition)
-        shared_state.take_arrivals()
+        self._begin()
+        if shared_state.arrivals is not None:
+            shared_state.arrivals.take(shared_state.completed_fetches)
         if shared_state.completed_fetches:
             self._admit()
         if shared_state.pressed:
             self._relieve()
-        self.advanced = False
-        self.returned = 0
-        self._taken_in = self.steps.calls
         taken: list[tuple[TopicPartition, list[T]]] = []
-        for reader in self._turns():
+        for reader in (
+            self._turns() if self._line else chain(list(self._ring.values()), self._turns_of_line())
+        ):
             partition, shared_partition = reader.partition, reader.shared_partition
             if shared_partition.paused or shared_partition.revoking or shared_partition.held:
                 self._pass_over(reader)
@@ -187,14 +212,26 @@ class FetchCollector:
             self._relieve()
         return taken
 
+    def _begin(self) -> None:
+        """A take begins."""
+        ring = self._ring
+        for place in self.steps.disarm():
+            if place.partition in ring:
+                ring.move_to_end(place.partition)
+        self.advanced = False
+        self.returned = 0
+        self._taken_in = self.steps.calls
+        self._is_short = False
+
     def _turns(self) -> Iterator[PartitionReader]:
         """Readers in the order of their turns."""
-        self._is_short = False
-        if self._line:
-            yield from self._next_in_line()
+        yield from self._next_in_line()
         yield from list(self._ring.values())
+        yield from self._turns_of_line()
+
+    def _turns_of_line(self) -> Iterator[PartitionReader]:
+        """Those in the line, after all others: these may have used up what they had decompressed."""
         if self._line:
-            # Others may have used up what they had decompressed.
             yield from self._next_in_line()
 
     def _next_in_line(self) -> Iterator[PartitionReader]:
@@ -208,7 +245,8 @@ class FetchCollector:
 
     def _end_turn(self, reader: PartitionReader, *, has_given: bool) -> None:
         if reader.is_empty:
-            self._remove(reader)
+            self._ring.pop(reader.partition, None)
+            self._line.pop(reader.partition, None)
         elif reader.waits:
             self._line_up(reader)
         elif reader.partition in self._line:
@@ -406,7 +444,7 @@ class FetchCollector:
 
         A small poll is followed by others of its kind. Where drained records are counted nothing is decoded ahead.
         """
-        if limit > _SMALL or self._counts:
+        if limit > _SMALL or self.counts:
             return limit, 0
         room = min(
             self._decoded_bytes // max(len(self._ring), 1),
@@ -460,7 +498,7 @@ class FetchCollector:
 
     def drained(self, shared_partition: SharedPartition, count: int) -> None:
         """So many records less are buffered: tell the network thread when that is few enough (KIP-41)."""
-        if not self._counts:
+        if not self.counts:
             return
         shared_state = self.shared_state
         shared_partition.drained_records += count
@@ -542,14 +580,15 @@ class FetchCollector:
                 item.arena.release()
                 self.shared_state.made_room(item.shared_partition)
                 continue
-            reader = self._reader(partition)
+            reader = ring.get(partition) or self._line.get(partition)
             if reader is not None and reader.shared_partition is not item.shared_partition:
                 # Lost and assigned again: the old shared partition's data can never be handed out.
                 self._remove(reader)
                 reader = None
             if reader is None:
-                poll_measures = self.shared_state.measures.poll_measures.topic(partition.topic)
-                reader = ring[partition] = PartitionReader(item.shared_partition, poll_measures, self)
+                polled = self.shared_state.measures.poll_measures
+                measures = polled.topics.get(partition.topic) or polled.topic(partition.topic)
+                reader = ring[partition] = PartitionReader(item.shared_partition, measures, self)
             if not reader.fetches or reader.fetches[-1] is not item:
                 reader.fetches.append(item)
             fetched.popleft()

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kadence.compiled import compiled
-from kadence.consumer.decoded_records import COMPILED
+from kadence.consumer.decoded_records import COMPILED as DECODED_COMPILED
 
-__all__ = ["AsyncIteration", "Iteration", "ReaderState", "Steps"]
+__all__ = ["COMPILED", "AsyncIteration", "Iteration", "ReaderState", "Steps"]
 
-_compiled = compiled("kadence.consumer.fetch._steps_c") if COMPILED else None
+_compiled = compiled("kadence.consumer.fetch._steps_c") if DECODED_COMPILED else None
+COMPILED = _compiled is not None
+"""Whether the compiled form of the steps is loaded."""
+
 _iteration = compiled("kadence.consumer.fetch._iteration_c") if _compiled is not None else None
 
 if TYPE_CHECKING or _compiled is None:

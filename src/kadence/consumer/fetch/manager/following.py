@@ -90,5 +90,13 @@ class SessionFollow:
                     shared_partition, wanted.fetch_epoch, wanted.offset, records, loan, None, count
                 )
             )
-            asked[partition] = wanted._replace(offset=next_offset)
+            # `_replace` would be two calls more, for each record that is awaited.
+            asked[partition] = Wanted(
+                wanted.fetch_epoch,
+                next_offset,
+                wanted.leader_epoch,
+                wanted.topic_id,
+                wanted.max_bytes,
+                wanted.last_epoch,
+            )
         return fetches, asked

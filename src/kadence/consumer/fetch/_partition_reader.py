@@ -6,72 +6,120 @@ by an index. What a poll took is put back by that index, so it is neither fetche
 The bytes of a fetch are given back when the last of its records was given out. Until then a reader can open them again
 behind the decoded records, which it does after Ctrl-C in the midst of decoding, or behind what was given out, which it
 does when rows are wanted as columns.
+
+A partition may be read for a range (C11). Before its end there are at most as many records as offsets, so this many
+records are decoded. Where some offsets have no record (compaction, aborted transactions, control records), the last of
+these records lie beyond the end and are cut off again.
+
+One source, compiled and plain; see `uncompiled`. The types of the fields are in the .pxd file.
 """
 
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kadence.consumer.decoded_records import DecodedRecords
-from kadence.consumer.fetch import ranges
-from kadence.consumer.fetch.steps import ReaderState, Steps
-from kadence.consumer.measures import TopicPollMeasures
-from kadence.consumer.shared_partition import SharedPartition
-from kadence.consumer.shared_state import CompletedFetch, SharedState
+import kadence.uncompiled as cython
 from kadence.errors import KafkaError
-from kadence.records import Columns, FetchedRecords, Record
 
-__all__ = ["PartitionReader", "ReaderContext"]
+if cython.compiled:
+    import cython
 
-_NOTHING: Final = memoryview(b"")
+if not cython.compiled:
+    from kadence.consumer.decoded_records import DecodedRecords
+    from kadence.consumer.fetch.steps import ReaderState, Steps
+    from kadence.records import FetchedRecords, Record
+
+if TYPE_CHECKING:
+    from kadence.consumer.measures import TopicPollMeasures
+    from kadence.consumer.shared_partition import SharedPartition
+    from kadence.consumer.shared_state import CompletedFetch, SharedState
+    from kadence.records import Columns
+
+    class ReaderContext(Protocol):
+        """What the readers of one consumer share.
+
+        Attributes:
+            shared_state: the shared state. check_crcs, max_batch_bytes: see `FetchedRecords`.
+            counts: whether `drained` wants to be told.
+            advanced: whether a position moved without a record in the poll under way. steps: which poll that is.
+        """
+
+        shared_state: SharedState
+        steps: Steps
+        check_crcs: bool
+        max_batch_bytes: int
+        counts: bool
+        advanced: bool
+
+        def ahead(self, limit: int) -> tuple[int, int]:
+            """How many records to decode for a poll of ``limit``, and how many bytes they may take if that is more."""
+            ...
+
+        def has_room(self) -> bool:
+            """Whether there is memory for another decompressed batch, and nobody waits for it."""
+            ...
+
+        def make_room(self) -> bool:
+            """A reader can go on only by decompressing a batch: whether it may. If not, it waits for the others."""
+            ...
+
+        def weighed(self, before: int, most: int) -> None:
+            """A batch was decompressed: how much more was held before, and at most, than is counted now."""
+            ...
+
+        def drained(self, shared_partition: SharedPartition, count: int) -> None:
+            """So many records less are buffered."""
+            ...
+
+        def refetch(self, shared_partition: SharedPartition) -> None:
+            """Fetch again from the position."""
+            ...
+
+        def passed(self, shared_partition: SharedPartition) -> None:
+            """The position moves over what is not returned."""
+            ...
 
 
-class ReaderContext(Protocol):
-    """What the readers of one consumer share.
+__all__ = ["PartitionReader"]
 
-    Attributes:
-        shared_state: the shared state. check_crcs, max_batch_bytes: see `FetchedRecords`.
-        advanced: whether a position moved without a record in the poll under way. steps: which poll that is.
-    """
+_NOTHING = memoryview(b"")
 
-    shared_state: SharedState
-    steps: Steps
-    check_crcs: bool
-    max_batch_bytes: int
-    advanced: bool
-
-    def ahead(self, limit: int) -> tuple[int, int]:
-        """How many records to decode for a poll of ``limit``, and how many bytes they may take if that is more."""
-        ...
-
-    def has_room(self) -> bool:
-        """Whether there is memory for another decompressed batch, and nobody waits for it."""
-        ...
-
-    def make_room(self) -> bool:
-        """A reader can go on only by decompressing a batch: whether it may. If not, it waits for the others."""
-        ...
-
-    def weighed(self, before: int, most: int) -> None:
-        """A batch was decompressed: how much more was held before, and at most, than is counted now."""
-        ...
-
-    def drained(self, shared_partition: SharedPartition, count: int) -> None:
-        """So many records less are buffered."""
-        ...
-
-    def refetch(self, shared_partition: SharedPartition) -> None:
-        """Fetch again from the position."""
-        ...
-
-    def passed(self, shared_partition: SharedPartition) -> None:
-        """The position moves over what is not returned."""
-        ...
+_offset = attrgetter("offset")
 
 
+@cython.cfunc
+def before_end(count: cython.Py_ssize_t, offset: cython.longlong, end: Any) -> cython.Py_ssize_t:
+    """How many of ``count`` records from an offset on can lie before the end (None: there is none)."""
+    return count if end is None else min(count, cython.cast(cython.longlong, end) - offset)
+
+
+@cython.cfunc
+def position_at(offset: cython.longlong, end: Any) -> cython.longlong:
+    """Where a partition stands of which all below ``offset`` was read. It never stands beyond its end."""
+    return offset if end is None else min(offset, cython.cast(cython.longlong, end))
+
+
+@cython.cfunc
+def cut_records(items: list[Any], end: Any) -> list[Any]:
+    """Those before the end."""
+    if end is None or not items or items[len(items) - 1].offset < end:
+        return items
+    return items[: bisect_left(items, end, key=_offset)]
+
+
+@cython.cfunc
+def cut_columns(parts: list[Any], end: Any) -> list[Any]:
+    """Their rows before the end."""
+    return parts if end is None else [part for each in parts if len(part := each.before(end))]
+
+
+@cython.nonecheck(True)
+@cython.cclass
 class PartitionReader(ReaderState):
     """Reads the fetched records of one partition in order.
 
@@ -81,16 +129,6 @@ class PartitionReader(ReaderState):
         waits: there is no memory to decompress its next batch, and nothing of it is decoded.
         relieved_at: the end of its range when its memory was looked at last, if the range was read to it by then.
     """
-
-    __slots__ = (
-        "_context",
-        "_given",
-        "fetches",
-        "poll_measures",
-        "relieved_at",
-        "retained",
-        "waits",
-    )
 
     def __init__(
         self, shared_partition: SharedPartition, poll_measures: TopicPollMeasures, context: ReaderContext
@@ -129,20 +167,21 @@ class PartitionReader(ReaderState):
         """
         if self.left < limit:
             self._decode(limit)
-        decoded = self.decoded
+        decoded: DecodedRecords | None = self.decoded
         if decoded is None:
             return []
         index = decoded.index
         if index == 0 and limit >= decoded.count:
             return decoded.records
-        return decoded.records[index : index + limit]
+        return decoded.records[index : min(index + limit, decoded.count)]
 
     def fill(self, limit: int) -> None:
         """Have decoded records, if there are none, for a poll of ``limit`` to come.
 
         Not if the poll under way took the last: should it be interrupted, what it took is put back.
         """
-        shared_partition, decoded = self.shared_partition, self.decoded
+        shared_partition = self.shared_partition
+        decoded: DecodedRecords | None = self.decoded
         is_empty = decoded is None or (not decoded.left and decoded.began == decoded.index)
         if is_empty and not (shared_partition.paused or shared_partition.revoking or shared_partition.held):
             # What cannot be read is raised by the poll that asks for it.
@@ -151,7 +190,7 @@ class PartitionReader(ReaderState):
 
     def give(self, touched: list[ReaderState], count: int) -> bool:
         """The first ``count`` of the records that `look` returned are given out; False if their fetch epoch is over."""
-        decoded = self.decoded
+        decoded: DecodedRecords | None = self.decoded
         if decoded is None:
             return False
         # Before anything moves: whatever interrupts us from here on can be put back.
@@ -160,7 +199,7 @@ class PartitionReader(ReaderState):
         self.count()
         self._drained(count)
         if not decoded.left:
-            if decoded.end != decoded.records[-1].offset + 1:
+            if decoded.end != decoded.records[decoded.count - 1].offset + 1:
                 self._context.passed(self.shared_partition)
             self._end_fetch()
         return True
@@ -191,8 +230,8 @@ class PartitionReader(ReaderState):
             items: list[Columns] = []
             error: KafkaError | None = None
             try:
-                items = ranges.columns(
-                    take(reader, ranges.limit(limit, before, self.shared_partition.end), unpacks),
+                items = cut_columns(
+                    take(reader, before_end(limit, before, self.shared_partition.end), unpacks),
                     self.shared_partition.end,
                 )
             except KafkaError as raised:
@@ -269,7 +308,7 @@ class PartitionReader(ReaderState):
             error: KafkaError | None = None
             try:
                 items, size = self._read(
-                    reader, ranges.limit(limit - left, before, self.shared_partition.end), unpacks
+                    reader, before_end(limit - left, before, self.shared_partition.end), unpacks
                 )
             except KafkaError as raised:
                 error = raised
@@ -293,7 +332,7 @@ class PartitionReader(ReaderState):
             self._end_fetch()
 
     def _is_beyond_end(self, reader: FetchedRecords) -> bool:
-        return ranges.position(reader.next_offset, self.shared_partition.end) == self.shared_partition.end
+        return position_at(reader.next_offset, self.shared_partition.end) == self.shared_partition.end
 
     def _stays_open(self, reader: FetchedRecords) -> None:
         """The decoded records end where it stands. Beyond the range it is closed: another may begin there."""
@@ -303,15 +342,15 @@ class PartitionReader(ReaderState):
 
     def _stands_at(self, reader: FetchedRecords) -> int:
         """The position behind what was read."""
-        return ranges.position(reader.next_offset, self.shared_partition.end)
+        return position_at(reader.next_offset, self.shared_partition.end)
 
     def _read(self, reader: FetchedRecords, limit: int, unpacks: bool) -> tuple[list[Record], int]:
         """The next records, and how many bytes they take if there are more than ``limit``."""
         count, room = self._context.ahead(limit)
-        count = ranges.limit(count, reader.next_offset, self.shared_partition.end)
+        count = before_end(count, reader.next_offset, self.shared_partition.end)
         if count <= limit:
-            return ranges.records(reader.take(limit, unpacks=unpacks), self.shared_partition.end), 0
-        items = ranges.records(reader.take(count, max_bytes=room, unpacks=unpacks), self.shared_partition.end)
+            return cut_records(reader.take(limit, unpacks=unpacks), self.shared_partition.end), 0
+        items = cut_records(reader.take(count, max_bytes=room, unpacks=unpacks), self.shared_partition.end)
         if len(items) >= limit:
             return items, reader.taken_bytes
         # They are large, or the last ones. What was asked for is given whatever its size.
@@ -321,7 +360,7 @@ class PartitionReader(ReaderState):
 
     def _rest(self, reader: FetchedRecords, limit: int, unpacks: bool) -> list[Record]:
         try:
-            return ranges.records(reader.take(limit, unpacks=unpacks), self.shared_partition.end)
+            return cut_records(reader.take(limit, unpacks=unpacks), self.shared_partition.end)
         except KafkaError:
             # It is raised again by the poll that finds nothing before it.
             return []
@@ -471,7 +510,8 @@ class PartitionReader(ReaderState):
             self.hold(0)
         self.shared_partition.drained_bytes += len(fetched.data)
         fetched.data = _NOTHING
-        self._context.drained(self.shared_partition, fetched.records - self._given)
+        if self._context.counts:
+            self._context.drained(self.shared_partition, fetched.records - self._given)
         self._given = 0
         del self.fetches[0]
         fetched.arena.release()
@@ -504,4 +544,5 @@ class PartitionReader(ReaderState):
     def _drained(self, count: int) -> None:
         if self.fetches:
             self._given += count
-            self._context.drained(self.shared_partition, count)
+            if self._context.counts:
+                self._context.drained(self.shared_partition, count)
