@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from rich.text import Text
@@ -20,6 +20,7 @@ from textual.widgets import Input, Static
 from kadence.cli.top import rows as r
 from kadence.cli.top.gathering import OTHERS, Gatherer, Model, Round, Wish
 from kadence.cli.top.local import Process, by_member
+from kadence.cli.top.memory import Memory, memory_file
 from kadence.cli.top.table import Table
 from kadence.cli.why.page import lines
 from kadence.printable import printable
@@ -34,6 +35,7 @@ HELP: Final = """\
  Esc           back, or forget the filter
  Tab           the next view: members, partitions,
                events, why it lags
+ e             groups without members, or one line
  w             why the group lags, and what to do
  g or :        go to a group by its name
  /             show only rows with a text in them
@@ -98,7 +100,6 @@ class _Place:
     group: str = ""
     key: Any = None
     tab: int = 0
-    sort: dict[str, tuple[int, bool]] = field(default_factory=dict)
     filter: str = ""
     came_from: Any = None
 
@@ -164,6 +165,7 @@ class Top(App[None]):
         Binding("d", "ask('delay')", show=False),
         Binding("l", "local", show=False),
         Binding("w", "why", show=False),
+        Binding("e", "empty", show=False),
         Binding("escape,backspace", "leave", show=False),
         Binding("tab", "next_view(1)", show=False, priority=True),
         Binding("shift+tab", "next_view(-1)", show=False, priority=True),
@@ -178,9 +180,11 @@ class Top(App[None]):
         self._config = config
         self._delay = delay
         self.model = Model()
+        self._memory_file = memory_file()
+        self._memory = Memory.load(self._memory_file)
         self.places = [_Place("groups")]
         if group:
-            self.places.append(_Place("group", group))
+            self.places.append(self._group(group))
         self._is_paused = False
         self._asked = ""
         self._heard_at = time.monotonic()
@@ -230,7 +234,8 @@ class Top(App[None]):
             return
         place = self._place
         if place.kind == "groups":
-            wish = Wish(self.query_one(Table).keys_on_screen, OTHERS)
+            shown = self.query_one(Table).keys_on_screen
+            wish = Wish(tuple(key for key in shown if key is not r.FOLDED), OTHERS)
         elif place.group:
             why = place.group if place.view == "why" else ""
             wish = Wish((place.group,), 0, listing=not self.model.groups, why=why)
@@ -247,8 +252,10 @@ class Top(App[None]):
     @on(Table.Opened)
     def _open(self, message: Table.Opened) -> None:
         place, key = self._place, message.key
-        if place.kind == "groups":
-            self._go(_Place("group", key, came_from=key))
+        if key is r.FOLDED:
+            self.action_empty()
+        elif place.kind == "groups":
+            self._go(self._group(key))
         elif place.view == "members":
             here = by_member(self.model.processes).get(key)
             if here is not None:
@@ -257,6 +264,12 @@ class Top(App[None]):
                 self._go(_Place("member", place.group, key, came_from=key))
         elif place.kind == "processes":
             self._go(_Place("process", "", key, came_from=key))
+
+    def _group(self, name: str) -> _Place:
+        """A group, in the view that was last chosen."""
+        views = _TABS["group"]
+        tab = views.index(self._memory.tab) if self._memory.tab in views else 0
+        return _Place("group", name, tab=tab, came_from=name)
 
     def _go(self, place: _Place) -> None:
         self.places.append(place)
@@ -281,7 +294,7 @@ class Top(App[None]):
             group = self.query_one(Table).key
         else:
             group = place.group
-        if not group:
+        if not group or group is r.FOLDED:
             return
         if place.kind != "group":
             place = _Place("group", group, came_from=self.query_one(Table).key)
@@ -289,22 +302,35 @@ class Top(App[None]):
         place.tab = _TABS["group"].index("why")
         self._draw()
 
+    def action_empty(self) -> None:
+        """Show groups without members one by one, or in one line."""
+        self._memory.unfolds = not self._memory.unfolds
+        self._remembered()
+
+    def _remembered(self) -> None:
+        self._memory.save(self._memory_file)
+        self._draw()
+
     def action_next_view(self, by: int) -> None:
         self._place.tab = (self._place.tab + by) % len(_TABS[self._place.kind])
-        self._draw()
+        if self._place.kind == "group":
+            self._memory.tab = self._place.view
+        self._remembered()
 
     def action_sort(self) -> None:
         columns = _COLUMNS[self._place.view]
         shown = [index for index, _ in r.widths(columns, self.query_one(Table).size.width)]
         column, _ = self._sorting()
         following = shown[(shown.index(column) + 1) % len(shown)] if column in shown else shown[0]
-        self._place.sort[self._place.view] = (following, columns[following].name in _NUMBERS_FIRST_LARGE)
-        self._draw()
+        name = columns[following].name
+        self._memory.sort[self._place.view] = (name, name in _NUMBERS_FIRST_LARGE)
+        self._remembered()
 
     def action_reverse(self) -> None:
         column, backwards = self._sorting()
-        self._place.sort[self._place.view] = (column, not backwards)
-        self._draw()
+        view = self._place.view
+        self._memory.sort[view] = (_COLUMNS[view][column].name, not backwards)
+        self._remembered()
 
     def action_pause(self) -> None:
         self._is_paused = not self._is_paused
@@ -349,7 +375,7 @@ class Top(App[None]):
         self._answered()
         if asked == "group" and text:
             exact = text if text in self.model.groups else self._only(text)
-            self._go(_Place("group", exact, came_from=exact))
+            self._go(self._group(exact))
         elif asked == "delay" and text:
             self._set_delay(text)
 
@@ -384,7 +410,11 @@ class Top(App[None]):
         view = self._place.view
         # By name until somebody sorts otherwise: rows that stay where they are can be read. Groups by their state:
         # those that are sick come first, and those that nobody uses last.
-        return self._place.sort.get(view, (_STATE if view == "groups" else 0, False))
+        name, backwards = self._memory.sort.get(view, ("", False))
+        names = [column.name for column in _COLUMNS[view]]
+        if name in names:
+            return names.index(name), backwards
+        return _STATE if view == "groups" else 0, False
 
     @property
     def _is_drawn(self) -> bool:
@@ -398,6 +428,8 @@ class Top(App[None]):
         table = self.query_one(Table)
         column, backwards = self._sorting()
         found = r.arranged(self._rows(place), column, backwards=backwards, containing=place.filter)
+        if place.view == "groups" and not self._memory.unfolds and not place.filter:
+            found = r.folded(found)
         table.show(_COLUMNS[place.view], found, (column, backwards), key=key)
         self.query_one("#news", Static).update(self._news(place))
         self._draw_title()
