@@ -133,6 +133,35 @@ def test_from_the_groups_to_a_partition_and_back(broker: Broker, consumer: Consu
     watched(broker.bootstrap_servers, look)
 
 
+def test_from_a_partition_to_its_records_and_the_stack_of_its_owner(
+    broker: Broker, consumer: Consumer
+) -> None:
+    async def look(screen: Screen) -> None:
+        await screen.shows("reader-1")
+        await screen.press("tab")
+        await screen.shows("[partitions]", "flights-0")
+        await screen.press("enter")
+        await screen.shows("flights-0  [records]", "$ kadence consume flights:0 --from 15 -n 20")
+        await screen.shows('"offset":15,', '"value":"30"')
+        await screen.press("tab")
+        await screen.shows("[stacks]", "it has not stalled")
+        await screen.press("escape")
+        await screen.shows("[partitions]")
+
+    with publish_state(consumer):
+        watched(broker.bootstrap_servers, look, group="report")
+
+    async def look_away(screen: Screen) -> None:
+        await screen.shows("flights-0")
+        await screen.press("enter")
+        await screen.shows("records are not shown here")
+        assert '"offset"' not in screen
+        await screen.press("tab")
+        await screen.shows("publishes no state")
+
+    watched(broker.bootstrap_servers, look_away, group="report", records=False)
+
+
 def test_sort_view_and_what_is_unfolded_are_remembered(broker: Broker, consumer: Consumer) -> None:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.alter_consumer_group_offsets("another", {TopicPartition("flights", 0): 50})

@@ -21,6 +21,7 @@ from kadence.cli.top import rows as r
 from kadence.cli.top.gathering import OTHERS, Gatherer, Model, Round, Wish
 from kadence.cli.top.local import Process, by_member
 from kadence.cli.top.memory import Memory, memory_file
+from kadence.cli.top.records import LINES, MOST, Records, command, record_rows, stack_rows
 from kadence.cli.top.table import Table
 from kadence.cli.why.page import lines
 from kadence.printable import printable
@@ -31,7 +32,8 @@ KEYS: Final = "↵ open  esc back  tab view  / filter  g group  w why  s sort  ?
 
 HELP: Final = """\
  ↑ ↓ k j       move; PgUp PgDn Home End, too
- Enter         open: a group, then a member
+ Enter         open: a group, then a member or a
+               partition, and its records
  Esc           back, or forget the filter
  Tab           the next view: members, partitions,
                events, why it lags
@@ -55,7 +57,8 @@ _TABS: Final[Mapping[str, tuple[str, ...]]] = {
     "group": ("members", "partitions", "events", "why"),
     "member": ("partitions",),
     "processes": ("processes",),
-    "process": ("reading", "events"),
+    "process": ("reading", "events", "stacks"),
+    "partition": ("records", "stacks"),
 }
 """The views of each place, in Tab's order."""
 
@@ -67,6 +70,8 @@ _COLUMNS: Final[Mapping[str, Sequence[r.Column]]] = {
     "why": r.WHY,
     "processes": r.PROCESSES,
     "reading": r.READING,
+    "records": LINES,
+    "stacks": LINES,
 }
 
 _NUMBERS_FIRST_LARGE: Final = frozenset(
@@ -101,6 +106,7 @@ class _Place:
     key: Any = None
     tab: int = 0
     filter: str = ""
+    start: int = 0
     came_from: Any = None
 
     @property
@@ -147,6 +153,7 @@ class Top(App[None]):
 
     Args:
         config: of the admin client. group: the one to begin with; None: the list. delay: seconds between two rounds.
+        records: whether records may be shown.
     """
 
     TITLE = "kadence top"
@@ -175,8 +182,11 @@ class Top(App[None]):
         Binding("question_mark,h", "help", show=False),
     ]
 
-    def __init__(self, config: Mapping[str, Any], *, group: str | None = None, delay: float = 2.0) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], *, group: str | None = None, delay: float = 2.0, records: bool = True
+    ) -> None:
         super().__init__()
+        self._shows_records = records
         self._config = config
         self._delay = delay
         self.model = Model()
@@ -238,9 +248,11 @@ class Top(App[None]):
             wish = Wish(tuple(key for key in shown if key is not r.FOLDED), OTHERS)
         elif place.group:
             why = place.group if place.view == "why" else ""
-            wish = Wish((place.group,), 0, listing=not self.model.groups, why=why)
+            wish = Wish(
+                (place.group,), 0, listing=not self.model.groups, why=why, records=self._wished(place)
+            )
         else:
-            wish = Wish((), 0, listing=False)
+            wish = Wish((), 0, listing=False, records=self._wished(place))
         self._gatherer.change(wish=wish)
 
     # ------------------------------------------------------------ keys
@@ -264,6 +276,22 @@ class Top(App[None]):
                 self._go(_Place("member", place.group, key, came_from=key))
         elif place.kind == "processes":
             self._go(_Place("process", "", key, came_from=key))
+        elif place.view in {"partitions", "reading"}:
+            self._go(
+                _Place("partition", place.group, key, start=self._start(place.group, key), came_from=key)
+            )
+
+    def _start(self, group: str, tp: Any) -> int:
+        """Where the group reads next; where nothing waits, the records before."""
+        history = self.model.history(group)
+        committed, end = history.offsets(tp) if tp in history.partitions else (None, None)
+        if committed is None:
+            return max((end or 0) - MOST, 0)
+        return committed if end is None or committed < end else max(end - MOST, 0)
+
+    def _wished(self, place: _Place) -> tuple[Any, int] | None:
+        is_wished = self._shows_records and place.view == "records"
+        return (place.key, place.start) if is_wished else None
 
     def _group(self, name: str) -> _Place:
         """A group, in the view that was last chosen."""
@@ -441,12 +469,16 @@ class Top(App[None]):
             process = self._process(place.key)
             if process is None:
                 return []
+            if view == "stacks":
+                return stack_rows(process, self.size.width)
             return r.reading_rows(process) if view == "reading" else r.event_rows(r.process_events(process))
         if view == "groups":
             return r.group_rows(model)
         if view == "processes":
             return r.process_rows(model.processes)
         history = model.history(place.group)
+        if place.kind == "partition":
+            return self._partition_rows(place)
         if view == "members":
             return r.member_rows(history, by_member(model.processes))
         if view == "events":
@@ -454,6 +486,20 @@ class Top(App[None]):
         if view == "why":
             return r.why_rows(self._why(place.group))
         return r.partition_rows(history, place.key)
+
+    def _partition_rows(self, place: _Place) -> list[r.Row]:
+        width = self.size.width
+        if place.view == "stacks":
+            owner = self.model.history(place.group).owner(place.key)
+            here = by_member(self.model.processes)
+            return stack_rows(here.get(owner.member_id) if owner else None, width)
+        found = self.model.records
+        if not self._shows_records:
+            found = Records(place.key, place.start, trouble="records are not shown here (--no-records)")
+        elif found is not None and (found.partition, found.start) != (place.key, place.start):
+            found = None
+        servers = str(self._config.get("bootstrap.servers", ""))
+        return record_rows(found, command(place.key, place.start, servers), width)
 
     def _why(self, group: str) -> list[str]:
         why = self.model.why
@@ -510,7 +556,7 @@ class Top(App[None]):
             process = self._process(place.key)
             name = str(process.state.get("client_id", "")) if process else ""
             return f"{name}  {tabs}"
-        return f"{place.group}  {tabs}"
+        return f"{place.key if place.kind == 'partition' else place.group}  {tabs}"
 
     def _about(self, place: _Place, width: int) -> Text:
         lines = self._summary(place)
