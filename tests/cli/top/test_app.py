@@ -19,7 +19,8 @@ from textual.pilot import Pilot
 from kadence import Admin, Consumer, Producer, TopicPartition, publish_state
 from kadence.broker import Broker
 from kadence.cli.top import gathering
-from kadence.cli.top.app import HELP, Top
+from kadence.cli.top.app import Top
+from kadence.cli.top.keys import HELP
 from kadence.cli.top.memory import memory_file
 from kadence.cli.top.table import Table
 from kadence.cli.why import watching

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kadence import TopicPartition
 from kadence.cli.top.local import Process
-from kadence.cli.top.records import Records, command, record_rows, stack_rows
+from kadence.cli.top.records import Records, command, commands_fit, record_rows, stack_rows
 
 PARTITION = TopicPartition("flights", 3)
 
@@ -17,6 +17,14 @@ def test_a_record_takes_the_lines_that_it_needs() -> None:
     assert sum(text.count("y") for text in texts) == 2000
     assert [row.mark for row in rows].count("ok") == 2
     assert "the command shows all" in texts[-1]
+
+
+def test_a_long_command_goes_on_below_as_a_shell_takes_it() -> None:
+    long = f"   $ kadence consume flights:3 --from 7 -n 1 -b {'kafka:9092,' * 6}kafka:9092"
+    made = commands_fit(["1. STOPS", long], 80)
+    assert made[0] == "1. STOPS"
+    assert all(each.endswith(" \\") for each in made[1:-1])
+    assert " ".join(each.removesuffix("\\").strip() for each in made[1:]) == long.strip()
 
 
 def test_the_command_is_of_the_place() -> None:

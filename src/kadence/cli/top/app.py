@@ -13,15 +13,15 @@ from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
 from kadence.cli.top import rows as r
 from kadence.cli.top.gathering import OTHERS, Gatherer, Model, Round, Wish
+from kadence.cli.top.keys import Help
 from kadence.cli.top.local import Process, by_member
 from kadence.cli.top.memory import Memory, memory_file
-from kadence.cli.top.records import LINES, MOST, Records, command, record_rows, stack_rows
+from kadence.cli.top.records import LINES, MOST, Records, command, commands_fit, record_rows, stack_rows
 from kadence.cli.top.table import Table
 from kadence.cli.why.page import lines
 from kadence.printable import printable
@@ -29,28 +29,6 @@ from kadence.printable import printable
 __all__ = ["Top"]
 
 KEYS: Final = "↵ open  esc back  tab view  / filter  g group  w why  s sort  ? help  q quit"
-
-HELP: Final = """\
- ↑ ↓ k j       move; PgUp PgDn Home End, too
- Enter         open: a group, then a member or a
-               partition, and its records
- Esc           back, or forget the filter
- Tab           the next view: members, partitions,
-               events, why it lags
- e             groups without members, or one line
- w             why the group lags, and what to do
- g or :        go to a group by its name
- /             show only rows with a text in them
- s  S          sort by the next column; the other way
- l             consumers on this machine that publish
-               their state (kadence.publish_state)
- d             delay: seconds between two rounds
- Space         pause, and go on
- q             quit
-
- IN/S   records produced a second     in the last
- OUT/S  records committed a second    half minute
- ETA    time until the lag is 0 at these rates"""
 
 _TABS: Final[Mapping[str, tuple[str, ...]]] = {
     "groups": ("groups",),
@@ -131,21 +109,6 @@ class _Names(Suggester):
         found = (name for name in sorted(self._model.groups) if name.startswith(value))
         # The prompt shows it as it is.
         return next((name for name in found if name == printable(name)), None)
-
-
-class _Help(ModalScreen[None]):
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,enter,space", "dismiss", show=False)
-    ]
-    DEFAULT_CSS = """
-    _Help { align: center middle; }
-    _Help Static { width: 60; height: auto; border: round $primary; background: $surface; padding: 0 1; }
-    """
-
-    def compose(self) -> ComposeResult:
-        box = Static(Text(HELP))
-        box.border_title = "keys"
-        yield box
 
 
 class Top(App[None]):
@@ -368,7 +331,7 @@ class Top(App[None]):
         self._draw()
 
     def action_help(self) -> None:
-        self.push_screen(_Help())
+        self.push_screen(Help())
 
     def action_ask(self, what: str) -> None:
         prompt = self.query_one(Input)
@@ -505,7 +468,10 @@ class Top(App[None]):
         why = self.model.why
         if why is None or why.group != group:
             return ["looking …"]
-        return [*textwrap.wrap(why.says, self.size.width), *lines(why.found, self.size.width)]
+        return [
+            *textwrap.wrap(why.says, self.size.width),
+            *commands_fit(lines(why.found, self.size.width), self.size.width),
+        ]
 
     def _process(self, key: str) -> Process | None:
         return next((each for each in self.model.processes if each.key == key), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any, Final
@@ -15,7 +15,7 @@ from kadence.errors import KafkaError
 from kadence.printable import printable
 from kadence.types import TopicPartition
 
-__all__ = ["LINES", "MOST", "Records", "command", "read", "record_rows", "stack_rows"]
+__all__ = ["LINES", "MOST", "Records", "command", "commands_fit", "read", "record_rows", "stack_rows"]
 
 MOST: Final = 20
 """How many records are shown."""
@@ -30,7 +30,11 @@ _LETTERS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records of a partition from an offset on, each as ``kadence consume`` prints it. ``trouble``: why there are none."""
+    """Records of a partition from an offset on.
+
+    Attributes:
+        lines: each as ``kadence consume`` prints it. trouble: why there are none; empty when there are.
+    """
 
     partition: TopicPartition
     start: int
@@ -63,7 +67,7 @@ def command(partition: TopicPartition, start: int, servers: str) -> str:
 
 def record_rows(found: Records | None, said: str, width: int) -> list[Row]:
     """The command, and the records below it, each in as many lines as it takes."""
-    lines = [(line, "busy") for line in _wrapped(f"$ {said}", width)]
+    lines = [(line.removeprefix("   "), "busy") for line in commands_fit([f"   $ {said}"], width)]
     if found is None:
         lines.append(("reading …", ""))
     elif found.trouble:
@@ -74,6 +78,20 @@ def record_rows(found: Records | None, said: str, width: int) -> list[Row]:
             first, *rest = _wrapped(text, width)
             lines += [(first, "ok"), *((line, "") for line in rest)]
     return _rows(lines)
+
+
+def commands_fit(lines: Sequence[str], width: int) -> list[str]:
+    """Lines of a page; a command that is wider than the screen goes on below, as a shell takes it."""
+    made: list[str] = []
+    for line in lines:
+        if len(line) <= width or not line.startswith("   $ "):
+            made.append(line)
+            continue
+        *first, last = textwrap.wrap(
+            line, width - 2, subsequent_indent=" " * 7, break_long_words=False, break_on_hyphens=False
+        )
+        made += [*(f"{each} \\" for each in first), last]
+    return made
 
 
 def stack_rows(process: Process | None, width: int) -> list[Row]:
