@@ -14,7 +14,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import statistics
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -135,7 +137,9 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=10)
     arguments = parser.parse_args()
-    with ours(settings_of(HEARTBEATS_S)) as server:
+    with tempfile.TemporaryDirectory() as state, ours(settings_of(HEARTBEATS_S)) as server:
+        # A remembered view would be measured instead.
+        os.environ["XDG_STATE_HOME"] = state
         topics = fill(server.address, arguments.groups, arguments.live, arguments.partitions)
         with members(server.address, arguments.live, topics):
             time.sleep(3)
