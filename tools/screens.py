@@ -96,7 +96,8 @@ def ask_the_bank(answered: threading.Event) -> None:
 @contextlib.contextmanager
 def scene() -> Iterator[Scene]:
     with tempfile.TemporaryDirectory() as sockets, Broker() as broker:
-        os.environ["KADENCE_STATE_DIR"] = sockets
+        # Nothing of whoever makes the pictures: neither consumers nor a remembered view.
+        os.environ["KADENCE_STATE_DIR"] = os.environ["XDG_STATE_HOME"] = sockets
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
             admin.create_topics({"flights": 6, "hotels": 2})
         at_work = Scene(broker.bootstrap_servers)

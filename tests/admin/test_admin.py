@@ -336,10 +336,14 @@ def test_the_coordinators_of_many_groups_are_looked_up_at_once_where_brokers_can
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
             for group in ("a", "b"):
                 admin.alter_consumer_group_offsets(group, {partition: 3})
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
             with broker.faults.observe(FindCoordinatorRequest) as asked:
                 found = admin.describe_consumer_groups(["a", "b"])
+                assert len(asked) == look_ups
+                admin.describe_consumer_groups(["b", "a"])
+                admin.list_consumer_group_offsets("a")
             assert {group: each.state for group, each in found.items()} == {"a": "Empty", "b": "Empty"}
-            assert len(asked) == look_ups
+            assert len(asked) == look_ups, "they are kept"
 
 
 def test_a_new_kind_of_group(kafka: Any) -> None:

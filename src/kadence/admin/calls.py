@@ -162,8 +162,14 @@ class Calls(Asking):
         return response.controller_id
 
     def coordinators(self, groups: Collection[str], deadline: int) -> Waits[dict[str, int | KafkaError]]:
-        """The coordinator of each group."""
-        return self._find(groups, deadline, KeyType.GROUP)
+        """The coordinator of each group. They are kept."""
+        kept = self._leaders.at(self._clock.now_ms()).coordinators
+        unknown = [group for group in groups if group not in kept]
+        found: dict[str, int | KafkaError] = {}
+        if unknown:
+            found = yield from self._find(unknown, deadline, KeyType.GROUP)
+        kept.update({group: node for group, node in found.items() if isinstance(node, int)})
+        return {group: found[group] if group in found else kept[group] for group in groups}
 
     def _find(
         self, names: Collection[str], deadline: int, key_type: KeyType
@@ -202,16 +208,12 @@ class Calls(Asking):
         self._leaders.at(self._clock.now_ms()).of_transactions.update(found)
 
     def coordinator(self, group: str, deadline: int) -> Waits[int]:
-        """The coordinator of one group, which is kept; raises instead of giving an error."""
-        kept = self._leaders.at(self._clock.now_ms()).coordinators
-        node_id = kept.get(group)
-        if node_id is None:
-            found = yield from self.coordinators([group], deadline)
-            node = found[group]
-            if isinstance(node, KafkaError):
-                raise node
-            kept[group] = node_id = node
-        return node_id
+        """The coordinator of one group; raises instead of giving an error."""
+        found = yield from self.coordinators([group], deadline)
+        node = found[group]
+        if isinstance(node, KafkaError):
+            raise node
+        return node
 
 
 def operation(function: F) -> F:

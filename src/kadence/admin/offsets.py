@@ -207,10 +207,15 @@ def by_leader(
     """What to ask each leader; partitions without one get their error in ``result``."""
     topics = yield from calls.topics({tp for tp, _ in items}, deadline)
     by_node: dict[int, list[Item]] = {}
+    # Of each topic once: made for each partition of a topic of thousands, it would take seconds.
+    partitions = {
+        name: {each.partition_index: each for each in topics[name].partitions}
+        for name in {tp.topic for tp, _ in items}
+        if name in topics
+    }
     for item in items:
         tp, _ = item
-        topic = topics.get(tp.topic)
-        known = {partition.partition_index: partition for partition in topic.partitions} if topic else {}
+        topic, known = topics.get(tp.topic), partitions.get(tp.topic, {})
         partition = known.get(tp.partition)
         if topic is None or topic.error_code:
             result[item] = refusal(topic.error_code if topic else ec.UNKNOWN_TOPIC_OR_PARTITION, tp)

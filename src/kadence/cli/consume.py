@@ -32,7 +32,7 @@ from kadence.printable import printable, printable_json
 if TYPE_CHECKING:
     from kadence import Admin, Consumer, Record, TopicPartition
 
-__all__ = ["add", "run"]
+__all__ = ["add", "as_record", "run"]
 
 _DESCRIPTION = f"""\
 Read records and print each as one line. Without --group it reads all
@@ -318,10 +318,11 @@ def _as_json(record: Record) -> bytes:
             pass
         else:
             return _object(record, printable_json(text.translate(_ON_ONE_LINE)))
-    return _as_record(record)
+    return as_record(record)
 
 
-def _as_record(record: Record) -> bytes:
+def as_record(record: Record) -> bytes:
+    """A line of ``--format records``, which is the default."""
     return _object(record, json_text(text_of(record.value)))
 
 
@@ -342,7 +343,7 @@ def _object(record: Record, value: str) -> bytes:
 
 
 _LINES: Final[dict[str, Callable[[Record], bytes]]] = {
-    "records": _as_record,
+    "records": as_record,
     "json": _as_json,
     "values": _value,
 }

@@ -19,7 +19,9 @@ from textual.pilot import Pilot
 from kadence import Admin, Consumer, Producer, TopicPartition, publish_state
 from kadence.broker import Broker
 from kadence.cli.top import gathering
-from kadence.cli.top.app import HELP, Top
+from kadence.cli.top.app import Top
+from kadence.cli.top.keys import HELP
+from kadence.cli.top.memory import memory_file
 from kadence.cli.top.table import Table
 from kadence.cli.why import watching
 
@@ -73,6 +75,7 @@ def watched(servers: str, look: Callable[[Screen], Awaitable[None]], **settings:
 @pytest.fixture(autouse=True)
 def _sockets(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KADENCE_STATE_DIR", str(tmp_path_factory.mktemp("s")))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("m")))
 
 
 def fill(broker: Broker, topic: str, count: int) -> None:
@@ -110,7 +113,10 @@ def test_from_the_groups_to_a_partition_and_back(broker: Broker, consumer: Consu
         admin.alter_consumer_group_offsets("another", {TopicPartition("flights", 0): 50})
 
     async def look(screen: Screen) -> None:
-        await screen.shows("another", "report", "Stable", "2 groups", "60")
+        await screen.shows("▸ 1 group without members; e shows them", "report", "Stable", "2 groups", "60")
+        assert "another" not in screen
+        await screen.press("end", "enter")
+        await screen.shows("another")
         assert screen.lines[3].split() == ["GROUP", "STATE↑", "MEM", "LAG", "TREND", "IN/S", "OUT/S", "ETA"]
         # It has lag and does not move, so it stands before one that nobody uses.
         await screen.press("home", "enter")
@@ -126,6 +132,62 @@ def test_from_the_groups_to_a_partition_and_back(broker: Broker, consumer: Consu
         assert screen.app.query_one(Table).key == "report", "the cursor is where it was"
 
     watched(broker.bootstrap_servers, look)
+
+
+def test_from_a_partition_to_its_records_and_the_stack_of_its_owner(
+    broker: Broker, consumer: Consumer
+) -> None:
+    async def look(screen: Screen) -> None:
+        await screen.shows("reader-1")
+        await screen.press("tab")
+        await screen.shows("[partitions]", "flights-0")
+        await screen.press("enter")
+        await screen.shows("flights-0  [records]", "$ kadence consume flights:0 --from 15 -n 20")
+        await screen.shows('"offset":15,', '"value":"30"')
+        await screen.press("tab")
+        await screen.shows("[stacks]", "it has not stalled")
+        await screen.press("escape")
+        await screen.shows("[partitions]")
+
+    with publish_state(consumer):
+        watched(broker.bootstrap_servers, look, group="report")
+
+    async def look_away(screen: Screen) -> None:
+        await screen.shows("flights-0")
+        await screen.press("enter")
+        await screen.shows("records are not shown here")
+        assert '"offset"' not in screen
+        await screen.press("tab")
+        await screen.shows("publishes no state")
+
+    watched(broker.bootstrap_servers, look_away, group="report", records=False)
+
+
+def test_sort_view_and_what_is_unfolded_are_remembered(broker: Broker, consumer: Consumer) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.alter_consumer_group_offsets("another", {TopicPartition("flights", 0): 50})
+
+    async def change(screen: Screen) -> None:
+        await screen.shows("report", "e shows them")
+        await screen.press("e", "s", "S", "g", *"report", "enter", "tab")
+        await screen.shows("[partitions]")
+
+    async def look(screen: Screen) -> None:
+        await screen.shows("report", "another", "MEM↑")
+        await screen.press("e")
+        await screen.shows("e shows them")
+        assert "another" not in screen
+        await screen.press("g", *"report", "enter")
+        await screen.shows("[partitions]")
+
+    watched(broker.bootstrap_servers, change)
+    watched(broker.bootstrap_servers, look)
+    memory_file().write_text('{"sort": {"groups": 5}, "tab": ["x"], "unfolds": 7')
+
+    async def begin_anew(screen: Screen) -> None:
+        await screen.shows("STATE↑", "e shows them")
+
+    watched(broker.bootstrap_servers, begin_anew)
 
 
 def test_why_a_group_lags(broker: Broker, consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> None:

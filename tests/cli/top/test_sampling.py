@@ -233,3 +233,15 @@ def test_an_offset_that_stands_still_with_nothing_done_above_it_is_no_matter_of_
     for _ in range(70):
         world.sample({A: 10}, {A: 200})
     assert world.told() == []
+
+
+def test_a_member_that_reads_nothing_keeps_the_group_from_catching_up(world: World) -> None:
+    about = group(member("a", A), member("b", B))
+    for second in range(11):
+        world.sample({A: 10 * second}, {A: 10 * second, B: second}, about)
+        assert world.history.silent == (["b"] if second >= 10 else [])
+    assert world.history.total.catches_up_in == math.inf
+    world.sample({A: 110, B: 0}, {A: 110, B: 11}, about)
+    world.sample({A: 120, B: 11}, {A: 120, B: 11}, about)
+    assert world.history.silent == []
+    assert world.history.total.catches_up_in == 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from rich.text import Text
@@ -13,13 +13,15 @@ from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
 from kadence.cli.top import rows as r
 from kadence.cli.top.gathering import OTHERS, Gatherer, Model, Round, Wish
+from kadence.cli.top.keys import Help
 from kadence.cli.top.local import Process, by_member
+from kadence.cli.top.memory import Memory, memory_file
+from kadence.cli.top.records import LINES, MOST, Records, command, commands_fit, record_rows, stack_rows
 from kadence.cli.top.table import Table
 from kadence.cli.why.page import lines
 from kadence.printable import printable
@@ -28,32 +30,13 @@ __all__ = ["Top"]
 
 KEYS: Final = "↵ open  esc back  tab view  / filter  g group  w why  s sort  ? help  q quit"
 
-HELP: Final = """\
- ↑ ↓ k j       move; PgUp PgDn Home End, too
- Enter         open: a group, then a member
- Esc           back, or forget the filter
- Tab           the next view: members, partitions,
-               events, why it lags
- w             why the group lags, and what to do
- g or :        go to a group by its name
- /             show only rows with a text in them
- s  S          sort by the next column; the other way
- l             consumers on this machine that publish
-               their state (kadence.publish_state)
- d             delay: seconds between two rounds
- Space         pause, and go on
- q             quit
-
- IN/S   records produced a second     in the last
- OUT/S  records committed a second    half minute
- ETA    time until the lag is 0 at these rates"""
-
 _TABS: Final[Mapping[str, tuple[str, ...]]] = {
     "groups": ("groups",),
     "group": ("members", "partitions", "events", "why"),
     "member": ("partitions",),
     "processes": ("processes",),
-    "process": ("reading", "events"),
+    "process": ("reading", "events", "stacks"),
+    "partition": ("records", "stacks"),
 }
 """The views of each place, in Tab's order."""
 
@@ -65,6 +48,8 @@ _COLUMNS: Final[Mapping[str, Sequence[r.Column]]] = {
     "why": r.WHY,
     "processes": r.PROCESSES,
     "reading": r.READING,
+    "records": LINES,
+    "stacks": LINES,
 }
 
 _NUMBERS_FIRST_LARGE: Final = frozenset(
@@ -98,8 +83,8 @@ class _Place:
     group: str = ""
     key: Any = None
     tab: int = 0
-    sort: dict[str, tuple[int, bool]] = field(default_factory=dict)
     filter: str = ""
+    start: int = 0
     came_from: Any = None
 
     @property
@@ -126,26 +111,12 @@ class _Names(Suggester):
         return next((name for name in found if name == printable(name)), None)
 
 
-class _Help(ModalScreen[None]):
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,enter,space", "dismiss", show=False)
-    ]
-    DEFAULT_CSS = """
-    _Help { align: center middle; }
-    _Help Static { width: 60; height: auto; border: round $primary; background: $surface; padding: 0 1; }
-    """
-
-    def compose(self) -> ComposeResult:
-        box = Static(Text(HELP))
-        box.border_title = "keys"
-        yield box
-
-
 class Top(App[None]):
     """``kadence top``.
 
     Args:
         config: of the admin client. group: the one to begin with; None: the list. delay: seconds between two rounds.
+        records: whether records may be shown.
     """
 
     TITLE = "kadence top"
@@ -164,6 +135,7 @@ class Top(App[None]):
         Binding("d", "ask('delay')", show=False),
         Binding("l", "local", show=False),
         Binding("w", "why", show=False),
+        Binding("e", "empty", show=False),
         Binding("escape,backspace", "leave", show=False),
         Binding("tab", "next_view(1)", show=False, priority=True),
         Binding("shift+tab", "next_view(-1)", show=False, priority=True),
@@ -173,14 +145,19 @@ class Top(App[None]):
         Binding("question_mark,h", "help", show=False),
     ]
 
-    def __init__(self, config: Mapping[str, Any], *, group: str | None = None, delay: float = 2.0) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], *, group: str | None = None, delay: float = 2.0, records: bool = True
+    ) -> None:
         super().__init__()
+        self._shows_records = records
         self._config = config
         self._delay = delay
         self.model = Model()
+        self._memory_file = memory_file()
+        self._memory = Memory.load(self._memory_file)
         self.places = [_Place("groups")]
         if group:
-            self.places.append(_Place("group", group))
+            self.places.append(self._group(group))
         self._is_paused = False
         self._asked = ""
         self._heard_at = time.monotonic()
@@ -230,12 +207,15 @@ class Top(App[None]):
             return
         place = self._place
         if place.kind == "groups":
-            wish = Wish(self.query_one(Table).keys_on_screen, OTHERS)
+            shown = self.query_one(Table).keys_on_screen
+            wish = Wish(tuple(key for key in shown if key is not r.FOLDED), OTHERS)
         elif place.group:
             why = place.group if place.view == "why" else ""
-            wish = Wish((place.group,), 0, listing=not self.model.groups, why=why)
+            wish = Wish(
+                (place.group,), 0, listing=not self.model.groups, why=why, records=self._wished(place)
+            )
         else:
-            wish = Wish((), 0, listing=False)
+            wish = Wish((), 0, listing=False, records=self._wished(place))
         self._gatherer.change(wish=wish)
 
     # ------------------------------------------------------------ keys
@@ -247,8 +227,10 @@ class Top(App[None]):
     @on(Table.Opened)
     def _open(self, message: Table.Opened) -> None:
         place, key = self._place, message.key
-        if place.kind == "groups":
-            self._go(_Place("group", key, came_from=key))
+        if key is r.FOLDED:
+            self.action_empty()
+        elif place.kind == "groups":
+            self._go(self._group(key))
         elif place.view == "members":
             here = by_member(self.model.processes).get(key)
             if here is not None:
@@ -257,6 +239,28 @@ class Top(App[None]):
                 self._go(_Place("member", place.group, key, came_from=key))
         elif place.kind == "processes":
             self._go(_Place("process", "", key, came_from=key))
+        elif place.view in {"partitions", "reading"}:
+            self._go(
+                _Place("partition", place.group, key, start=self._start(place.group, key), came_from=key)
+            )
+
+    def _start(self, group: str, tp: Any) -> int:
+        """Where the group reads next; where nothing waits, the records before."""
+        history = self.model.history(group)
+        committed, end = history.offsets(tp) if tp in history.partitions else (None, None)
+        if committed is None:
+            return max((end or 0) - MOST, 0)
+        return committed if end is None or committed < end else max(end - MOST, 0)
+
+    def _wished(self, place: _Place) -> tuple[Any, int] | None:
+        is_wished = self._shows_records and place.view == "records"
+        return (place.key, place.start) if is_wished else None
+
+    def _group(self, name: str) -> _Place:
+        """A group, in the view that was last chosen."""
+        views = _TABS["group"]
+        tab = views.index(self._memory.tab) if self._memory.tab in views else 0
+        return _Place("group", name, tab=tab, came_from=name)
 
     def _go(self, place: _Place) -> None:
         self.places.append(place)
@@ -281,7 +285,7 @@ class Top(App[None]):
             group = self.query_one(Table).key
         else:
             group = place.group
-        if not group:
+        if not group or group is r.FOLDED:
             return
         if place.kind != "group":
             place = _Place("group", group, came_from=self.query_one(Table).key)
@@ -289,22 +293,35 @@ class Top(App[None]):
         place.tab = _TABS["group"].index("why")
         self._draw()
 
+    def action_empty(self) -> None:
+        """Show groups without members one by one, or in one line."""
+        self._memory.unfolds = not self._memory.unfolds
+        self._remembered()
+
+    def _remembered(self) -> None:
+        self._memory.save(self._memory_file)
+        self._draw()
+
     def action_next_view(self, by: int) -> None:
         self._place.tab = (self._place.tab + by) % len(_TABS[self._place.kind])
-        self._draw()
+        if self._place.kind == "group":
+            self._memory.tab = self._place.view
+        self._remembered()
 
     def action_sort(self) -> None:
         columns = _COLUMNS[self._place.view]
         shown = [index for index, _ in r.widths(columns, self.query_one(Table).size.width)]
         column, _ = self._sorting()
         following = shown[(shown.index(column) + 1) % len(shown)] if column in shown else shown[0]
-        self._place.sort[self._place.view] = (following, columns[following].name in _NUMBERS_FIRST_LARGE)
-        self._draw()
+        name = columns[following].name
+        self._memory.sort[self._place.view] = (name, name in _NUMBERS_FIRST_LARGE)
+        self._remembered()
 
     def action_reverse(self) -> None:
         column, backwards = self._sorting()
-        self._place.sort[self._place.view] = (column, not backwards)
-        self._draw()
+        view = self._place.view
+        self._memory.sort[view] = (_COLUMNS[view][column].name, not backwards)
+        self._remembered()
 
     def action_pause(self) -> None:
         self._is_paused = not self._is_paused
@@ -314,7 +331,7 @@ class Top(App[None]):
         self._draw()
 
     def action_help(self) -> None:
-        self.push_screen(_Help())
+        self.push_screen(Help())
 
     def action_ask(self, what: str) -> None:
         prompt = self.query_one(Input)
@@ -349,7 +366,7 @@ class Top(App[None]):
         self._answered()
         if asked == "group" and text:
             exact = text if text in self.model.groups else self._only(text)
-            self._go(_Place("group", exact, came_from=exact))
+            self._go(self._group(exact))
         elif asked == "delay" and text:
             self._set_delay(text)
 
@@ -384,7 +401,11 @@ class Top(App[None]):
         view = self._place.view
         # By name until somebody sorts otherwise: rows that stay where they are can be read. Groups by their state:
         # those that are sick come first, and those that nobody uses last.
-        return self._place.sort.get(view, (_STATE if view == "groups" else 0, False))
+        name, backwards = self._memory.sort.get(view, ("", False))
+        names = [column.name for column in _COLUMNS[view]]
+        if name in names:
+            return names.index(name), backwards
+        return _STATE if view == "groups" else 0, False
 
     @property
     def _is_drawn(self) -> bool:
@@ -398,6 +419,8 @@ class Top(App[None]):
         table = self.query_one(Table)
         column, backwards = self._sorting()
         found = r.arranged(self._rows(place), column, backwards=backwards, containing=place.filter)
+        if place.view == "groups" and not self._memory.unfolds and not place.filter:
+            found = r.folded(found)
         table.show(_COLUMNS[place.view], found, (column, backwards), key=key)
         self.query_one("#news", Static).update(self._news(place))
         self._draw_title()
@@ -409,12 +432,16 @@ class Top(App[None]):
             process = self._process(place.key)
             if process is None:
                 return []
+            if view == "stacks":
+                return stack_rows(process, self.size.width)
             return r.reading_rows(process) if view == "reading" else r.event_rows(r.process_events(process))
         if view == "groups":
             return r.group_rows(model)
         if view == "processes":
             return r.process_rows(model.processes)
         history = model.history(place.group)
+        if place.kind == "partition":
+            return self._partition_rows(place)
         if view == "members":
             return r.member_rows(history, by_member(model.processes))
         if view == "events":
@@ -423,11 +450,28 @@ class Top(App[None]):
             return r.why_rows(self._why(place.group))
         return r.partition_rows(history, place.key)
 
+    def _partition_rows(self, place: _Place) -> list[r.Row]:
+        width = self.size.width
+        if place.view == "stacks":
+            owner = self.model.history(place.group).owner(place.key)
+            here = by_member(self.model.processes)
+            return stack_rows(here.get(owner.member_id) if owner else None, width)
+        found = self.model.records
+        if not self._shows_records:
+            found = Records(place.key, place.start, trouble="records are not shown here (--no-records)")
+        elif found is not None and (found.partition, found.start) != (place.key, place.start):
+            found = None
+        servers = str(self._config.get("bootstrap.servers", ""))
+        return record_rows(found, command(place.key, place.start, servers), width)
+
     def _why(self, group: str) -> list[str]:
         why = self.model.why
         if why is None or why.group != group:
             return ["looking …"]
-        return [*textwrap.wrap(why.says, self.size.width), *lines(why.found, self.size.width)]
+        return [
+            *textwrap.wrap(why.says, self.size.width),
+            *commands_fit(lines(why.found, self.size.width), self.size.width),
+        ]
 
     def _process(self, key: str) -> Process | None:
         return next((each for each in self.model.processes if each.key == key), None)
@@ -478,7 +522,7 @@ class Top(App[None]):
             process = self._process(place.key)
             name = str(process.state.get("client_id", "")) if process else ""
             return f"{name}  {tabs}"
-        return f"{place.group}  {tabs}"
+        return f"{place.key if place.kind == 'partition' else place.group}  {tabs}"
 
     def _about(self, place: _Place, width: int) -> Text:
         lines = self._summary(place)

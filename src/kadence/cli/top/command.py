@@ -39,6 +39,12 @@ def add(commands: Any) -> None:
         help="seconds between two updates (default: 2)",
     )
     parser.add_argument(
+        "--no-records",
+        dest="records",
+        action="store_false",
+        help="show no records; always so with --serve where other machines reach --host",
+    )
+    parser.add_argument(
         "--serve", action="store_true", help="show the screen in a browser (needs kadence[serve])"
     )
     parser.add_argument(
@@ -88,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(
             "kadence top needs a terminal; `kadence groups lag GROUP` prints the lag once, also into a pipe"
         )
-    app = Top(config, group=arguments.group, delay=arguments.delay)
+    app = Top(config, group=arguments.group, delay=arguments.delay, records=arguments.records)
     # What the client logs is told on the screen; a line on stderr would go across it.
     with quiet():
         app.run()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from kadence.admin import Admin, GroupListing
 from kadence.cli.top.local import Process, processes
+from kadence.cli.top.records import Records, read
 from kadence.cli.top.sampling import GroupHistory, Sample
 from kadence.cli.why.finding import Finding
 from kadence.cli.why.inquiry import Inquiry
@@ -43,13 +44,15 @@ class Wish:
 
     Attributes:
         groups: those on the screen. others: how many more. listing: whether the list of groups is needed.
-        why: the group of which is asked why it lags; empty: of none.
+        why: the group of which is asked why it lags; empty: of none. records: the partition of which records are
+            shown, and from which offset on.
     """
 
     groups: tuple[str, ...] = ()
     others: int = OTHERS
     listing: bool = True
     why: str = ""
+    records: tuple[TopicPartition, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Round:
         samples: each group that was asked for, with when it was sampled (monotonic ms).
         refused: groups that cannot be described, and why. trouble: why the brokers could not be asked; empty when they
             could. processes: the consumers that publish their state on this machine. why: of the group of which it was
-            asked.
+            asked. records: those that were wished.
     """
 
     at: int
@@ -83,6 +86,7 @@ class Round:
     trouble: str = ""
     processes: tuple[Process, ...] = ()
     why: Why | None = None
+    records: Records | None = None
 
 
 class Model:
@@ -92,6 +96,7 @@ class Model:
         groups: the listing, by name. histories: what samples said of each. refused: groups that cannot be described,
             and why. processes: the consumers that publish their state on this machine. trouble: why the latest round
             brought nothing. latest: that round. why: why a group lags, if that was asked.
+        records: those of the partition that was opened last.
     """
 
     def __init__(self) -> None:
@@ -102,6 +107,7 @@ class Model:
         self.trouble = ""
         self.latest: Round | None = None
         self.why: Why | None = None
+        self.records: Records | None = None
 
     def history(self, group: str) -> GroupHistory:
         """What is known of a group, which may be nothing yet."""
@@ -111,6 +117,7 @@ class Model:
         """Take in a round."""
         self.latest, self.trouble, self.processes = round_, round_.trouble, round_.processes
         self.why = round_.why or self.why
+        self.records = round_.records or self.records
         if round_.listing is not None:
             self.groups = {group.group_id: group for group in round_.listing}
             for name in self.histories.keys() - self.groups.keys() - round_.samples.keys():
@@ -139,6 +146,8 @@ class Gatherer:
         delay: float,
         clock: Clock | None = None,
     ) -> None:
+        self._config = config
+        self._records: Records | None = None
         self._admin = Admin(config)
         self._inquiry = Inquiry(self._admin, config)
         self._deliver = deliver
@@ -174,9 +183,10 @@ class Gatherer:
         """Change what is asked for, how often, or whether at all. A new wish is asked for at once."""
         with self._changed:
             if wish is not None and wish != self._wish:
-                self._is_hurried |= (
-                    not set(wish.groups) <= set(self._wish.groups) or wish.why != self._wish.why
-                )
+                self._is_hurried |= not set(wish.groups) <= set(self._wish.groups) or (
+                    wish.why,
+                    wish.records,
+                ) != (self._wish.why, self._wish.records)
                 self._wish = wish
             if delay is not None:
                 self._delay = delay
@@ -226,11 +236,20 @@ class Gatherer:
             if chosen:
                 self._describe(chosen, samples, refused)
             why = self._ask_why(wish.why)
+            self._read(wish.records)
         except KafkaError as error:
             trouble = _told(error)
         now = self._clock.now_ms()
         took = (now - began) / 1000
-        return Round(now, time.time(), took, listing, samples, refused, trouble, processes(), why)
+        return Round(
+            now, time.time(), took, listing, samples, refused, trouble, processes(), why, self._records
+        )
+
+    def _read(self, wanted: tuple[TopicPartition, int] | None) -> None:
+        """Records stay what they are, so each place is read once; one that had none is read again."""
+        kept = self._records
+        if wanted is not None and (kept is None or kept.trouble or (kept.partition, kept.start) != wanted):
+            self._records = read(self._config, *wanted)
 
     def _ask_why(self, group: str) -> Why | None:
         if not group:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EVENTS",
+    "FOLDED",
     "GROUPS",
     "MEMBERS",
     "PARTITIONS",
@@ -32,6 +33,7 @@ __all__ = [
     "count",
     "duration",
     "event_rows",
+    "folded",
     "group_rows",
     "group_summary",
     "member_rows",
@@ -74,13 +76,19 @@ class Row:
 
     Attributes:
         key: what it is of. sort: a value for each column, None for unknown. mark: "", "ok", "busy" or "bad".
+        folds: it may stand in the line that is for several. spans: its first cell takes the whole line.
     """
 
     key: Any
     cells: tuple[str, ...]
     sort: tuple[Any, ...]
     mark: str = ""
+    folds: bool = False
+    spans: bool = False
 
+
+FOLDED: Final = object()
+"""Key of the line that is for all groups without members."""
 
 _LIBRARY: Final = re.compile(r"[/\\\\]lib[/\\\\]python\d|[/\\\\]Lib[/\\\\]|site-packages|<frozen ")
 """Frames of a stack that are Python's or of an installed package."""
@@ -143,6 +151,11 @@ READING: Final = (
     Column("FETCHED", 0),
     Column("HELD UP BY", 20, from_width=96),
 )
+
+_LAG: Final = GROUPS.index(_PROGRESS[0])
+
+_UNUSED: Final = frozenset({"Empty", "Dead"})
+"""States of a group without members."""
 
 WHY: Final = (Column("WHY IT LAGS, THE WORST FIRST", 0),)
 
@@ -294,9 +307,28 @@ def group_rows(model: Model) -> list[Row]:
                     *_progress_sort(progress),
                 ),
                 mark,
+                folds=mark != "bad"
+                and not members
+                and not (history and history.has_had_members)
+                and state in _UNUSED,
             )
         )
     return rows
+
+
+def folded(rows: Sequence[Row]) -> list[Row]:
+    """The list of groups with one line, the last, for those that have no members and had none while `top` watched.
+
+    Where no other group is there, they are shown.
+    """
+    folds = [row for row in rows if row.folds]
+    if not folds or len(folds) == len(rows):
+        return list(rows)
+    lags = [lag for row in folds if (lag := row.sort[_LAG])]
+    about = f"{len(lags):,} with lag, {count(sum(lags))} in all; " if lags else ""
+    text = f"▸ {plural(len(folds), 'group')} without members; {about}e shows them"
+    line = Row(FOLDED, (text,), (None,) * len(GROUPS), "busy" if lags else "", spans=True)
+    return [*(row for row in rows if not row.folds), line]
 
 
 def _care(mark: str, members: int | None, progress: Progress) -> int:
@@ -387,6 +419,9 @@ def group_summary(history: GroupHistory) -> list[str]:
         eta = "caught up"
     else:
         eta = "never catches up" if wait == math.inf else f"caught up in {duration(wait)}"
+    if silent := history.silent:
+        more = f" and {len(silent) - 1:,} more" if len(silent) > 1 else ""
+        eta = f"never catches up: {silent[0]}{more} reads nothing"
     line = [
         f"lag {count(total.lag)}",
         f"in {rate(total.produced)}/s",

@@ -110,6 +110,11 @@ class _Track:
         return self._seen[-1][1] if self._seen else None
 
     @property
+    def span_ms(self) -> int:
+        """How long it has been seen."""
+        return self._seen[-1][0] - self._seen[0][0] if self._seen else 0
+
+    @property
     def rate(self) -> float | None:
         if len(self._seen) < 2:
             return None
@@ -138,7 +143,7 @@ class GroupHistory:
 
     Attributes:
         description: the latest. rebalances: how many were noticed since the first sample. events: what happened, the
-            oldest first. sampled_at: when the latest sample was taken (monotonic ms).
+            oldest first. sampled_at: when the latest sample was taken (monotonic ms). has_had_members: in any sample.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -146,10 +151,12 @@ class GroupHistory:
         self.description: ConsumerGroupDescription | None = None
         self.sampled_at: int | None = None
         self.rebalances = 0
+        self.has_had_members = False
         self.events: deque[Event] = deque(maxlen=EVENTS)
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._owners: dict[TopicPartition, MemberDescription] = {}
         self._totals: deque[int | None] = deque(maxlen=POINTS)
+        self._total: Progress | None = None
 
     # ------------------------------------------------------------ taking samples
 
@@ -161,6 +168,8 @@ class GroupHistory:
         """
         before, self.description = self.description, sample.description
         self.sampled_at = now
+        self._total = None
+        self.has_had_members |= bool(sample.description.members)
         self._owners = {tp: member for member in sample.description.members for tp in member.assignment}
         shown = sample.committed.keys() | self._owners.keys()
         for gone in self._partitions.keys() - shown:
@@ -200,7 +209,7 @@ class GroupHistory:
         """The group is not there any more, or cannot be described."""
         if self.description is not None:
             self._tell(wall, why)
-        self.description = None
+        self.description = self._total = None
         self._partitions.clear()
         self._owners.clear()
 
@@ -294,13 +303,29 @@ class GroupHistory:
 
     @property
     def total(self) -> Progress:
-        """Of the whole group."""
-        return Progress(
-            self._lag_of(self._partitions),
-            tuple(self._totals),
-            _sum(each.committed.rate for each in self._partitions.values()),
-            _sum(each.end.rate for each in self._partitions.values()),
-            _slowest(self._partitions.values()),
+        """Of the whole group. It never catches up while a member reads nothing."""
+        if self._total is None:
+            # Once for each sample: a list of 500 groups asks for all of them each time that it is drawn.
+            self._total = Progress(
+                self._lag_of(self._partitions),
+                tuple(self._totals),
+                _sum(each.committed.rate for each in self._partitions.values()),
+                _sum(each.end.rate for each in self._partitions.values()),
+                math.inf if self.silent else _slowest(self._partitions.values()),
+            )
+        return self._total
+
+    @property
+    def silent(self) -> list[str]:
+        """Names of the members that have had something to read for 10 seconds, and have committed nothing since."""
+        members = self.description.members if self.description else ()
+        return [_named(each) for each in members if self._is_silent(each)]
+
+    def _is_silent(self, member: MemberDescription) -> bool:
+        owned = [self._partitions[tp] for tp in member.assignment]
+        waits = [each for each in owned if each.lag or (each.committed.last is None and each.end.rate)]
+        return any(each.end.span_ms >= _COMMITTED_S * 1000 for each in waits) and not any(
+            each.committed.rate for each in owned
         )
 
     def _lag_of(self, partitions: Mapping[TopicPartition, _Partition]) -> int | None:

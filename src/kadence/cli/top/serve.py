@@ -53,6 +53,8 @@ def _command(arguments: argparse.Namespace) -> str:
     if arguments.client_settings:
         command += ["--config", arguments.client_settings]
     command += ["top", "--delay", f"{arguments.delay:g}"]
+    if not arguments.records or not is_loopback(arguments.host):
+        command.append("--no-records")
     if arguments.bootstrap_servers:
         command += ["-b", arguments.bootstrap_servers]
     for pair in arguments.settings:

@@ -140,7 +140,11 @@ class Table(Widget, can_focus=True):
             return Strip.blank(width, plain)
         row = self._rows[index]
         style = plain + _MARKS[row.mark]
-        return self._line(row.cells, style + _CURSOR if index == self._cursor else style, width)
+        style = style + _CURSOR if index == self._cursor else style
+        if row.spans:
+            text = shortened(row.cells[0], width).ljust(width)
+            return Strip([Segment(text, style)]).adjust_cell_length(width, style)
+        return self._line(row.cells, style, width)
 
     def _header(self) -> list[str]:
         column, backwards = self._sorted_by
