@@ -163,8 +163,8 @@ def compare(
 ) -> list[str]:
     """The lines of the table: the two sources take turns at each kind of work, and each one's best counts.
 
-    The first round is the warm-up: a JVM is at its full speed after two or three. Work that fails, as a write of the
-    connector does now and then after two minutes without an answer to its producer, does not count and is done again.
+    The first round is the warm-up: a JVM is at its full speed after two or three. Work that fails does not count and is
+    done again.
 
     Args:
         failures: gets the runs that have failed, by work and engine.

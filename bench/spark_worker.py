@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 WARM_UP_BATCHES = 5
 BATCH_ROWS = 8000
@@ -63,8 +63,6 @@ def batch_cases(spark: Any, plan: dict[str, Any], topic: str) -> dict[str, Calla
 def written(spark: Any, plan: dict[str, Any], topic: str, *, transactions: bool = False) -> float:
     """Seconds to write rows of the topic's size and number to a topic made for it, with the engine's own defaults.
 
-    The connector alone gets more patience, which makes nothing faster.
-
     Args:
         transactions: in transactions, where the engine has them.
     """
@@ -77,16 +75,19 @@ def written(spark: Any, plan: dict[str, Any], topic: str, *, transactions: bool 
     )
     target = f"{topic}-by-{plan['format']}-{uuid.uuid4().hex[:6]}"
     sink = rows.write.format(plan["format"]).option("kafka.bootstrap.servers", plan["bootstrap"])
-    if plan["format"] == "kafka":
-        # A batch that has no answer for two minutes, Kafka's default, fails the whole run.
-        sink = sink.option("kafka.delivery.timeout.ms", "600000")
     if transactions and plan["format"] == "kadence":
         sink = sink.option("transactions", "true")
     with Admin(bootstrap_servers=plan["bootstrap"]) as admin:
         admin.create_topics([NewTopic(target, 8, 1)])
+        # The controller has answered; this waits until the broker leads each partition. One that refuses the first
+        # batch of a producer and begins to lead before the second arrives takes the second, as it accepts any sequence
+        # number of a producer that it does not know. Kafka's producer repeats the first one until it expires.
+        latest: dict[TopicPartition, Literal["latest"]] = {
+            TopicPartition(target, partition): "latest" for partition in range(8)
+        }
+        admin.list_offsets(latest)
         seconds = timed(sink.option("topic", target).mode("append").save, 0)
-        info = admin.describe_topics([target])[target]
-        ends = admin.list_offsets({TopicPartition(target, p.partition): "latest" for p in info.partitions})
+        ends = admin.list_offsets(latest)
         admin.delete_topics([target])
     count = sum(end.offset for end in ends.values() if end is not None)
     # The end of a transaction is an offset of its own.
@@ -143,8 +144,6 @@ def main() -> None:
 
     settings = {"spark.ui.enabled": "false", "spark.driver.memory": "3g", "spark.log.level": "ERROR"}
     if plan["jars"]:
-        # Why a write of the connector waited until its records expired, its producer's warnings say alone.
-        settings["spark.log.level"] = "WARN"
         settings["spark.jars"] = ",".join(plan["jars"])
     settings["spark.ui.showConsoleProgress"] = "false"
     spark = session("bench", master="local[2]", conf=settings)
