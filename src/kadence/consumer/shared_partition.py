@@ -112,6 +112,8 @@ class Origin(NamedTuple):
     leader_epoch: int | None
     processed: tuple[int, int | None] | None = None
     """Offset and epoch up to which all was processed when a fetch epoch began in the midst of reading, if less."""
+    continued: int = -1
+    """The fetch epoch before it, where it began in the midst of reading."""
 
 
 class Unstable(NamedTuple):
@@ -286,7 +288,13 @@ class SharedPartition(DeliveryState):
         if origin is None:
             return None
         if processed is not None and processed.fetch_epoch != origin.fetch_epoch:
-            processed = None
+            # A poll that began while the fetch epoch changed has marked this under the one before.
+            is_later = (
+                processed.fetch_epoch == origin.continued
+                and origin.processed is not None
+                and origin.processed[0] < processed.offset <= origin.offset
+            )
+            processed = processed._replace(fetch_epoch=origin.fetch_epoch) if is_later else None
         by_decoded = (
             None if decoded is None or decoded.fetch_epoch != origin.fetch_epoch else decoded.processed()
         )

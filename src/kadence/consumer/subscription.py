@@ -310,12 +310,13 @@ class Subscription:
         """
         state = self.partitions[partition]
         shared_partition = state.shared_partition
+        continued = -1 if processed is None else shared_partition.fetch_epoch
         shared_partition.fetch_epoch = self.next_fetch_epoch()
         state.trouble, state.retry_at, state.named_at = None, 0, -1
         state.offset, state.epoch = offset, epoch
         state.epoch_starts, state.checked, state.topic_id, state.doubted = [], None, ZERO_UUID, False
         state.status, state.reset_timestamp, state.lost = Status.FETCHING, None, None
-        shared_partition.origin = Origin(shared_partition.fetch_epoch, offset, epoch, processed)
+        shared_partition.origin = Origin(shared_partition.fetch_epoch, offset, epoch, processed, continued)
         self.moves += 1
 
     def continues(self, partition: TopicPartition, offset: int) -> bool:

@@ -8,6 +8,7 @@ from kadence.consumer.events import Seek
 from kadence.consumer.fetch.fetch_collector import FetchCollector
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import CompletedFetch, SharedState
+from kadence.consumer.subscription import Subscription
 from kadence.errors import CorruptRecordError
 from kadence.records import OWN_COLUMNS, FetchedRecords, codecs, encode_batch
 from kadence.types import TopicPartition
@@ -375,6 +376,61 @@ def test_c7_what_a_poll_took_comes_again_though_a_truncation_moved_the_lease_mea
     assert isinstance(seek, Seek)
     assert seek.offset == read_before
     assert consumed(shared) == read_before, "it is counted when it comes again"
+
+
+@pytest.mark.parametrize("polls_first", [True, False])
+def test_rows_before_a_cut_do_not_come_again_whenever_the_network_thread_hears_of_it(
+    polls_first: bool,
+) -> None:
+    subscription, shared = Subscription(), shared_state()
+    partition = TopicPartition("t", 0)
+    subscription.assign([partition])
+    subscription.position(partition, 0, None)
+    one = subscription.partitions[partition].shared_partition
+    shared.assignment = {partition: one}
+    put(shared, one, 3, fetch_epoch=one.fetch_epoch)
+    subject = collector(shared)
+
+    def network_thread() -> None:
+        for event in shared.application_events:
+            assert isinstance(event, Seek)
+            subscription.position(partition, event.offset, event.leader_epoch, event.processed)
+        shared.application_events.clear()
+
+    subject.mark_processed()
+    subject.take_columns(10, columns=OWN_COLUMNS)
+    # The second row is bad: the poll returns the first one, and the next one begins at the second.
+    subject.cut(partition, 1)
+    if not polls_first:
+        network_thread()
+    subject.mark_processed()
+    if polls_first:
+        network_thread()
+    processed = one.processed_position()
+    assert processed is not None
+    assert processed.offset == 1
+    put(shared, one, 2, offset=1, fetch_epoch=one.fetch_epoch)
+    subject.take_columns(10, columns=OWN_COLUMNS)
+    # It raises.
+    subject.put_back()
+    now = one.current()
+    assert now is not None
+    assert now.offset == 1
+
+
+def test_what_an_earlier_stretch_of_reading_has_processed_proves_nothing_of_a_later_one() -> None:
+    subscription, partition = Subscription(), TopicPartition("t", 0)
+    subscription.assign([partition])
+    subscription.position(partition, 90, None)
+    one = subscription.partitions[partition].shared_partition
+    one.processed = one.position = Origin(one.fetch_epoch, 100, None)
+    # The application seeks to the beginning, reads 120 records, and the log turns out to be another one from 110 on.
+    subscription.position(partition, 0, None)
+    one.position = Origin(one.fetch_epoch, 120, None)
+    subscription.position(partition, 110, None, (0, None))
+    processed = one.processed_position()
+    assert processed is not None
+    assert processed.offset == 0
 
 
 @pytest.mark.parametrize("how", ["records", "let go", "columns"])
