@@ -345,15 +345,22 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="kadence-work-loop", daemon=True)
-        self._thread.start()
+        try:
+            self._thread = threading.Thread(target=self._run, name="kadence-work-loop", daemon=True)
+            self._thread.start()
+        except BaseException:
+            # Ctrl-C, or there is no thread to be had.
+            self.loop.close()
+            raise
 
     def _run(self) -> None:
-        self.loop.run_forever()
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.loop.run_until_complete(asyncio.sleep(0))
-        self.loop.close()
+        try:
+            self.loop.run_forever()
+            for task in asyncio.all_tasks(self.loop):
+                task.cancel()
+            self.loop.run_until_complete(asyncio.sleep(0))
+        finally:
+            self.loop.close()
 
     def end(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
