@@ -43,6 +43,8 @@ _COORDINATES: Final = (
     "org.slf4j:slf4j-simple:1.7.36",
 )
 
+_SESSION: Final = "broker.session.timeout.ms"
+
 _PROPERTIES: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -66,10 +68,13 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     # On a busy machine the node itself is silent for seconds. A controller that took it for dead would leave its
     # partitions without a leader.
-    "broker.session.timeout.ms": "60000",
+    _SESSION: "60000",
     # And what can be compacted is, instead of 15 seconds later.
     "log.cleaner.backoff.ms": "100",
 }
+
+# A controller that comes back takes the broker that died with it for alive for so long, and does not let the new one in.
+_SESSION_AFTER_A_HALT_MS: Final = "3000"
 
 # A broker for a few megabytes: a fast start is worth more than the second compiler.
 _JVM_OPTIONS: Final = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -139,7 +144,8 @@ class Kafka:
     def start(self) -> Self:
         """Get the jars if necessary, format the storage, start the node, and return when it answers requests.
 
-        After `halt()` the node comes back with its data, on its ports.
+        After `halt()` the node comes back with its data, on its ports; if it does not, the data stay. It needs three
+        seconds more than before, until its controller has forgotten the killed broker.
 
         Raises:
             MissingDependencyError: there is no Java, or no Maven to get the jars with; it says what to install.
@@ -148,12 +154,12 @@ class Kafka:
         if self._server is not None:
             raise LocalError("this Kafka is already started")
         jars = kafka_jars()
+        if self._directory is not None:
+            self._launch_again(jars, self._directory)
+            return self
         try:
-            if self._directory is None:
-                self._directory = self._prepare(jars)
-                self._launch_on_free_ports(jars, self._directory)
-            else:
-                self._launch(jars, self._directory)
+            self._directory = self._prepare(jars)
+            self._launch_on_free_ports(jars, self._directory)
         except BaseException:
             self.stop()
             raise
@@ -221,6 +227,16 @@ class Kafka:
                     raise
             self.halt()
             self._write_properties(directory)
+
+    def _launch_again(self, jars: Path, directory: Path) -> None:
+        if _SESSION not in self._properties:
+            with (directory / _CONFIG).open("a") as config:
+                config.write(f"{_SESSION}={_SESSION_AFTER_A_HALT_MS}\n")
+        try:
+            self._launch(jars, directory)
+        except BaseException:
+            self.halt()
+            raise
 
     def _launch(self, jars: Path, directory: Path) -> None:
         config = directory / _CONFIG
