@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kadence.records import Record
 from kadence.types import TopicPartition
-from kadence.work.frontier import Frontier, decode, encode
+from kadence.work.frontier import METADATA_BYTES, Frontier, decode, encode
 from kadence.work.scheduler import Limits, Order, Scheduler, Task
 
 P = TopicPartition("orders", 0)
@@ -167,19 +167,48 @@ def test_metadata_says_what_was_done_and_leaves_out_what_does_not_fit(
     text = encode(offset, runs, limit)
     assert len(text) <= limit
     found = decode(offset, text)
-    assert found == runs[: len(found)]
+    end = found[-1][1] if found else offset
+    # Nothing is left out below what it says, and nothing is in it that is not done.
+    assert _joined(found) == _joined((first, min(last, end)) for first, last in runs if first < end)
+
+
+def _joined(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Runs that touch each other are one."""
+    joined: list[tuple[int, int]] = []
+    for first, last in runs:
+        if joined and joined[-1][1] == first:
+            joined[-1] = (joined[-1][0], last)
+        else:
+            joined.append((first, last))
+    return joined
+
+
+@pytest.mark.parametrize(("chance", "mark"), [(0.5, "kadence-work:2:"), (0.999, "kadence-work:1:")])
+def test_metadata_says_all_that_is_done_among_20_000_records(chance: float, mark: str) -> None:
+    """As much as is read ahead by default, in one partition, with records that wait for their keys everywhere."""
+    chances = random.Random(7)
+    done = [offset for offset in range(101, 20_100) if chances.random() < chance]
+    runs = _joined((offset, offset + 1) for offset in done)
+    text = encode(100, runs)
+    assert text.startswith(mark)
+    assert len(text) <= METADATA_BYTES
+    assert decode(100, text) == runs
 
 
 @given(st.text(max_size=60), st.integers(0, 100))
 def test_metadata_of_others_is_ignored(text: str, offset: int) -> None:
     assert decode(offset, text) == []
     assert decode(offset, "kadence-work:1:" + text) == []
+    assert decode(offset, "kadence-work:2:" + text) == []
 
 
+@pytest.mark.parametrize(
+    "runs", [[(6, 9)], [(offset, offset + 1) for offset in range(6, 6_000, 2)]], ids=["runs", "bits"]
+)
 @pytest.mark.parametrize("place", range(15, 23))
-def test_damaged_metadata_is_ignored(place: int) -> None:
-    text = encode(5, [(6, 9)])
-    assert decode(5, text) == [(6, 9)]
+def test_damaged_metadata_is_ignored(runs: list[tuple[int, int]], place: int) -> None:
+    text = encode(5, runs)
+    assert decode(5, text) == runs
     assert decode(6, text) == [], "it is of another offset"
     changed = "A" if text[place] != "A" else "B"
     assert decode(5, text[:place] + changed + text[place + 1 :]) == []
