@@ -11,9 +11,9 @@ confluent-kafka that everybody writes first. Handlers sleep and do nothing else.
 
 Keys are drawn from 100,000 by Zipf's law. No client works on two records of one key at once, so the most frequent key
 bounds them all in the long run: with the exponent 0.6 it has 0.4 % of the records, and 10 ms a record let 25,000 a
-second through; with 0.8 it has 2 % (4,800 a second), and with 1 it has 8 % (1,200). More is seen while other keys go on,
-for as long as a client has room for the records that wait. Handlers of 10 ms are measured with each of these exponents,
-by the clients that keep the order of keys at such rates.
+second through; with 0.8 it has 2 % (4,800 a second), and with 1 it has 8 % (1,200). More is seen while other keys go
+on, for as long as a client has room for the records that wait. Handlers of 10 ms are measured with each of these
+exponents, by the clients that keep the order of keys at such rates.
 
 A rate is of the records handled in the window, which opens two seconds after the first commit. Where processes handle
 them it is of the group's committed offsets, which is all that can be seen of them. A lag is how long ago as many
