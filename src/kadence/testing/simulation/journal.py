@@ -267,14 +267,15 @@ class Journal:
     # ------------------------------------------------------------ by the broker
 
     def _turned(self, core: BrokerCore) -> None:
-        """The broker has done a turn: look at what is committed now."""
+        """The broker has done a turn: look at what is written and committed now."""
+        # At once: what is acknowledged lets the next record of its key go on, also after a crash of the broker.
+        self._read()
         found = core.coordination.coordinator.offsets.of_group(self._group_id)
         for (topic, number), at in found.items():
             partition = TopicPartition(topic, number)
             before = self._covered.get(partition, _NOTHING)
             if before[:2] == (at.offset, at.metadata):
                 continue
-            self._read()
             above = frozenset(
                 offset for start, end in decode(at.offset, at.metadata) for offset in range(start, end)
             )
