@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Callable, Mapping
 from unittest import mock
@@ -11,8 +10,10 @@ import pytest
 
 from kadence import Admin, TopicPartition
 from kadence.admin import ConsumerGroupDescription, GroupListing, MemberDescription
+from kadence.cli.main import make_parser
+from kadence.cli.same_cluster import SameCluster
 from kadence.cli.top.local import Process
-from kadence.cli.why.command import _no_such, _settings
+from kadence.cli.why.command import _no_such
 from kadence.cli.why.finding import Finding, Harm
 from kadence.cli.why.looks import Cause, Evidence, Look, PartitionLook, SeenRecord
 from kadence.cli.why.page import completed, headline, lines, rows
@@ -123,7 +124,7 @@ def test_names_that_strangers_chose_do_no_harm() -> None:
     """They stand in commands that people copy, and on terminals."""
     name = "x; rm -rf / #\x1b[2J"
     watch = seen(lambda _: {0: 7, 1: 9}, owner(name, 0, 1), group=name)
-    found = completed(reasons(watch), "kafka-1:9092")
+    found = completed(reasons(watch), SameCluster("kafka-1:9092"))
     for each in found:
         for command in each.commands:
             words = shlex.split(command)
@@ -135,19 +136,35 @@ def test_names_that_strangers_chose_do_no_harm() -> None:
     assert max(map(len, page[1:])) <= 90, "only commands may be longer than the line"
 
 
-def test_commands_name_cluster_login_and_settings_as_this_one_did() -> None:
-    watch = seen(lambda _: {0: 7}, owner("a", 0))
-    (found,) = completed(reasons(watch), "kafka-1:9092", "--config 'my file'", "-X security.protocol=SSL")
-    assert found.commands[1] == (
-        "kadence --config 'my file' top report -b kafka-1:9092 -X security.protocol=SSL"
-    )
-    (found,) = completed(reasons(watch), None, "-c prod")
-    assert found.commands[1] == "kadence -c prod top report"
+@pytest.mark.parametrize(
+    ("options", "more", "begins", "ends"),
+    [
+        ("", "-b kafka-1:9092", "kadence", " -b kafka-1:9092"),
+        ("-c prod", "", "kadence -c prod", ""),
+        ("--config file", "-b kafka-1:9092", "kadence --config file", " -b kafka-1:9092"),
+        ("", "-b kafka-1:9092 -X client.id=me", "kadence", " -b kafka-1:9092 -X client.id=me"),
+        # Pages are shown to others.
+        (
+            "-c prod",
+            "-X sasl.password=secret -X nonsense=secret",
+            "kadence -c prod",
+            " -X 'sasl.password=…' -X 'nonsense=…'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["top report", "groups why report"])
+def test_commands_name_cluster_login_and_settings_as_this_one_did(
+    command: str, options: str, more: str, begins: str, ends: str
+) -> None:
+    arguments = make_parser().parse_args([*options.split(), *command.split(), *more.split()])
+    config = {"bootstrap.servers": arguments.bootstrap_servers or "kafka-of-the-file:9092"}
+    (found,) = completed(reasons(seen(lambda _: {0: 7}, owner("a", 0))), SameCluster.of(arguments, config))
+    assert found.commands[1] == f"{begins} top report{ends}"
 
 
-def test_passwords_of_the_command_line_are_not_shown() -> None:
-    arguments = argparse.Namespace(settings=["sasl.username=me", "sasl.password=secret", "nonsense=secret"])
-    assert _settings(arguments) == "-X sasl.username=me -X 'sasl.password=…' -X 'nonsense=…'"
+def test_what_follows_a_pipe_stays() -> None:
+    cluster = SameCluster("kafka-1:9092", "-c prod")
+    assert cluster.command("kadence consume t | jq") == "kadence -c prod consume t -b kafka-1:9092 | jq"
 
 
 @pytest.mark.parametrize(

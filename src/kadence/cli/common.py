@@ -51,7 +51,7 @@ __all__ = [
 ClientConfig = Literal["AdminConfig", "ConsumerConfig", "ProducerConfig"]
 
 _CLIENTS: Final = get_args(ClientConfig)
-_DEFAULT_SERVERS: Final = "localhost:9092"
+DEFAULT_SERVERS: Final = "localhost:9092"
 _REGISTRY: Final = "schema.registry."
 
 
@@ -160,7 +160,7 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
         "--bootstrap-servers",
         metavar="HOST:PORT[,…]",
         help="brokers to ask first (default: those of -c or --config, else $KADENCE_BOOTSTRAP_SERVERS, else "
-        f"{_DEFAULT_SERVERS})",
+        f"{DEFAULT_SERVERS})",
     )
     # Without it here, what stands before the command holds.
     add_cluster_option(parser, default=argparse.SUPPRESS)
@@ -234,7 +234,7 @@ def client_config(
     }
     if arguments.bootstrap_servers:
         settings["bootstrap.servers"] = arguments.bootstrap_servers
-    settings.setdefault("bootstrap.servers", os.environ.get("KADENCE_BOOTSTRAP_SERVERS", _DEFAULT_SERVERS))
+    settings.setdefault("bootstrap.servers", os.environ.get("KADENCE_BOOTSTRAP_SERVERS", DEFAULT_SERVERS))
     return {**settings, **read_settings(arguments.settings)}
 
 

@@ -28,7 +28,7 @@ def test_a_long_command_goes_on_below_as_a_shell_takes_it() -> None:
 
 
 def test_the_command_is_of_the_place() -> None:
-    assert command(PARTITION, 7, "kafka:9092") == "kadence consume flights:3 --from 7 -n 20 -b kafka:9092"
+    assert command(PARTITION, 7) == "kadence consume flights:3 --from 7 -n 20"
 
 
 def test_a_stall_is_shown_with_its_whole_stack() -> None:

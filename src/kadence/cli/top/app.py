@@ -16,6 +16,7 @@ from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
+from kadence.cli.same_cluster import SameCluster
 from kadence.cli.top import rows as r
 from kadence.cli.top.gathering import OTHERS, Gatherer, Model, Round, Wish
 from kadence.cli.top.keys import Help
@@ -23,7 +24,7 @@ from kadence.cli.top.local import Process, by_member
 from kadence.cli.top.memory import Memory, memory_file
 from kadence.cli.top.records import LINES, MOST, Records, command, commands_fit, record_rows, stack_rows
 from kadence.cli.top.table import Table
-from kadence.cli.why.page import lines
+from kadence.cli.why.page import completed, lines
 from kadence.printable import printable
 
 __all__ = ["Top"]
@@ -116,7 +117,7 @@ class Top(App[None]):
 
     Args:
         config: of the admin client. group: the one to begin with; None: the list. delay: seconds between two rounds.
-        records: whether records may be shown.
+        records: whether records may be shown. cluster: completes the commands on the screen; None: with the brokers.
     """
 
     TITLE = "kadence top"
@@ -146,9 +147,16 @@ class Top(App[None]):
     ]
 
     def __init__(
-        self, config: Mapping[str, Any], *, group: str | None = None, delay: float = 2.0, records: bool = True
+        self,
+        config: Mapping[str, Any],
+        *,
+        group: str | None = None,
+        delay: float = 2.0,
+        records: bool = True,
+        cluster: SameCluster | None = None,
     ) -> None:
         super().__init__()
+        self._cluster = cluster or SameCluster(str(config.get("bootstrap.servers", "")))
         self._shows_records = records
         self._config = config
         self._delay = delay
@@ -461,8 +469,7 @@ class Top(App[None]):
             found = Records(place.key, place.start, trouble="records are not shown here (--no-records)")
         elif found is not None and (found.partition, found.start) != (place.key, place.start):
             found = None
-        servers = str(self._config.get("bootstrap.servers", ""))
-        return record_rows(found, command(place.key, place.start, servers), width)
+        return record_rows(found, self._cluster.command(command(place.key, place.start)), width)
 
     def _why(self, group: str) -> list[str]:
         why = self.model.why
@@ -470,7 +477,7 @@ class Top(App[None]):
             return ["looking …"]
         return [
             *textwrap.wrap(why.says, self.size.width),
-            *commands_fit(lines(why.found, self.size.width), self.size.width),
+            *commands_fit(lines(completed(why.found, self._cluster), self.size.width), self.size.width),
         ]
 
     def _process(self, key: str) -> Process | None:

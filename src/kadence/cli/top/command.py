@@ -9,6 +9,7 @@ from typing import Any
 
 from kadence.cli.common import CommandError, add_client_options, add_command, client_config
 from kadence.cli.reach import quiet
+from kadence.cli.same_cluster import SameCluster
 from kadence.errors import MissingDependencyError
 
 __all__ = ["add", "run"]
@@ -94,7 +95,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(
             "kadence top needs a terminal; `kadence groups lag GROUP` prints the lag once, also into a pipe"
         )
-    app = Top(config, group=arguments.group, delay=arguments.delay, records=arguments.records)
+    app = Top(
+        config,
+        group=arguments.group,
+        delay=arguments.delay,
+        records=arguments.records,
+        cluster=SameCluster.of(arguments, config),
+    )
     # What the client logs is told on the screen; a line on stderr would go across it.
     with quiet():
         app.run()

@@ -59,10 +59,9 @@ def read(config: Mapping[str, Any], partition: TopicPartition, start: int) -> Re
     return Records(partition, start, tuple(as_record(each).decode().rstrip("\n") for each in found))
 
 
-def command(partition: TopicPartition, start: int, servers: str) -> str:
-    """What shows the same in a shell."""
-    place = quote(f"{partition.topic}:{partition.partition}")
-    return f"kadence consume {place} --from {start} -n {MOST} -b {quote(servers)}"
+def command(partition: TopicPartition, start: int) -> str:
+    """What shows the same in a shell, on the cluster that is reached without options."""
+    return f"kadence consume {quote(f'{partition.topic}:{partition.partition}')} --from {start} -n {MOST}"
 
 
 def record_rows(found: Records | None, said: str, width: int) -> list[Row]:

@@ -6,11 +6,11 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from kadence.cli.common import CommandError, client_config, nearest, print_json, read_settings, say
+from kadence.cli.common import CommandError, client_config, nearest, print_json, say
 from kadence.cli.reach import reached
+from kadence.cli.same_cluster import SameCluster
 from kadence.cli.why.asking import PATIENCE_S, look_at, look_up
 from kadence.cli.why.finding import Finding, Harm
 from kadence.cli.why.page import completed, print_page, rows
@@ -57,33 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
         if refused is None:
             raise
         found = [refused]
-    options = _options(arguments)
-    are_named = bool(options) and not arguments.bootstrap_servers
-    servers = None if are_named else str(config["bootstrap.servers"])
-    found = completed(found, servers, options, _settings(arguments))
+    found = completed(found, SameCluster.of(arguments, config))
     if is_page:
         print_page(watch, found, sys.stdout)
     else:
         for row in rows(group, found):
             print_json(row)
     return FOUND if any(each.harm < Harm.PASSES for each in found) else 0
-
-
-def _options(arguments: argparse.Namespace) -> str:
-    """What named the cluster and the login on this command line, beside -b."""
-    named = [("-c", arguments.cluster), ("--config", arguments.client_settings)]
-    return " ".join(f"{option} {quote(value)}" for option, value in named if value)
-
-
-def _settings(arguments: argparse.Namespace) -> str:
-    """What -X said; of passwords the name alone, since a page is shown to others."""
-    from kadence.config import AdminConfig, keys
-
-    shown = {key.name for key in keys(AdminConfig) if key.kind != "password"}
-    return " ".join(
-        "-X " + quote(f"{name}={value if name in shown else '…'}")
-        for name, value in read_settings(arguments.settings).items()
-    )
 
 
 def look_for(admin: Admin, watch: Watch) -> None:

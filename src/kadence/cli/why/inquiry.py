@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.cli.why.asking import look_at, look_up
 from kadence.cli.why.finding import Finding
 from kadence.cli.why.looks import Evidence
-from kadence.cli.why.page import completed, headline
+from kadence.cli.why.page import headline
 from kadence.cli.why.reasons import findings
 from kadence.cli.why.watching import Watch
 
@@ -51,4 +51,4 @@ class Inquiry:
             self._evidence = look_up(self._admin, self._config, watch)
             self._is_of, self._looked_up_at = is_of, now
         found = findings(watch, self._evidence, wall_ms)
-        return headline(watch, found), completed(found, str(self._config.get("bootstrap.servers", "")))
+        return headline(watch, found), found

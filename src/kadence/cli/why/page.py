@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
-from shlex import quote
 from typing import IO, Any, Final
 
+from kadence.cli.same_cluster import SameCluster
 from kadence.cli.tables import terminal_width
 from kadence.cli.top.rows import count, duration, plural
 from kadence.cli.why.finding import Finding, Harm
@@ -39,27 +38,9 @@ def rows(group: str, found: Sequence[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def completed(
-    found: Sequence[Finding], servers: str | None, options: str = "", settings: str = ""
-) -> list[Finding]:
-    """With the brokers in the commands, unless these are meant without: commands are to be copied, and to work.
-
-    Args:
-        servers: None: ``options`` name them. options: those of the program that name cluster and login (-c, --config).
-            settings: those of the command (-X).
-    """
-    is_default = servers == os.environ.get("KADENCE_BOOTSTRAP_SERVERS", "localhost:9092")
-
-    def complete(command: str) -> str:
-        first, pipe, rest = command.partition(" | ")
-        if options:
-            first = f"kadence {options} {first.removeprefix('kadence ')}"
-        # `kadence doctor` looks at brokers only where they are named.
-        if servers is not None and not (is_default and command != "kadence doctor"):
-            first += f" -b {quote(servers)}"
-        return f"{first}{settings and ' '}{settings}{pipe}{rest}"
-
-    return [replace(each, commands=tuple(map(complete, each.commands))) for each in found]
+def completed(found: Sequence[Finding], cluster: SameCluster) -> list[Finding]:
+    """With commands that reach the same cluster: they are to be copied, and to work."""
+    return [replace(each, commands=tuple(map(cluster.command, each.commands))) for each in found]
 
 
 def lines(found: Sequence[Finding], width: int) -> list[str]:

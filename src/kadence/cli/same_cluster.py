@@ -1,0 +1,61 @@
+"""Commands that are shown to be copied: they reach the cluster that this command line reached, in the same way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from kadence.cli.common import DEFAULT_SERVERS, read_settings
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["SameCluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class SameCluster:
+    """How a command line named its cluster and its login.
+
+    Attributes:
+        servers: its brokers; None where ``options`` name them. options: those of the program (-c, --config). settings:
+            those of the command (-X).
+    """
+
+    servers: str | None
+    options: str = ""
+    settings: str = ""
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace, config: Mapping[str, Any]) -> SameCluster:
+        """As this command line does, of which ``config`` was made."""
+        named = [("-c", arguments.cluster), ("--config", arguments.client_settings)]
+        options = " ".join(f"{option} {quote(value)}" for option, value in named if value)
+        are_named = bool(options) and not arguments.bootstrap_servers
+        servers = None if are_named else str(config["bootstrap.servers"])
+        return cls(servers, options, _shown(arguments.settings))
+
+    def command(self, said: str) -> str:
+        """A command of ``kadence``, completed; what follows a pipe stays."""
+        is_default = self.servers == os.environ.get("KADENCE_BOOTSTRAP_SERVERS", DEFAULT_SERVERS)
+        first, pipe, rest = said.partition(" | ")
+        if self.options:
+            first = f"kadence {self.options} {first.removeprefix('kadence ')}"
+        # `kadence doctor` looks at brokers only where they are named.
+        if self.servers is not None and not (is_default and said != "kadence doctor"):
+            first += f" -b {quote(self.servers)}"
+        return f"{first}{self.settings and ' '}{self.settings}{pipe}{rest}"
+
+
+def _shown(settings: list[str]) -> str:
+    """What -X said; of passwords the name alone, since a page is shown to others."""
+    from kadence.config import AdminConfig, keys
+
+    shown = {key.name for key in keys(AdminConfig) if key.kind != "password"}
+    return " ".join(
+        "-X " + quote(f"{name}={value if name in shown else '…'}")
+        for name, value in read_settings(settings).items()
+    )
