@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,9 +28,18 @@ def served(broker: Broker, *arguments: str) -> Iterator[str]:
     """The address of a page."""
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "kadence", "top", "--serve", "--port", str(port)]
-    process = subprocess.Popen(
-        [*command, "-b", broker.bootstrap_servers, *arguments], stderr=subprocess.PIPE, text=True
-    )
+    # What this user's top remembers is not for the page of a test.
+    with tempfile.TemporaryDirectory() as state:
+        process = subprocess.Popen(
+            [*command, "-b", broker.bootstrap_servers, *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "XDG_STATE_HOME": state},
+        )
+        yield from _until_it_ends(process, port)
+
+
+def _until_it_ends(process: subprocess.Popen[str], port: int) -> Iterator[str]:
     assert process.stderr is not None
     try:
         said = process.stderr.readline()
