@@ -6,6 +6,7 @@ Real consumers bring the metrics, in a simulation's time, and are scraped twice 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import pytest
 import yaml
 from tests.metrics.prometheus import Prometheus
 
-from kadence import AsyncConsumer, Record, TopicPartition, errors
+from kadence import AsyncConsumer, AsyncProducer, Record, TopicPartition, errors
 from kadence.testing.simulation import Program, Simulation, member, writer
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "production.md"
@@ -37,6 +38,7 @@ class Watched:
         self.simulation = simulation
         self.prometheus = Prometheus(RULES)
         self.workers: list[Program] = []
+        self.producers: list[AsyncProducer] = []
 
     def work(
         self,
@@ -49,6 +51,17 @@ class Watched:
         self.workers.append(self.simulation.start(name, main))
         return self.workers[-1]
 
+    def process(self, handler: Callable[[Record], Any], **arguments: Any) -> None:
+        """Start a member that runs `AsyncConsumer.process`."""
+
+        async def main(program: Program) -> None:
+            settings = {"bootstrap.servers": program.bootstrap_servers, "auto.offset.reset": "earliest"}
+            async with AsyncConsumer({**settings, "group.id": GROUP}) as consumer:
+                await consumer.subscribe(["orders"], listener=program.attach(consumer))
+                await consumer.process(handler, **arguments)
+
+        self.workers.append(self.simulation.start("worker", main))
+
     def write(self, count: int, pause_s: float = 5.0) -> None:
         self.simulation.start("shop", writer(["orders"], count, pause_s))
 
@@ -57,7 +70,7 @@ class Watched:
         for _ in range(round(number * 60 / SCRAPE_S)):
             self.simulation.run(SCRAPE_S)
             alive = [each.consumer for each in self.workers if each.is_running and each.consumer is not None]
-            self.prometheus.turn(self.simulation.now, alive)
+            self.prometheus.turn(self.simulation.now, [*alive, *self.producers])
 
 
 async def at_once(program: Program, record: Record) -> None:
@@ -224,6 +237,54 @@ def machine_is_paused(watched: Watched) -> None:
     watched.minutes(1)
 
 
+def record_runs_for_long(watched: Watched) -> None:
+    async def third_is_slow(record: Record) -> None:
+        await asyncio.sleep(600 if record.offset == 3 else 0)
+
+    watched.process(third_is_slow)
+    watched.write(60)
+    watched.minutes(7)
+
+
+def record_is_given_up(watched: Watched) -> None:
+    async def refuse(record: Record) -> None:
+        if record.value == b"bad":
+            raise ValueError("bad")
+
+    watched.process(refuse, dead_letter="orders.dead")
+    watched.minutes(1)
+    bad_record(watched)
+    watched.minutes(1)
+
+
+def shop(watched: Watched, settings: Mapping[str, Any], *, cut_s: float) -> None:
+    """A producer of a record a second, which reaches no broker for ``cut_s``."""
+
+    async def main(program: Program) -> None:
+        async with program.producer(settings) as producer:
+            watched.producers.append(producer)
+            while not program.stopping.is_set():
+                with contextlib.suppress(errors.KafkaError):
+                    await producer.send("orders", bytes(1000))
+                await asyncio.sleep(1)
+
+    watched.simulation.start("shop", main)
+    watched.minutes(2)
+    watched.simulation.network.cut("shop")
+    watched.minutes(cut_s / 60)
+    watched.simulation.network.heal("shop")
+    watched.minutes(1)
+
+
+def records_expire(watched: Watched) -> None:
+    shop(watched, {"delivery.timeout.ms": 60_000, "request.timeout.ms": 20_000}, cut_s=150)
+
+
+def brokers_take_nothing(watched: Watched) -> None:
+    patient = {"delivery.timeout.ms": 900_000, "buffer.memory": 100_000, "batch.size": 10_000}
+    shop(watched, {**patient, "max.block.ms": 600_000}, cut_s=240)
+
+
 @dataclass(frozen=True)
 class Situation:
     """What happens, and which alerts it sets off beside the one that is for it."""
@@ -243,13 +304,17 @@ SITUATIONS: Final = {
     "KafkaNoHeartbeat": Situation(cut_off),
     "KafkaNetworkThreadLate": Situation(machine_is_paused),
     "KafkaRecordsSkipped": Situation(record_is_skipped),
+    "KafkaWorkHeldUp": Situation(record_runs_for_long),
+    "KafkaDeadLetters": Situation(record_is_given_up),
+    "KafkaSendsFail": Situation(records_expire),
+    "KafkaProducerBufferFull": Situation(brokers_take_nothing),
 }
 LONG: Final = {"KafkaLagGrows", "KafkaTransactionOpen", "KafkaPartitionNotRead", "KafkaRebalancesOften"}
 """Situations that take many minutes of the simulation's time."""
 
 
 def fired(happens: Callable[[Watched], None]) -> set[str]:
-    with Simulation(seed=7, topics={"orders": 2}) as simulation:
+    with Simulation(seed=7, topics={"orders": 2, "orders.dead": 1}) as simulation:
         watched = Watched(simulation)
         happens(watched)
         return set(watched.prometheus.fired)
