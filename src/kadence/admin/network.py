@@ -15,8 +15,7 @@ from typing import Final
 from kadence.admin.manager import AdminManager, Asked
 from kadence.client import network_thread
 from kadence.client.engine import FORKS, ended, forked_error
-from kadence.client.network_client_delegate import NetworkClientDelegate
-from kadence.client.network_thread import NetworkSide
+from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Clock
 from kadence.config import AdminConfig

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kadence.client.engine import Engine
-from kadence.client.network_client_delegate import NetworkClientDelegate
-from kadence.client.network_thread import NetworkSide
+from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
 from kadence.client.request_manager import RequestManager
 from kadence.client.surroundings import JobRunner, Surroundings, here
 from kadence.clock import Clock

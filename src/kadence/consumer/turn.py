@@ -16,7 +16,7 @@ from typing import Final
 
 from kadence.client import network_thread
 from kadence.client.engine import ended
-from kadence.client.network_client_delegate import NetworkClientDelegate
+from kadence.client.network_thread import NetworkClientDelegate
 from kadence.client.request_manager import IndependentManager, RequestManager
 from kadence.client.surroundings import JobRunner
 from kadence.clock import Clock

@@ -19,8 +19,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kadence.clock import FOREVER, Clock, add_ms
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import ANY_NODE, Completed, ConnectionPurpose, NativeHeartbeatPlan, Request
+from kadence.connection.request import (
+    ANY_NODE,
+    Backoff,
+    Completed,
+    ConnectionPurpose,
+    NativeHeartbeatPlan,
+    Request,
+)
 from kadence.errors import (
     AuthenticationError,
     ClosedError,

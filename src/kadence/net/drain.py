@@ -1,10 +1,10 @@
-"""Which half moves the bytes (`kadence.compiled`): the compiled `_drain_c`, or its plain twins."""
+"""Which half moves the bytes (`kadence.loading`): the compiled `_drain_c`, or its plain twins."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from kadence.compiled import compiled
+from kadence.loading import compiled
 from kadence.net import openssl
 
 __all__ = ["COMPILED", "TLS", "drain"]

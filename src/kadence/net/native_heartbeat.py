@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import FOREVER
-from kadence.compiled import compiled
 from kadence.connection.request import NativeHeartbeatPlan, Request
 from kadence.errors import KafkaError
+from kadence.loading import compiled
 from kadence.logs import logger
 from kadence.net import drain, openssl
 from kadence.wire import WireError

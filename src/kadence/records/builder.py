@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kadence.compiled import compiled
 from kadence.errors import IllegalStateError
+from kadence.loading import compiled
 from kadence.records._implementation import IMPLEMENTATION, Record
 from kadence.records.batch import (
     CONTROL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kadence.compiled import compiled
+from kadence.loading import compiled
 from kadence.records._implementation import IMPLEMENTATION
 
 __all__ = ["MAX_BATCH_BYTES", "FetchedRecords"]

@@ -15,8 +15,7 @@ from typing import Any, Final
 from kadence import errors
 from kadence.client.request_manager import Jobs
 from kadence.clock import FOREVER
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import Completed, Request
+from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.assignors import LastAssignment, chosen, common_protocol
 from kadence.consumer.assignors.base import Assignor, RebalanceProtocol
 from kadence.consumer.assignors.embedded import decode_assignment

@@ -21,8 +21,7 @@ from typing import Final, NamedTuple
 from kadence import errors
 from kadence.client.request_manager import Poll
 from kadence.clock import FOREVER
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import Completed, Request
+from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.events import AddBackgroundEvent, Answer, Commit, CommitCompleted, FetchCommitted
 from kadence.consumer.group.commit_requests import (
     IDENTITY,

@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kadence.clock import FOREVER, add_ms
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import Completed, ConnectionPurpose, Request
+from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Request
 from kadence.consumer.events import AddBackgroundEvent, Failed, IdentityChanged
 from kadence.consumer.group.assignment_reconciler import AssignmentReconciler, RebalanceHistory
 from kadence.consumer.group.coordinator import CoordinatorRequestManager

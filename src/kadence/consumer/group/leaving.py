@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import Completed, ConnectionPurpose, Request
+from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Request
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import GroupConfig
 from kadence.logs import logger
