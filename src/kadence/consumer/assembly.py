@@ -18,7 +18,7 @@ from kadence.config import ConsumerConfig
 from kadence.connection.request import ConnectionPurpose, Request
 from kadence.consumer.event_processor import ApplicationEventProcessor, BackgroundEventHandler, Reaper
 from kadence.consumer.fetch.manager.fetch import FetchRequestManager
-from kadence.consumer.fetch.manager.reasons import missing_topics
+from kadence.consumer.fetch.manager.fetchable import missing_topics
 from kadence.consumer.group.auto import AutoMembership
 from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.coordinator import CoordinatorRequestManager

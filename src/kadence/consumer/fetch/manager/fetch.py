@@ -24,18 +24,19 @@ from kadence.config import ConsumerConfig
 from kadence.connection.request import Arrival, Completed, ConnectionPurpose, Repeat, Request
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.answers import READ_COMMITTED, FetchAnswers
-from kadence.consumer.fetch.manager.fetchable import FetchablePartitions
-from kadence.consumer.fetch.manager.following import MOST_FOLLOWED, SessionFollow, table_of
+from kadence.consumer.fetch.manager.fetchable import FetchablePartitions, Reasons
 from kadence.consumer.fetch.manager.memory import Arenas, Memory, Sizes
 from kadence.consumer.fetch.manager.prefetch import FetchChoice, prefetch
-from kadence.consumer.fetch.manager.reasons import Reasons
 from kadence.consumer.fetch.manager.session import (
     FINAL_EPOCH,
+    MOST_FOLLOWED,
     Broker,
     Sent,
+    SessionFollow,
     SessionPlan,
     Wanted,
     forgotten_topics,
+    table_of,
     topics,
 )
 from kadence.consumer.positions.metadata import MetadataManager
