@@ -25,8 +25,8 @@ from kadence.consumer.group.classic_leader import Leader, UserData
 from kadence.consumer.group.classic_orphans import Orphans
 from kadence.consumer.group.classic_requests import PROTOCOL_TYPE, ClassicRequests
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.leaving import explain, explain_transport
 from kadence.consumer.group.membership import ClusterView, GroupConfig
-from kadence.consumer.group.refusals import explain, explain_transport
 from kadence.consumer.subscription import Subscription
 from kadence.errors import KafkaError
 from kadence.logs import logger

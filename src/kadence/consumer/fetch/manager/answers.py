@@ -29,7 +29,7 @@ from kadence.records.batch import ATTRIBUTES_AT, COMPRESSION
 from kadence.types import Node, TopicPartition
 from kadence.wire import Buffer
 
-__all__ = ["READ_COMMITTED", "FetchAnswers", "FetchErrors"]
+__all__ = ["READ_COMMITTED", "FetchAnswers"]
 
 log = logger("kadence.consumer.fetch")
 

@@ -36,7 +36,6 @@ from kadence.wire import ZERO_UUID
 
 __all__ = [
     "FINAL_EPOCH",
-    "INITIAL_EPOCH",
     "MOST_FOLLOWED",
     "Broker",
     "FetchSession",
