@@ -336,13 +336,12 @@ def test_a_request_that_waits_for_a_renewal_is_waited_for_and_not_spun_for(conne
         (Credentials("SCRAM-SHA-256", "alice", Secret("geheim")), "203.0.113.9", 0),
         (OAUTH, "203.0.113.9", 1),
         (OAUTH, "127.0.0.1", 0),
-        (None, "203.0.113.9", 0),
     ],
 )
 def test_a_password_or_token_in_the_open_is_warned_of_once(
-    credentials: Credentials | None, host: str, expected: int, caplog: pytest.LogCaptureFixture
+    credentials: Credentials, host: str, expected: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    logins = Logins(ConnectionConfig(bootstrap=(), credentials=credentials), lambda: None)
+    logins = Logins(ConnectionConfig(bootstrap=(), credentials=credentials), credentials, lambda: None)
     logins.about_to_talk(host)
     logins.about_to_talk(host)
     assert len(caplog.records) == expected
@@ -352,5 +351,5 @@ def test_a_password_or_token_in_the_open_is_warned_of_once(
 
 def test_over_tls_it_is_not(caplog: pytest.LogCaptureFixture) -> None:
     config = ConnectionConfig(bootstrap=(), credentials=PLAIN, ssl_context=object())  # type: ignore[arg-type]
-    Logins(config, lambda: None).about_to_talk("203.0.113.9")
+    Logins(config, PLAIN, lambda: None).about_to_talk("203.0.113.9")
     assert caplog.records == []
