@@ -24,7 +24,7 @@ from kadence.protocol import error_codes
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kadence.security.credentials import Credentials, Secret, Token
+from kadence.security import Credentials, Secret, Token
 from kadence.testing.clock import FakeClock
 from kadence.types import Node
 

@@ -18,7 +18,7 @@ from kadence.connection.sasl.gssapi import Gssapi
 from kadence.errors import AuthenticationError, ConnectError, KafkaError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from kadence.security.credentials import Kerberos
+    from kadence.security import Kerberos
 
 __all__ = ["KerberosLogin", "contexts"]
 

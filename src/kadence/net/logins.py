@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kadence.net.config import ConnectionConfig
     from kadence.net.kerberos import KerberosLogin
     from kadence.net.tokens import TokenLogin
-    from kadence.security.credentials import Credentials
+    from kadence.security import Credentials
 
 __all__ = ["Logins"]
 

@@ -19,7 +19,7 @@ from kadence.connection.sasl.exchange import Exchange
 from kadence.connection.sasl.oauthbearer import OAuthBearer, check_token
 from kadence.errors import AuthenticationError, KafkaError
 from kadence.logs import logger
-from kadence.security.credentials import ClientCredentials, Credentials, Token
+from kadence.security import ClientCredentials, Credentials, Token
 
 if TYPE_CHECKING:
     from kadence.net.config import ConnectionConfig

@@ -9,8 +9,8 @@ from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.kadence.producer._append_c import kd_murmur2, kd_new
 from cython.cimports.kadence.records._builder_c import RecordEncoder, kd_add_plain
 
-from kadence.deserializers import AnswerPendingError
 from kadence.errors import KafkaError
+from kadence.errors.local import AnswerPendingError
 from kadence.producer.serializing import failed, made_bytes
 from kadence.records import MOST_HEADERS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kadence.deserializers import AnswerPendingError
 from kadence.errors import KafkaError
+from kadence.errors.local import AnswerPendingError
 from kadence.producer.serializing import serialized
 from kadence.records import MOST_HEADERS, BatchBuilder
 from kadence.types import TopicPartition

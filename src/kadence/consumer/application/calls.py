@@ -42,7 +42,7 @@ from kadence.consumer.application.processing import Stall
 from kadence.consumer.decoded_records import Records
 from kadence.consumer.shared_partition import NotFetched, NotFetchedReason, Origin
 from kadence.consumer.shared_state import FAREWELL_MS, NetworkLateness, SharedState
-from kadence.deserializers import AnswerPendingError
+
 from kadence.errors import (
     ConfigError,
     IllegalStateError,
@@ -52,6 +52,7 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.idioms import NotAwaited
+from kadence.errors.local import AnswerPendingError
 from kadence.logs import logger
 from kadence.metrics import MetricName
 from kadence.records import Record
@@ -82,7 +83,6 @@ _SURELY_MS = 500
 """A whole number of so many seconds or more is not meant for a poll."""
 
 _log = logger("kadence.consumer")
-
 
 class Calls:
     """What each call does. Those that may wait are generators; the others are done when they return.
@@ -633,7 +633,6 @@ class Calls:
     def _until(self, timeout: Seconds) -> int:
         ms = to_ms(timeout)
         return FOREVER if ms is None else add_ms(self._clock.now_ms(), ms)
-
 
 def _not_fetched(now: int, reason: NotFetchedReason, since: int, detail: str) -> NotFetched:
     return NotFetched(reason, max(now - since, 0) / 1000 if since >= 0 else 0.0, detail)

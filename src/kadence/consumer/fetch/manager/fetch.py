@@ -25,8 +25,7 @@ from kadence.connection.request import Arrival, Completed, ConnectionPurpose, Re
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.answers import READ_COMMITTED, FetchAnswers
 from kadence.consumer.fetch.manager.fetchable import FetchablePartitions, Reasons
-from kadence.consumer.fetch.manager.memory import Arenas, Memory, Sizes
-from kadence.consumer.fetch.manager.prefetch import FetchChoice, prefetch
+from kadence.consumer.fetch.manager.memory import Arenas, FetchChoice, Memory, Sizes, prefetch
 from kadence.consumer.fetch.manager.session import (
     FINAL_EPOCH,
     MOST_FOLLOWED,

@@ -18,7 +18,7 @@ from typing import Final
 
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
-from kadence.consumer.fetch.manager.prefetch import Prefetch
+from kadence.consumer.fetch.manager.memory import Prefetch
 from kadence.consumer.fetch.manager.session import Broker, PartitionBucket
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.shared_partition import NotFetchedReason, Unfetched, Unstable
