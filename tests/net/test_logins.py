@@ -82,12 +82,12 @@ def test_a_token_is_fetched_elsewhere_once_and_used_until_four_fifths_of_its_lif
         assert login.begin(NOW) is None
         fetched(login, come, NOW)
         assert b"Bearer one" in (shown(login, NOW) or b"")
-        login.settle()
+        login.served()
         assert b"Bearer one" in (shown(login, NOW + 790_000) or b"")
         assert source.threads == ["kadence-tokens"]
         assert login.begin(NOW + 801_000) is None
         fetched(login, come, NOW + 801_000)
-        login.settle()
+        login.served()
         assert b"Bearer two" in (shown(login, NOW + 801_000) or b"")
     assert repr(login) == "<login by OAUTHBEARER of client 'me'>"
 
@@ -98,7 +98,7 @@ def test_a_token_of_unknown_life_serves_those_who_wait_and_no_more(expires_at: f
         assert login.begin(NOW) is None
         fetched(login, come, NOW)
         assert shown(login, NOW) == shown(login, NOW) == b"n,,\x01auth=Bearer t\x01\x01"
-        login.settle()
+        login.served()
         assert not login.deliver(NOW)
         assert login.begin(NOW + 1) is None
 
@@ -108,7 +108,7 @@ def test_a_token_that_never_expires_is_used_for_most_of_a_year(expires_at: float
     with logging_in(Source(Token("t", expires_at), lasting(9))) as (login, come):
         assert login.begin(NOW) is None
         fetched(login, come, NOW)
-        login.settle()
+        login.served()
         day_ms = 24 * 3600 * 1000
         assert login.begin(NOW + 291 * day_ms) is not None
         assert login.begin(NOW + 293 * day_ms) is None
@@ -127,17 +127,17 @@ def test_a_token_that_cannot_be_renewed_is_used_as_long_as_it_lives(caplog: pyte
     with logging_in(source) as (login, come):
         assert login.begin(NOW) is None
         fetched(login, come, NOW)
-        login.settle()
+        login.served()
         assert login.begin(NOW + 900_000) is None
         fetched(login, come, NOW + 900_000)
         assert login.begin(NOW + 900_000) is not None
-        login.settle()
+        login.served()
         assert "the old one stays in use: away" in caplog.text
         assert login.begin(NOW + 1_001_000) is None
         fetched(login, come, NOW + 1_001_000)
         with pytest.raises(ConnectError, match="still away"):
             login.begin(NOW + 1_001_000)
-        login.settle()
+        login.served()
 
 
 @pytest.mark.parametrize(

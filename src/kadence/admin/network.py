@@ -76,7 +76,7 @@ class Network:
 
         The thread needs the interpreter as soon as it is awake, and would wait for it a second time.
         """
-        if not self._manager.has_news:
+        if not self._manager.has_handed_over:
             return
         if self._runs.locked():
             self._client.wakeup()

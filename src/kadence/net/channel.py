@@ -467,9 +467,9 @@ class Channel:
         connection, stream = self._connection, self._stream
         assert connection is not None
         assert stream is not None
-        deputy = self._heartbeat_sender
-        if deputy is not None:
-            deputy.before_writing(now)
+        sender = self._heartbeat_sender
+        if sender is not None:
+            sender.before_writing(now)
         pieces = connection.outgoing()
         try:
             while pieces:
@@ -489,8 +489,8 @@ class Channel:
             self._watch(self._watched[0], events)
         if self.purpose is ConnectionPurpose.FETCH:
             self._leave_repeating(now)
-        if deputy is not None:
-            deputy.arm(now)
+        if sender is not None:
+            sender.arm(now)
 
     def _leave_repeating(self, now: int) -> None:
         """Let the compiled poller send the fetch again that was just written, if its sender gave leave."""

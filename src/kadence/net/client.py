@@ -302,7 +302,7 @@ class NetworkClient:
         if self._logins is not None and self._logins.deliver(woke_at):
             for channel in tuple(self._channels.values()):
                 self._step(channel, woke_at, channel.resume)
-            self._logins.settle()
+            self._logins.served()
         ended = self._done.copy()
         self._done.clear()
         return ended

@@ -76,13 +76,13 @@ class Logins:
             _log.warning("the %s of %s is sent to %s unencrypted: %s", what, self.login.who, host, instead)
 
     def deliver(self, now: int) -> bool:
-        """Take what the helper thread has. True when connections should `resume`; `settle` comes after that."""
+        """Take what the helper thread has. True when connections should `resume`; `served` comes after that."""
         return self._fetched is not None and self._fetched.deliver(now)
 
-    def settle(self) -> None:
+    def served(self) -> None:
         """Everybody who waited has been served."""
         if self._fetched is not None:
-            self._fetched.settle()
+            self._fetched.served()
 
     def close(self) -> None:
         if self._fetched is not None:

@@ -444,7 +444,7 @@ class FetchRequestManager:
     def on_response(self, now: int, completed: Completed) -> None:
         sent: Sent = completed.request.tag
         broker = self._places.broker(sent.node_id)
-        self.memory.settle(completed.request, 0 if completed.loan is None else completed.loan.size)
+        self.memory.ended(completed.request, 0 if completed.loan is None else completed.loan.size)
         sent.under_way = False
         if sent.session is None:
             broker.side = None

@@ -199,7 +199,7 @@ class Memory:
         self._reserved[request] = max(_reservation(max_bytes), self._largest_answer)
         self._arenas.slack = max(self._free(), 0)
 
-    def settle(self, request: Request, size: int) -> None:
+    def ended(self, request: Request, size: int) -> None:
         """The fetch has ended; its answer takes ``size`` bytes of arena (0: none came)."""
         reserved = self._reserved.pop(request)
         if size > reserved:
