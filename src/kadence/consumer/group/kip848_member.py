@@ -34,7 +34,6 @@ from kadence.consumer.group.kip848_heartbeats import (
     HEARTBEATING,
     OUT,
     SILENT_INTERVALS,
-    STUMBLES,
     ConsumerHeartbeats,
     HeartbeatDepartures,
     State,
@@ -47,7 +46,7 @@ from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, TopicPartition
 
-__all__ = ["STUMBLES", "ConsumerMembership", "new_member_id"]
+__all__ = ["ConsumerMembership", "new_member_id"]
 
 log = logger("kadence.consumer")
 
