@@ -50,17 +50,17 @@ def _written(message: Request, version: int, correlation_id: int, client_id: str
     check_version(type(message), version)
     w = Writer()
     w.put(_HEADER.pack(message.API_KEY, version, correlation_id))
-    w.put(_end_of_header(client_id, flexible=version >= message.FLEXIBLE_FROM))
+    w.put(_end_of_header(client_id, 2 if version >= message.FLEXIBLE_FROM else 1))
     _write(w, message, version)
     return w
 
 
 @lru_cache(maxsize=64)
-def _end_of_header(client_id: str | None, *, flexible: bool) -> bytes:
+def _end_of_header(client_id: str | None, header_version: int) -> bytes:
     """What follows the correlation id in a `RequestHeader`: the same in all requests of a client."""
     w = Writer()
     w.nullable_string(client_id)
-    if flexible:
+    if header_version >= 2:
         w.tags({})
     return w.getvalue()
 
