@@ -53,9 +53,9 @@ def test_a_call_goes_on_once_all_that_it_asked_has_ended() -> None:
     world = _World()
     asked = world.ask(ListGroupsRequest(), ListGroupsRequest())
     other = world.ask(ListGroupsRequest())
-    had_news, poll = world.manager.has_news, world.manager.poll(0)
+    had_some, poll = world.manager.has_handed_over, world.manager.poll(0)
     assert (poll.requests, poll.wake_at) == ([*asked.requests, *other.requests], FOREVER)
-    assert (had_news, world.manager.has_news) == (True, False)
+    assert (had_some, world.manager.has_handed_over) == (True, False)
     first, second = asked.requests
     world.answer(1, first, ListGroupsResponse())
     assert world.manager.poll(1).requests == []

@@ -11,8 +11,7 @@ import pytest
 from kadence.client.async_shell import AsyncShell
 from kadence.client.gate import Gate
 from kadence.client.loop_gate import LoopGate
-from kadence.client.shell import Shell
-from kadence.client.waits import BREATH, Run, Waits
+from kadence.client.waits import BREATH, Run, Shell, Waits
 from kadence.clock import SystemClock, add_ms
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kadence.security.credentials import Secret
+from kadence.security import Secret
 
 PLAIN = PasswordLogin("PLAIN", "alice", Secret("geheim"))
 HOUR = 3_600_000

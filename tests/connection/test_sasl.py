@@ -12,7 +12,7 @@ from kadence.connection.sasl.oauthbearer import OAuthBearer
 from kadence.connection.sasl.passwords import PasswordLogin
 from kadence.connection.sasl.plain import Plain
 from kadence.connection.sasl.scram import MAX_ITERATIONS, Scram
-from kadence.security.credentials import Secret
+from kadence.security import Secret
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"

@@ -20,7 +20,7 @@ from tests.security.conftest import listener_identity
 
 from kadence import Admin, Broker, Consumer, Producer
 from kadence.errors import MissingDependencyError
-from kadence.net import drain, native_heartbeat
+from kadence.net import native_heartbeat, openssl
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest
 from kadence.testing.kafka import Kafka
@@ -119,7 +119,7 @@ def node(certificates: Certificates) -> Iterator[Kafka]:
 
 
 @pytest.mark.kafka
-@pytest.mark.skipif(not drain.TLS, reason="this OpenSSL is not reached by the compiled half")
+@pytest.mark.skipif(not openssl.BOUND, reason="this OpenSSL is not reached by the compiled half")
 def test_g3_on_real_kafka_with_both_protocols_plain_and_with_tls(
     node: Kafka, certificates: Certificates
 ) -> None:

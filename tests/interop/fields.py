@@ -28,8 +28,7 @@ from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kadence.records import iter_batches
 from kadence.testing.kafka import Kafka
-from kadence.wire import ZERO_UUID
-from kadence.wire.structure import Structure
+from kadence.wire import ZERO_UUID, Structure
 
 __all__ = ["MADE_UP_IDS", "UNKNOWN_ID", "Scenario", "Talk", "assert_same", "differences"]
 

@@ -40,7 +40,7 @@ from kadence.protocol.incremental_alter_configs import (
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.metadata import MetadataRequest
 from kadence.testing.kafka import Kafka
-from kadence.wire.structure import Structure
+from kadence.wire import Structure
 
 __all__ = ["CONFIG", "Found", "Pair", "compare"]
 

@@ -15,7 +15,7 @@ import pytest
         ("opentelemetry", "import kadence.metrics.otel", "otel"),
         (
             "gssapi",
-            "import kadence.net.kerberos as k, kadence.security.credentials as c; k.contexts(c.Kerberos('x'))",
+            "import kadence.net.kerberos as k, kadence.security as c; k.contexts(c.Kerberos('x'))",
             "gssapi",
         ),
     ],

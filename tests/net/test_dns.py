@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.patience import PATIENCE
 
-from kadence.net.dns import Address, Resolver, interleave
+from kadence.net.dial import Address, Resolver, interleave
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
 

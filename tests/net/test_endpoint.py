@@ -18,7 +18,7 @@ from tests.net.conftest import Certificates
 
 from kadence.errors import AuthenticationError, ConnectError
 from kadence.net.endpoint import fetch_token
-from kadence.security.credentials import ClientCredentials, Secret, Token
+from kadence.security import ClientCredentials, Secret, Token
 
 SECRET = "hunter2/+ü"
 

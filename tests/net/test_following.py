@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kadence.connection.repeating import again
+from kadence.connection.sent import again
 from kadence.net import drain
 from kadence.protocol import registry
 from kadence.protocol.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData

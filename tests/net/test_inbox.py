@@ -14,9 +14,8 @@ import pytest
 from kadence.connection.request import Request
 from kadence.errors import DisconnectedError, MalformedMessageError
 from kadence.net.arena import ArenaPool
-from kadence.net.inbox import Frame, Inbox
-from kadence.net.poller import new_poller
-from kadence.net.sockets import stream_of
+from kadence.net.intake import Frame, Inbox
+from kadence.net.sockets import new_poller, stream_of
 
 
 def framed(*bodies: bytes) -> bytes:

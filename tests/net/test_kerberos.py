@@ -48,7 +48,7 @@ def test_a_connection_waits_for_its_context_and_gets_it_once(centre: Centre) -> 
     centre.make()
     assert login.deliver(2)
     assert login.begin(2, "a") is not None
-    login.settle()
+    login.served()
     assert login.begin(3, "a") is None, "a context is good for one connection"
     login.close()
 
@@ -66,7 +66,7 @@ def test_connections_that_wait_get_one_each_and_ask_no_more_than_that(centre: Ce
             if login.begin(now, host) is not None:
                 waiting.remove(host)
                 got.append(host)
-        login.settle()
+        login.served()
     assert (got, waiting) == (["a", "a", "b"], [])
     assert centre.asked == ["a", "a", "b"]
     login.close()
@@ -79,7 +79,7 @@ def test_a_connection_that_finds_another_one_has_taken_its_context_gets_a_new_on
     login.deliver(1)
     assert login.begin(1, "a") is not None
     assert login.begin(1, "a") is None
-    login.settle()
+    login.served()
     centre.make()
     login.deliver(2)
     assert login.begin(2, "a") is not None
@@ -98,7 +98,7 @@ def test_connections_that_come_again_and_again_pile_up_no_work(centre: Centre) -
     assert len(centre.asked) == 4
     got = [login.begin(100, "a") for _ in range(5)]
     assert [one is not None for one in got] == [True] * 4 + [False]
-    login.settle()
+    login.served()
     centre.make()
     assert login.deliver(101)
     assert login.begin(101, "a") is not None
@@ -110,7 +110,7 @@ def test_what_nobody_took_in_time_is_not_used(centre: Centre) -> None:
     assert login.begin(0, "a") is None
     centre.make()
     login.deliver(1)
-    login.settle()
+    login.served()
     assert login.begin(1 + 60_001, "a") is None
     centre.make()
     login.close()
@@ -136,7 +136,7 @@ def test_a_failure_is_told_to_whoever_waits_and_the_next_one_tries_again(
     login.deliver(1)
     with pytest.raises(kind, match=told):
         login.begin(1, "a")
-    login.settle()
+    login.served()
     assert login.begin(2, "a") is None
     centre.make()
     login.close()

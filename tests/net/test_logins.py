@@ -24,7 +24,7 @@ from kadence.protocol import error_codes
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kadence.security.credentials import Credentials, Secret, Token
+from kadence.security import Credentials, Secret, Token
 from kadence.testing.clock import FakeClock
 from kadence.types import Node
 
@@ -82,12 +82,12 @@ def test_a_token_is_fetched_elsewhere_once_and_used_until_four_fifths_of_its_lif
         assert login.begin(NOW) is None
         fetched(login, come, NOW)
         assert b"Bearer one" in (shown(login, NOW) or b"")
-        login.settle()
+        login.served()
         assert b"Bearer one" in (shown(login, NOW + 790_000) or b"")
         assert source.threads == ["kadence-tokens"]
         assert login.begin(NOW + 801_000) is None
         fetched(login, come, NOW + 801_000)
-        login.settle()
+        login.served()
         assert b"Bearer two" in (shown(login, NOW + 801_000) or b"")
     assert repr(login) == "<login by OAUTHBEARER of client 'me'>"
 
@@ -98,7 +98,7 @@ def test_a_token_of_unknown_life_serves_those_who_wait_and_no_more(expires_at: f
         assert login.begin(NOW) is None
         fetched(login, come, NOW)
         assert shown(login, NOW) == shown(login, NOW) == b"n,,\x01auth=Bearer t\x01\x01"
-        login.settle()
+        login.served()
         assert not login.deliver(NOW)
         assert login.begin(NOW + 1) is None
 
@@ -108,7 +108,7 @@ def test_a_token_that_never_expires_is_used_for_most_of_a_year(expires_at: float
     with logging_in(Source(Token("t", expires_at), lasting(9))) as (login, come):
         assert login.begin(NOW) is None
         fetched(login, come, NOW)
-        login.settle()
+        login.served()
         day_ms = 24 * 3600 * 1000
         assert login.begin(NOW + 291 * day_ms) is not None
         assert login.begin(NOW + 293 * day_ms) is None
@@ -127,17 +127,17 @@ def test_a_token_that_cannot_be_renewed_is_used_as_long_as_it_lives(caplog: pyte
     with logging_in(source) as (login, come):
         assert login.begin(NOW) is None
         fetched(login, come, NOW)
-        login.settle()
+        login.served()
         assert login.begin(NOW + 900_000) is None
         fetched(login, come, NOW + 900_000)
         assert login.begin(NOW + 900_000) is not None
-        login.settle()
+        login.served()
         assert "the old one stays in use: away" in caplog.text
         assert login.begin(NOW + 1_001_000) is None
         fetched(login, come, NOW + 1_001_000)
         with pytest.raises(ConnectError, match="still away"):
             login.begin(NOW + 1_001_000)
-        login.settle()
+        login.served()
 
 
 @pytest.mark.parametrize(
@@ -336,13 +336,12 @@ def test_a_request_that_waits_for_a_renewal_is_waited_for_and_not_spun_for(conne
         (Credentials("SCRAM-SHA-256", "alice", Secret("geheim")), "203.0.113.9", 0),
         (OAUTH, "203.0.113.9", 1),
         (OAUTH, "127.0.0.1", 0),
-        (None, "203.0.113.9", 0),
     ],
 )
 def test_a_password_or_token_in_the_open_is_warned_of_once(
-    credentials: Credentials | None, host: str, expected: int, caplog: pytest.LogCaptureFixture
+    credentials: Credentials, host: str, expected: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    logins = Logins(ConnectionConfig(bootstrap=(), credentials=credentials), lambda: None)
+    logins = Logins(ConnectionConfig(bootstrap=(), credentials=credentials), credentials, lambda: None)
     logins.about_to_talk(host)
     logins.about_to_talk(host)
     assert len(caplog.records) == expected
@@ -352,5 +351,5 @@ def test_a_password_or_token_in_the_open_is_warned_of_once(
 
 def test_over_tls_it_is_not(caplog: pytest.LogCaptureFixture) -> None:
     config = ConnectionConfig(bootstrap=(), credentials=PLAIN, ssl_context=object())  # type: ignore[arg-type]
-    Logins(config, lambda: None).about_to_talk("203.0.113.9")
+    Logins(config, PLAIN, lambda: None).about_to_talk("203.0.113.9")
     assert caplog.records == []

@@ -16,7 +16,7 @@ from tests.net.conftest import Certificates
 from tests.net.test_inbox import framed
 
 from kadence.clock import FOREVER, SystemClock
-from kadence.net import drain, native_heartbeat
+from kadence.net import native_heartbeat, openssl
 from kadence.net.sockets import stream_of
 
 pytestmark = pytest.mark.skipif(
@@ -74,7 +74,7 @@ class Link:
 
 @pytest.fixture(params=["plain", "tls"])
 def link(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[Link]:
-    if request.param == "tls" and not drain.TLS:
+    if request.param == "tls" and not openssl.BOUND:
         pytest.skip("this OpenSSL is not reached by the compiled half")
     link = Link(certificates if request.param == "tls" else None)
     yield link

@@ -12,8 +12,7 @@ import pytest
 from tests.patience import PATIENCE
 
 from kadence.clock import FOREVER
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import ANY_NODE, ConnectionPurpose, Request
+from kadence.connection.request import ANY_NODE, Backoff, ConnectionPurpose, Request
 from kadence.errors import ConnectError, RequestTimedOutError
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode

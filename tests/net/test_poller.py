@@ -21,9 +21,8 @@ from kadence.connection.request import Request
 from kadence.errors import DisconnectedError
 from kadence.net import openssl
 from kadence.net.arena import ArenaPool
-from kadence.net.inbox import Inbox
-from kadence.net.poller import new_poller
-from kadence.net.sockets import stream_of
+from kadence.net.intake import Inbox
+from kadence.net.sockets import new_poller, stream_of
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 LONG = 3_000_000

@@ -19,7 +19,7 @@ from tests.patience import PATIENCE
 
 from kadence.connection.request import Arrival, ConnectionPurpose, Part, Repeat, Request
 from kadence.errors import DisconnectedError, MalformedMessageError
-from kadence.net import drain
+from kadence.net import drain, openssl
 from kadence.protocol.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -79,7 +79,7 @@ class Broker:
 def test_c10_empty_answers_are_answered_by_the_next_fetch_until_something_comes(
     connect: Connect, certificates: Certificates, secure: bool
 ) -> None:
-    if secure and not drain.TLS:
+    if secure and not openssl.BOUND:
         pytest.skip("this OpenSSL is not reached by the compiled half")
     records = fetch_response(100)
     records.session_id = 7
@@ -284,7 +284,7 @@ class Remembering(Broker):
 def test_records_go_to_the_application_and_the_next_fetch_names_what_lies_behind_them(
     connect: Connect, certificates: Certificates, secure: bool
 ) -> None:
-    if secure and not drain.TLS:
+    if secure and not openssl.BOUND:
         pytest.skip("this OpenSSL is not reached by the compiled half")
     both = brings(part(2), part(30, 1, records=batch(30) + batch(32, 3)))
     empty = brings(part(5), part(0, 1, records=None))

@@ -15,7 +15,7 @@ from tests.net.servers import accept, answering, frame, serve
 from kadence.config import AdminConfig, ConsumerConfig
 from kadence.connection.request import ConnectionPurpose
 from kadence.errors import AuthenticationError, ConfigError, ConnectError
-from kadence.net import ConnectionConfig, drain
+from kadence.net import ConnectionConfig, drain, openssl
 from kadence.net.dial import tell
 from kadence.net.sockets import stream_of
 from kadence.protocol.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -37,10 +37,10 @@ def config(address: tuple[str, int], **keys: Any) -> ConnectionConfig:
 @pytest.fixture(params=["compiled", "mixed", "python"])
 def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """All ways to read TLS; mixed: the compiled poller, where OpenSSL's object cannot be had."""
-    if request.param != "python" and not (drain.COMPILED and drain.TLS):
+    if request.param != "python" and not openssl.BOUND:
         pytest.skip("the compiled way is not available here")
     if request.param != "compiled":
-        monkeypatch.setattr(drain, "TLS", False)
+        monkeypatch.setattr(openssl, "BOUND", False)
     if request.param == "python":
         monkeypatch.setattr(drain, "COMPILED", False)
     return str(request.param)
@@ -158,7 +158,7 @@ def test_a_certificate_of_another_host_is_refused_unless_that_is_switched_off(
         assert driver.ask(METADATA).error is None
 
 
-@pytest.mark.skipif(not drain.TLS, reason="this OpenSSL is not reached by the compiled half")
+@pytest.mark.skipif(not openssl.BOUND, reason="this OpenSSL is not reached by the compiled half")
 def test_openssl_is_not_called_directly_where_it_calls_python(
     certificates: Certificates,
     tmp_path: Path,

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kadence.net.poller import Poller, new_poller
-from kadence.net.wakeup import Wakeup
+from kadence.net.sockets import Poller, Wakeup, new_poller
 
 WOKEN = [(None, selectors.EVENT_READ)]
 

@@ -11,7 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from kadence.records import _implementation, fetched
+from kadence import records
+from kadence.records import _implementation
 
 COMPILED = "compiled"
 PYTHON = "python"
@@ -37,7 +38,7 @@ class Half:
         if self.name == COMPILED:
             return self._load("_fetched_c")
         name = "kadence.records._fetched"
-        spec = importlib.util.spec_from_file_location(name, Path(fetched.__file__).with_name("_fetched.py"))
+        spec = importlib.util.spec_from_file_location(name, Path(records.__file__).with_name("_fetched.py"))
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -62,7 +63,7 @@ def load_half(name: str) -> Half:
 def half(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Half:
     """A half, whose `FetchedRecords` is in place of the one that is loaded."""
     loaded = load_half(request.param)
-    monkeypatch.setattr(fetched, "FetchedRecords", loaded.fetched.FetchedRecords)
+    monkeypatch.setattr(records, "FetchedRecords", loaded.fetched.FetchedRecords)
     return loaded
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.records.conftest import COMPILED, load_half
 
-from kadence.records import _implementation, crc
+from kadence.records import _implementation, batch
 
 VECTORS = {
     b"": 0,
@@ -27,7 +27,7 @@ VECTORS = {
 def test_known_answers(data: bytes, expected: int) -> None:
     compiled = load_half(COMPILED).records.crc32c
     assert compiled(data) == compiled(data, portable=True) == expected
-    assert crc.by_table(data) == crc.crc32c(data) == expected
+    assert batch.by_table(data) == batch.crc32c(data) == expected
 
 
 def test_kernels_agree_on_every_length_and_alignment() -> None:
@@ -38,14 +38,14 @@ def test_kernels_agree_on_every_length_and_alignment() -> None:
         for start in (0, 1, 3, 7):
             piece = memoryview(noise)[start : start + size]
             assert compiled(piece) == compiled(piece, portable=True), (size, start)
-    assert compiled(noise[:12_800]) == crc.by_table(noise[:12_800])
+    assert compiled(noise[:12_800]) == batch.by_table(noise[:12_800])
 
 
 def test_goes_on_from_what_came_before() -> None:
     noise = random.Random(8).randbytes(5000)
     compiled = load_half(COMPILED).records.crc32c
     for cut in (0, 1, 777, 4096, 5000):
-        for function in (compiled, crc.by_table, crc.crc32c):
+        for function in (compiled, batch.by_table, batch.crc32c):
             assert function(noise[cut:], function(noise[:cut])) == compiled(noise)
 
 
@@ -59,7 +59,7 @@ def test_every_kind_of_buffer() -> None:
 def fake_google(implementation: str) -> ModuleType:
     module: Any = ModuleType("google_crc32c")
     module.implementation = implementation
-    module.extend = lambda value, data: crc.by_table(data, value)
+    module.extend = lambda value, data: batch.by_table(data, value)
     assert isinstance(module, ModuleType)
     return module
 
@@ -67,10 +67,10 @@ def fake_google(implementation: str) -> ModuleType:
 def test_without_the_extension_packages_are_asked_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_implementation, "crc32c", None)
     monkeypatch.setitem(sys.modules, "google_crc32c", fake_google("c"))
-    name, function = crc._choose()
+    name, function = batch._choose()
     assert (name, function(memoryview(b"123456789"))) == ("google-crc32c", 0xE3069283)
     monkeypatch.setitem(sys.modules, "google_crc32c", fake_google("python"))
-    name, function = crc._choose()
+    name, function = batch._choose()
     assert (name, function(memoryview(b"123456789"))) == ("crc32c", 0xE3069283)
 
 
@@ -86,8 +86,8 @@ def test_without_anything_the_table_says_so_once(
 
     monkeypatch.setattr(_implementation, "crc32c", None)
     monkeypatch.setattr(builtins, "__import__", no_packages)
-    monkeypatch.setattr(crc._once, "is_said", False)
-    name, function = crc._choose()
+    monkeypatch.setattr(batch._once, "is_said", False)
+    name, function = batch._choose()
     assert name == "python"
     assert function(b"123456789") == function(memoryview(b"123456789")) == 0xE3069283
     assert [record.levelname for record in caplog.records] == ["WARNING"]

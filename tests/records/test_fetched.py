@@ -12,6 +12,7 @@ import pytest
 from tests.records.batches import Row, batch, from_rows, marker, record, varint
 from tests.records.conftest import COMPILED, Half
 
+import kadence.records
 from kadence.errors import (
     ClosedError,
     ConcurrentAccessError,
@@ -20,7 +21,6 @@ from kadence.errors import (
     UnsupportedRecordFormatError,
 )
 from kadence.records import ALL_COLUMNS, MOST_HEADERS, OWN_COLUMNS, FetchedRecords, encode_batch
-from kadence.records import fetched as walk
 from kadence.records.codecs import compress
 
 pytestmark = pytest.mark.usefixtures("half")
@@ -33,7 +33,7 @@ def rows(first: int, count: int, **fields: object) -> list[Row]:
 
 
 def fetched(data: bytes, offset: int = 0, **options: object) -> FetchedRecords:
-    return walk.FetchedRecords(data, "topic", 1, offset, **options)  # type: ignore[arg-type]
+    return kadence.records.FetchedRecords(data, "topic", 1, offset, **options)  # type: ignore[arg-type]
 
 
 def offsets(reader: FetchedRecords, limit: int = -1) -> list[int]:
@@ -140,11 +140,11 @@ def test_kip320_the_epoch_is_that_of_the_last_batch_below_the_position_though_it
     marker = encode_batch(
         [(0, bytes(4), bytes(6), ())], base_offset=1, control=True, producer_id=7, leader_epoch=2
     )
-    fetched = walk.FetchedRecords(data + marker, "t", 0, 0)
+    fetched = kadence.records.FetchedRecords(data + marker, "t", 0, 0)
     (record,) = fetched.take()
     assert record.leader_epoch == 1
     assert (fetched.next_offset, fetched.leader_epoch) == (2, 2)
-    old = walk.FetchedRecords(data + marker, "t", 0, 2)
+    old = kadence.records.FetchedRecords(data + marker, "t", 0, 2)
     assert (old.next_offset, old.leader_epoch) == (2, None), "nothing was read, so nothing is known"
 
 

@@ -12,9 +12,8 @@ from kadence import Token
 from kadence.config import AdminConfig, ConsumerConfig
 from kadence.errors import ConfigError
 from kadence.net import ConnectionConfig
-from kadence.security import jaas
+from kadence.security import ClientCredentials, Kerberos, Secret, jaas
 from kadence.security import login as of_keys
-from kadence.security.credentials import ClientCredentials, Kerberos, Secret
 from kadence.security.oauth import is_loopback
 
 SECRET = "hunter2"

@@ -16,8 +16,7 @@ from kadence.client.coordinators import FindCoordinatorRequest, KeyType, find, f
 from kadence.client.metadata import by_names, fault_of
 from kadence.client.waits import Waits
 from kadence.clock import add_ms
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import ANY_NODE
+from kadence.connection.request import ANY_NODE, Backoff
 from kadence.errors import (
     BrokerError,
     KafkaError,

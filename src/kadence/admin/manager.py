@@ -77,7 +77,7 @@ class AdminManager:
         self._handed_over.append(asked)
 
     @property
-    def has_news(self) -> bool:
+    def has_handed_over(self) -> bool:
         """Whether something is handed over that no turn has taken yet. Any thread."""
         return bool(self._handed_over)
 

@@ -15,8 +15,7 @@ from typing import Final
 from kadence.admin.manager import AdminManager, Asked
 from kadence.client import network_thread
 from kadence.client.engine import FORKS, ended, forked_error
-from kadence.client.network_client_delegate import NetworkClientDelegate
-from kadence.client.network_thread import NetworkSide
+from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Clock
 from kadence.config import AdminConfig
@@ -77,7 +76,7 @@ class Network:
 
         The thread needs the interpreter as soon as it is awake, and would wait for it a second time.
         """
-        if not self._manager.has_news:
+        if not self._manager.has_handed_over:
             return
         if self._runs.locked():
             self._client.wakeup()

@@ -1,4 +1,4 @@
-"""How a thread carries the admin client's calls: `client.shell`, and what each call waits on.
+"""How a thread carries the admin client's calls: `client.waits`, and what each call waits on.
 
 Each call has a wait of its own, so those of several threads, and of a signal handler inside one of them, do not meet.
 The asyncio twin is async_shell.py.
@@ -13,7 +13,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from kadence.admin.calls import Calls
 from kadence.admin.leaders import Leaders
 from kadence.admin.network import Network
-from kadence.client import shell
+from kadence.client import waits
 from kadence.client.waits import Waits
 from kadence.clock import Clock, Seconds
 from kadence.config import AdminConfig
@@ -45,16 +45,16 @@ class Shell:
         changes = _Changes(self.network)
         calls = Calls(self._config, self._clock, self.network, self._leaders, changes.set)
         deadline = calls.deadline(timeout)
-        return shell.Shell(changes, self._clock).run(call(calls, deadline, *arguments, **options))
+        return waits.Shell(changes, self._clock).run(call(calls, deadline, *arguments, **options))
 
     def close(self) -> None:
         """Close the connections. Calls of other threads end with `ClosedError`."""
         self.network.begin_close()
-        shell.Shell(_Changes(self.network), self._clock).run(self.network.end())
+        waits.Shell(_Changes(self.network), self._clock).run(self.network.end())
 
 
 class _Changes:
-    """What one call waits on (`kadence.client.shell.Changes`).
+    """What one call waits on (`kadence.client.waits.Changes`).
 
     One bare lock, held while nothing has changed: a signal handler that raises can come between two steps of
     `threading.Event`, and leave its lock taken for the network thread to hang on.

@@ -11,7 +11,7 @@ from kadence.broker.service import Services
 from kadence.broker.topic_configs import TOPIC_KEYS, TopicKey, check_topic_config, contradiction
 from kadence.protocol import error_codes as codes
 
-__all__ = ["DELETE", "GROUP", "KEYS", "TOPIC", "Configured", "Verdict", "find_configured"]
+__all__ = ["DELETE", "GROUP", "KEYS", "TOPIC", "Configured", "Fault", "find_configured"]
 
 TOPIC: Final = 2
 GROUP: Final = 32
@@ -23,7 +23,7 @@ KEYS: Final[Mapping[int, Mapping[str, TopicKey]]] = {TOPIC: TOPIC_KEYS, GROUP: G
 DELETE: Final = 1
 """The operation of IncrementalAlterConfigs that needs no value."""
 
-Verdict = tuple[int, str | None]
+Fault = tuple[int, str | None]
 
 
 class Configured(Protocol):
@@ -38,7 +38,7 @@ class Configured(Protocol):
     @property
     def config(self) -> Mapping[str, str]: ...
 
-    def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Verdict | None:
+    def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Fault | None:
         """Why ``config``, in which ``names`` are new, cannot be; None if it can."""
 
     def configure(self, config: Mapping[str, str]) -> None:
@@ -56,7 +56,7 @@ class _TopicConfig:
     def config(self) -> Mapping[str, str]:
         return self._topic.config
 
-    def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Verdict | None:
+    def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Fault | None:
         # A topic of the coordinators is compacted in name, so what was set stands; what is new is checked.
         new = {name: config[name] for name in names if name in config}
         wrong = check_topic_config(new) or contradiction(config)
@@ -84,7 +84,7 @@ class _GroupConfig:
         own = self._services.cluster.group_configs.get(self._group_id, {})
         return {name: str(value) for name, value in own.items()}
 
-    def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Verdict | None:
+    def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Fault | None:
         wrong = check_group_config(self._services.settings.coordinator(), config)
         return None if wrong is None else (codes.INVALID_CONFIG, wrong)
 
@@ -93,7 +93,7 @@ class _GroupConfig:
         self._services.coordination.configure_group(self._group_id, numbers)
 
 
-def find_configured(services: Services, resource_type: int, name: str) -> Configured | Verdict:
+def find_configured(services: Services, resource_type: int, name: str) -> Configured | Fault:
     """The topic or group that a request names, or why it cannot be configured. A group need not exist yet."""
     if resource_type == GROUP:
         if not name:

@@ -27,6 +27,7 @@ from kadence.cli.names import partitions
 from kadence.cli.reach import admin_settings, reached
 from kadence.cli.values import KINDS, JsonText, add_registry_option, registry_of
 from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, tell_presumed
+from kadence.lag import lag
 from kadence.printable import printable, printable_json
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class _Plan:
     @property
     def total(self) -> int:
         """How many offsets lie between."""
-        return sum(max(self.ends[tp] - start, 0) for tp, start in self.starts.items())
+        return sum(lag(self.ends[tp], start) for tp, start in self.starts.items())
 
 
 def run(arguments: argparse.Namespace) -> int:

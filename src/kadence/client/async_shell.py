@@ -1,4 +1,4 @@
-"""How an event loop carries the calls of a client; see shell.py. Nothing here blocks the loop.
+"""How an event loop carries the calls of a client; see waits.py. Nothing here blocks the loop.
 
 A lock that a call holds while it looks is given back before each await. Between the last await of a call and its return
 there is none, so what a call has taken, or handed over, is not lost when its task is cancelled.

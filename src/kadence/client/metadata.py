@@ -25,9 +25,8 @@ from typing import Final
 
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ClientConfig
-from kadence.connection.backoff import Backoff
 from kadence.connection.cluster import Cluster, apply, follow, forget_brokers, forget_epochs
-from kadence.connection.request import ANY_NODE, Completed, Request
+from kadence.connection.request import ANY_NODE, Backoff, Completed, Request
 from kadence.errors import (
     DisconnectedError,
     KafkaError,

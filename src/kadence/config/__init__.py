@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kadence.config.client import AdminConfig, ClientConfig, generated_client_id
 from kadence.config.consumer import ConsumerConfig
 from kadence.config.table import Key, keys
-from kadence.security.credentials import Secret
+from kadence.security import Secret
 
 if TYPE_CHECKING:
     from kadence.config.producer import ProducerConfig

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kadence.config.table import INT32_MAX, key, keys, read, unknown
 from kadence.errors import ConfigError
-from kadence.security.credentials import MECHANISMS, Secret
+from kadence.security import MECHANISMS, Secret
 
 if TYPE_CHECKING:
-    from kadence.security.credentials import Token
+    from kadence.security import Token
 
 __all__ = ["AdminConfig", "ClientConfig", "Fault", "api_timeout", "generated_client_id"]
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from kadence import deserializers
 from kadence.errors import ConfigError
-from kadence.security.credentials import Secret
+from kadence.security import Secret
 
 __all__ = ["AUTO", "INT32_MAX", "Key", "is_coroutine_function", "key", "keys", "read", "unknown"]
 
@@ -195,6 +194,8 @@ def _not_awaited(row: Key, value: Any, method: object) -> Any:
 
 def _read_deserializer(row: Key, value: Any) -> Any:
     if isinstance(value, str):
+        from kadence import deserializers
+
         try:
             return deserializers.named(value)
         except ValueError as error:

@@ -25,9 +25,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import FOREVER, add_ms
-from kadence.connection.repeating import FIRST_WITH_IDS, Again, again, can_go_again
 from kadence.connection.request import Completed, Loan, Ranges, Request, choose, ranges_of
-from kadence.connection.sent import Sent
+from kadence.connection.sent import FIRST_WITH_IDS, Again, Sent, again, can_go_again
 from kadence.errors import (
     ConnectError,
     DisconnectedError,

@@ -1,11 +1,13 @@
 """Requests that managers pass to the network, in which version, and their results. Values, of the network thread only.
 
 A broker serves the requests of one connection one after the other, so a parked long poll delays whatever is
-behind it. Requests therefore name a purpose, and each node has a connection for each purpose.
+behind it. Requests therefore name a purpose, and each node has a connection for each purpose. Whoever repeats a request
+keeps a `Backoff`.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY_NODE",
+    "Backoff",
     "Completed",
     "ConnectionPurpose",
     "Loan",
@@ -31,6 +34,40 @@ __all__ = [
     "common",
     "ranges_of",
 ]
+
+
+class Backoff:
+    """Exponential backoff with jitter: ``first·2ⁿ`` ms capped at ``most``, ±20 % (KIP-580)."""
+
+    __slots__ = ("_attempts", "_first", "_most", "_uniform", "until")
+
+    def __init__(self, first_ms: int, most_ms: int, rng: random.Random | None = None) -> None:
+        self._first = first_ms
+        self._most = most_ms
+        # Without one of its own it shares the process's generator, which a test can seed and a fork seeds anew.
+        self._uniform = rng.uniform if rng else random.uniform
+        self._attempts = 0
+        self.until = 0
+        """Absolute ms before which nothing may be tried again."""
+
+    def delay_ms(self, attempts: int) -> int:
+        """The wait after the ``attempts``-th failure in a row (0 = the first)."""
+        base: int = min(self._first * 2 ** min(attempts, 30), self._most)
+        return max(0, round(base * self._uniform(0.8, 1.2)))
+
+    def failed(self, now: int) -> None:
+        """An attempt failed at ``now``: wait longer than after the one before."""
+        self.until = now + self.delay_ms(self._attempts)
+        self._attempts += 1
+
+    def succeeded(self) -> None:
+        """Forget the failures."""
+        self._attempts = 0
+        self.until = 0
+
+    def ready(self, now: int) -> bool:
+        return now >= self.until
+
 
 ANY_NODE: Final = -1
 """Whichever broker is nearest at hand: connected and least loaded, else reachable, else a bootstrap address."""

@@ -17,7 +17,7 @@ from types import GenericAlias, MappingProxyType
 from typing import Any
 
 import kadence.uncompiled as cython
-from kadence.deserializers import AnswerPendingError
+from kadence.errors.local import AnswerPendingError
 from kadence.idioms import elsewhere, own_names
 from kadence.types import OffsetAndMetadata, TopicPartition
 

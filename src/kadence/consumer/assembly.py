@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kadence.client.engine import Engine
-from kadence.client.network_client_delegate import NetworkClientDelegate
-from kadence.client.network_thread import NetworkSide
+from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
 from kadence.client.request_manager import RequestManager
 from kadence.client.surroundings import JobRunner, Surroundings, here
 from kadence.clock import Clock
@@ -19,7 +18,7 @@ from kadence.config import ConsumerConfig
 from kadence.connection.request import ConnectionPurpose, Request
 from kadence.consumer.event_processor import ApplicationEventProcessor, BackgroundEventHandler, Reaper
 from kadence.consumer.fetch.manager.fetch import FetchRequestManager
-from kadence.consumer.fetch.manager.reasons import missing_topics
+from kadence.consumer.fetch.manager.fetchable import missing_topics
 from kadence.consumer.group.auto import AutoMembership
 from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.coordinator import CoordinatorRequestManager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
-from kadence.compiled import compiled
+from kadence.loading import compiled
 from kadence.records import IMPLEMENTATION
 from kadence.types import K_co, V_co
 

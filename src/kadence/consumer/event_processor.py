@@ -95,7 +95,7 @@ class ApplicationEventProcessor:
     def process(self, now: int, event: m.ApplicationEvent) -> None:
         self._steps[type(event)](now, event)
 
-    def settle(self, now: int) -> None:
+    def answer_left(self, now: int) -> None:
         """Answer what waited for the group to be left."""
         del now
         member = self._membership
@@ -173,7 +173,7 @@ class ApplicationEventProcessor:
         log.info("unsubscribes")
         if self._subscription.by_group and self._membership is not None:
             self._membership.leave(now, reason="unsubscribe() was called")
-        self.settle(now)
+        self.answer_left(now)
 
     def _assign(self, now: int, call: m.Assign) -> None:
         del now
@@ -325,7 +325,7 @@ class BackgroundEventHandler:
         """Errors among the background events that the application has not taken yet."""
 
     def __call__(self, event: BackgroundEvent) -> None:
-        if isinstance(event, Answer) and not self._reaper.settle(event.id):
+        if isinstance(event, Answer) and not self._reaper.answered(event.id):
             return
         if isinstance(event, RebalanceFinished):
             self._shared_state.measures.group.rebalanced(event.rebalance)
@@ -405,7 +405,7 @@ class Reaper:
         if _is_answered(call):
             self._waiting[call.id] = call
 
-    def settle(self, call_id: int) -> bool:
+    def answered(self, call_id: int) -> bool:
         """An answer is there. False when the call was reaped before: nobody waits any more."""
         return self._waiting.pop(call_id, None) is not None
 

@@ -32,6 +32,7 @@ from kadence.consumer.decoded_records import Attention
 from kadence.consumer.events import ApplicationEvent, BackgroundEvent, Close, Stalled
 from kadence.consumer.measures import Measures
 from kadence.consumer.shared_partition import SharedPartition, Unfetched
+from kadence.errors import IllegalStateError
 from kadence.metrics.sensors import Meter
 from kadence.types import TopicPartition
 
@@ -424,6 +425,17 @@ class SharedState:
         self.wakes = 0
 
     # -- application thread
+
+    def shared_partition(self, partition: TopicPartition) -> SharedPartition:
+        """The shared partition of an assigned partition.
+
+        Raises:
+            IllegalStateError: it is not assigned to this consumer.
+        """
+        found = self.assignment.get(partition)
+        if found is None:
+            raise IllegalStateError(f"{partition} is not assigned to this consumer")
+        return found
 
     def send(self, event: ApplicationEvent) -> None:
         self.measures.application_events.put(self.clock.now_ms())

@@ -16,7 +16,7 @@ from typing import Final
 
 from kadence.client import network_thread
 from kadence.client.engine import ended
-from kadence.client.network_client_delegate import NetworkClientDelegate
+from kadence.client.network_thread import NetworkClientDelegate
 from kadence.client.request_manager import IndependentManager, RequestManager
 from kadence.client.surroundings import JobRunner
 from kadence.clock import Clock
@@ -86,7 +86,7 @@ class Turn(network_thread.Turn):
             self._others_wake_at = self._ask(now, self._managers)
         wake_at = min(self._reaper.next_deadline, self._others_wake_at, self._ask(now, self._independent))
         if not self._is_private:
-            self._processor.settle(now)
+            self._processor.answer_left(now)
             self._show()
         if closing is not None:
             if now >= closing.deadline:

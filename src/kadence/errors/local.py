@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kadence.types import TopicPartition
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
 __all__ = [
+    "AnswerPendingError",
     "AssignorError",
     "AuthenticationError",
     "ClosedError",
@@ -272,3 +276,36 @@ class SchemaNotFoundError(SerializationError):
 
 class SchemaRefusedError(SerializationError):
     """The schema registry does not take a schema: it cannot be read, or is not compatible with those before it."""
+
+
+class AnswerPendingError(BaseException):
+    """A serialiser or deserialiser needs an answer that must be waited for, and is called on an event loop.
+
+    The loop must not wait, so the client calls it again once the answers are there. It is no `Exception`: one that
+    wraps another one, and takes what that raises for bad data, must let this pass.
+
+    Args:
+        answers: what is waited for. Somebody is asking already, on another thread.
+    """
+
+    def __init__(self, answers: tuple[Future[Any], ...]) -> None:
+        super().__init__("an answer that is waited for elsewhere")
+        self.answers = answers
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all answers are there."""
+        return all(answer.done() for answer in self.answers)
+
+    def check(self) -> None:
+        """Raise the error that took the place of an answer, if there is one; when all are there."""
+        for answer in self.answers:
+            error = answer.exception()
+            # Whoever asked may have been interrupted: then it is asked again.
+            if isinstance(error, Exception):
+                raise error
+
+    def call_back(self, function: Callable[[], object]) -> None:
+        """Call this whenever one of the answers is there; any thread may be the one that calls."""
+        for answer in self.answers:
+            answer.add_done_callback(lambda _: function())

@@ -8,7 +8,7 @@ interpreter is given away in one place only, `Poller.wait`: waiting for all conn
 frames is one call (`intake.h`). What cannot block is made *with* the interpreter: small writes, waking, and a first
 look before each wait.
 
-The plain twins are in `kadence.net.poller`, `intake`, `stream` and `wakeup`. Descriptors must be non-blocking.
+The plain twins are in `kadence.net.sockets`, `intake`, `stream` and `wakeup`. Descriptors must be non-blocking.
 """
 
 import os
@@ -18,7 +18,7 @@ from collections import deque
 import cython
 
 if not cython.compiled:
-    raise ImportError("kadence.net._drain_c is not compiled; kadence.net.poller has the same in Python")
+    raise ImportError("kadence.net._drain_c is not compiled; kadence.net.sockets has the same in Python")
 
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.exc import PyErr_CheckSignals
@@ -32,7 +32,7 @@ ASK = KD_ASK
 ROOM = KD_ROOM
 """Bytes that are read ahead for each connection."""
 
-# selectors.EVENT_READ and EVENT_WRITE, and kadence.net.poller.REPEATED
+# selectors.EVENT_READ and EVENT_WRITE, and kadence.net.sockets.REPEATED
 _READ = 1
 _WRITE = 2
 _REPEATED = 4

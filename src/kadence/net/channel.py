@@ -28,20 +28,18 @@ from kadence.errors import (
 )
 from kadence.logs import logger
 from kadence.net.dial import Dial, Step, tell
-from kadence.net.inbox import Frame, Inbox
+from kadence.net.intake import Frame, Inbox
 from kadence.net.native_heartbeat import NativeHeartbeatSender, OnNativeHeartbeats, heartbeat_sender_of
-from kadence.net.poller import REPEATED
-from kadence.net.sockets import Stream
+from kadence.net.sockets import REPEATED, Stream
 
 if TYPE_CHECKING:
     from kadence.metrics.sensors import NetworkMeters
     from kadence.net.arena import ArenaPool
     from kadence.net.config import ConnectionConfig
-    from kadence.net.dns import Found, Resolver
+    from kadence.net.dial import Found, Resolver
     from kadence.net.logins import Logins
     from kadence.net.nodes import KnownNode, Outages
-    from kadence.net.poller import Poller
-    from kadence.net.sockets import Sockets
+    from kadence.net.sockets import Poller, Sockets
 
 __all__ = ["Channel", "IdleError"]
 
@@ -108,7 +106,7 @@ class Channel:
         poller: Poller,
         pool: ArenaPool,
         done: list[Completed],
-        logins: Logins,
+        logins: Logins | None,
         meters: NetworkMeters,
         sockets: Sockets,
         outages: Outages,
@@ -356,13 +354,15 @@ class Channel:
         """The stream stands: ask for versions."""
         assert dial.sock is not None
         assert dial.address is not None
-        self._logins.about_to_talk(dial.address.sockaddr[0])
+        logins = self._logins
+        if logins is not None:
+            logins.about_to_talk(dial.address.sockaddr[0])
         connection = BrokerConnection(
             f"{self.known} at {dial.address}" if self.known.address != str(dial.address) else str(self.known),
             client_id=self._config.client_id,
             request_timeout_ms=self._config.request_timeout_ms,
             software=(self._config.software_name, self._config.software_version),
-            login=self._logins.login,
+            login=None if logins is None else logins.login,
             host=self.known.node.host,
         )
         self._stream = self._sockets.stream(dial.sock)
@@ -391,8 +391,8 @@ class Channel:
         if self._inbox is not None:
             self._inbox.limit = self._config.max_frame_bytes
         self._outages.reached(now, self.known.address, str(self.known))
-        login = self._logins.login
-        as_whom = f" as {login.who} by {login.mechanism}" if login is not None else ""
+        logins = self._logins
+        as_whom = f" as {logins.login.who} by {logins.login.mechanism}" if logins is not None else ""
         _log.debug("connected to %s (%s)%s", connection.address, self.purpose.name, as_whom)
         self.pump(now)
         if self._heartbeat_sender is not None:
@@ -467,9 +467,9 @@ class Channel:
         connection, stream = self._connection, self._stream
         assert connection is not None
         assert stream is not None
-        deputy = self._heartbeat_sender
-        if deputy is not None:
-            deputy.before_writing(now)
+        sender = self._heartbeat_sender
+        if sender is not None:
+            sender.before_writing(now)
         pieces = connection.outgoing()
         try:
             while pieces:
@@ -489,8 +489,8 @@ class Channel:
             self._watch(self._watched[0], events)
         if self.purpose is ConnectionPurpose.FETCH:
             self._leave_repeating(now)
-        if deputy is not None:
-            deputy.arm(now)
+        if sender is not None:
+            sender.arm(now)
 
     def _leave_repeating(self, now: int) -> None:
         """Let the compiled poller send the fetch again that was just written, if its sender gave leave."""
@@ -551,7 +551,7 @@ class Channel:
         if isinstance(error, TransportError) and not isinstance(error, DisconnectedError):
             raise error
         text = str(error) if isinstance(error, DisconnectedError) else f"{self.known}: {tell(error)}"
-        if not self._has_answered and self._logins.login is None:
+        if not self._has_answered and self._logins is None:
             # What a listener with SASL does to a client without: it tells its versions, and hangs up.
             text += " before it answered any request (does this listener want a login by security.protocol=SASL_…?)"
         raise DisconnectedError(text) from error

@@ -16,11 +16,17 @@ import random
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kadence.clock import FOREVER, Clock, add_ms
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import ANY_NODE, Completed, ConnectionPurpose, NativeHeartbeatPlan, Request
+from kadence.connection.request import (
+    ANY_NODE,
+    Backoff,
+    Completed,
+    ConnectionPurpose,
+    NativeHeartbeatPlan,
+    Request,
+)
 from kadence.errors import (
     AuthenticationError,
     ClosedError,
@@ -34,13 +40,14 @@ from kadence.metrics.sensors import NetworkMeters
 from kadence.net.arena import ArenaPool
 from kadence.net.channel import Channel, IdleError
 from kadence.net.config import ConnectionConfig
-from kadence.net.dns import Found, Lookup, Resolver
-from kadence.net.logins import Logins
+from kadence.net.dial import Found, Lookup, Resolver
 from kadence.net.native_heartbeat import OnNativeHeartbeats
 from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode, Outages
-from kadence.net.poller import REPEATED, Arrivals
-from kadence.net.sockets import SYSTEM, Sockets
+from kadence.net.sockets import REPEATED, SYSTEM, Arrivals, Sockets
 from kadence.types import Node
+
+if TYPE_CHECKING:
+    from kadence.net.logins import Logins
 
 __all__ = ["NetworkClient"]
 
@@ -80,7 +87,7 @@ class NetworkClient:
         self._sockets = sockets
         self._poller, self._wakeup = sockets.poller()
         self._resolver = Resolver(self._wakeup.wake, lookup)
-        self._logins = Logins(config, self._wakeup.wake)
+        self._logins = self._logins_of(config)
         self._outages = Outages()
         self.arenas = ArenaPool(config.spare_arena_bytes)
         """Where Fetch responses lie; ``arenas.in_use`` is what they hold. Network thread only."""
@@ -292,10 +299,10 @@ class NetworkClient:
         if found := self._resolver.results():
             self.is_quiet = False
             self._deliver_found(found, woke_at)
-        if self._logins.deliver(woke_at):
+        if self._logins is not None and self._logins.deliver(woke_at):
             for channel in tuple(self._channels.values()):
                 self._step(channel, woke_at, channel.resume)
-            self._logins.settle()
+            self._logins.served()
         ended = self._done.copy()
         self._done.clear()
         return ended
@@ -330,7 +337,8 @@ class NetworkClient:
             channel.close(self._clock.now_ms())
         self._channels.clear()
         self._resolver.close()
-        self._logins.close()
+        if self._logins is not None:
+            self._logins.close()
         self._poller.close()
         self._wakeup.close()
 
@@ -360,6 +368,14 @@ class NetworkClient:
 
     def _has_unwritten(self) -> bool:
         return bool(self._homeless) or any(channel.has_unwritten for channel in self._channels.values())
+
+    def _logins_of(self, config: ConnectionConfig) -> Logins | None:
+        """What reads them in is loaded where a client has SASL."""
+        if config.credentials is None:
+            return None
+        from kadence.net.logins import Logins
+
+        return Logins(config, config.credentials, self._wakeup.wake)
 
     def _learn(self, node: Node) -> KnownNode:
         config = self._config

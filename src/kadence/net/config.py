@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import ssl
 
     from kadence.config import ClientConfig
-    from kadence.security.credentials import Credentials
+    from kadence.security import Credentials
 
 __all__ = ["ConnectionConfig"]
 

@@ -14,7 +14,7 @@ from urllib.parse import quote_plus, urlencode
 
 from kadence.errors import AuthenticationError, ConnectError
 from kadence.printable import printable
-from kadence.security.credentials import ClientCredentials, Token
+from kadence.security import ClientCredentials, Token
 
 __all__ = ["fetch_token"]
 

@@ -18,7 +18,7 @@ from kadence.connection.sasl.gssapi import Gssapi
 from kadence.errors import AuthenticationError, ConnectError, KafkaError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from kadence.security.credentials import Kerberos
+    from kadence.security import Kerberos
 
 __all__ = ["KerberosLogin", "contexts"]
 
@@ -50,7 +50,7 @@ class KerberosLogin:
         self._ready: dict[str, deque[tuple[int, Exchange | KafkaError]]] = {}
         # Asked of the worker and not come yet, by host.
         self._under_way: Counter[str] = Counter()
-        # Between `deliver` and `settle` all connections that wait ask again. By host, how many of them got nothing.
+        # Between `deliver` and `served` all connections that wait ask again. By host, how many of them got nothing.
         self._is_serving = False
         self._empty_handed: Counter[str] = Counter()
         self._asked: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -73,7 +73,7 @@ class KerberosLogin:
         return None
 
     def deliver(self, now: int) -> bool:
-        """Take what the worker has made. True when connections should ask again; `settle` comes after that."""
+        """Take what the worker has made. True when connections should ask again; `served` comes after that."""
         if not self._come:
             return False
         while self._come:
@@ -83,7 +83,7 @@ class KerberosLogin:
         self._is_serving = True
         return True
 
-    def settle(self) -> None:
+    def served(self) -> None:
         """All that wait have asked by now: begin contexts for those that got none and have none under way."""
         self._is_serving = False
         for host, count in self._empty_handed.items():

@@ -1,6 +1,6 @@
 """The login of one client: by password, by Kerberos, or by tokens that are fetched on a thread and used again.
 
-Most clients have none, so each kind is imported where a client has it.
+Most clients have none, so this and each kind are imported where a client has it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kadence.net.config import ConnectionConfig
     from kadence.net.kerberos import KerberosLogin
     from kadence.net.tokens import TokenLogin
+    from kadence.security import Credentials
 
 __all__ = ["Logins"]
 
@@ -31,20 +32,21 @@ _SENT_AS_IT_IS: Final = {
 
 
 class Logins:
-    """What a client's connections authenticate with; does nothing without SASL.
+    """What a client's connections authenticate with.
 
     Args:
+        credentials: what to log in with.
         notify: called on the helper thread when a token, or its failure, lies ready; ends the network thread's wait.
     """
 
-    def __init__(self, config: ConnectionConfig, notify: Callable[[], None]) -> None:
+    login: Login
+
+    def __init__(
+        self, config: ConnectionConfig, credentials: Credentials, notify: Callable[[], None]
+    ) -> None:
         # The one that has a helper thread.
         self._fetched: TokenLogin | KerberosLogin | None = None
         self._is_open = config.ssl_context is None
-        self.login: Login | None = None
-        credentials = config.credentials
-        if credentials is None:
-            return
         if credentials.kerberos is not None:
             from kadence.net.kerberos import KerberosLogin, contexts
 
@@ -61,7 +63,7 @@ class Logins:
 
     def about_to_talk(self, host: str) -> None:
         """Warn, once, when a password or a token is about to cross a network for everybody to read."""
-        if not self._is_open or self.login is None:
+        if not self._is_open:
             return
         from kadence.security.oauth import is_loopback
 
@@ -74,13 +76,13 @@ class Logins:
             _log.warning("the %s of %s is sent to %s unencrypted: %s", what, self.login.who, host, instead)
 
     def deliver(self, now: int) -> bool:
-        """Take what the helper thread has. True when connections should `resume`; `settle` comes after that."""
+        """Take what the helper thread has. True when connections should `resume`; `served` comes after that."""
         return self._fetched is not None and self._fetched.deliver(now)
 
-    def settle(self) -> None:
+    def served(self) -> None:
         """Everybody who waited has been served."""
         if self._fetched is not None:
-            self._fetched.settle()
+            self._fetched.served()
 
     def close(self) -> None:
         if self._fetched is not None:

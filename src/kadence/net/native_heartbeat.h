@@ -1,11 +1,11 @@
 /* The native thread (G3): one thread for a process that sends heartbeats when the network threads are kept from it.
  *
- * A network thread leaves it a beat: a heartbeat ready as bytes, the time by which it will have sent that itself, and
+ * A network thread leaves it a heartbeat: ready as bytes, the time by which it will have sent that itself, and
  * the time from which nobody may send it. Only when the first time passes does the native thread send the bytes on the group's
  * connection, and again after each interval. It never needs the interpreter, so nobody who holds that can stop it.
  *
- * Locks are taken in this order: the native thread's, then one beat's gate. The native thread's guards the list of beats and their
- * times, the gate everything else of a beat.
+ * Locks are taken in this order: the native thread's, then one heartbeat's gate. The native thread's guards the list of
+ * heartbeats and their times, the gate everything else of a heartbeat.
  */
 #ifndef KADENCE_NATIVE_HEARTBEAT_H
 #define KADENCE_NATIVE_HEARTBEAT_H
@@ -31,7 +31,7 @@ typedef struct kd_heartbeat {
     int64_t sent_at; /* the last time; -1: never */
     int64_t due, until, interval; /* ms of CLOCK_MONOTONIC */
     int64_t looks_at; /* when the native thread looks at it: when it is due, or sooner while the rest of a frame is to go out */
-    unsigned process; /* beats of the process before a fork are nobody's */
+    unsigned process; /* heartbeats of the process before a fork are nobody's */
     struct kd_heartbeat *next;
 } kd_heartbeat;
 
@@ -174,7 +174,7 @@ static int kd_heartbeat_thread_start(void) {
     if (failed) return failed;
     kd_heartbeat_thread.is_running = 1;
 #ifdef __linux__
-    pthread_setname_np(thread, "kadence-beat");
+    pthread_setname_np(thread, "kadence-hb");
 #endif
     return 0;
 }

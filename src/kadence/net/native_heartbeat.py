@@ -14,32 +14,36 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import FOREVER
-from kadence.compiled import compiled
 from kadence.connection.request import NativeHeartbeatPlan, Request
 from kadence.errors import KafkaError
+from kadence.loading import compiled
 from kadence.logs import logger
-from kadence.net import drain, openssl
+from kadence.net import drain
 from kadence.wire import WireError
 
 if TYPE_CHECKING:
     from kadence.connection.connection import BrokerConnection
     from kadence.net.sockets import Stream
 
-__all__ = ["AVAILABLE", "NativeHeartbeatSender", "OnNativeHeartbeats", "heartbeat_sender_of"]
+__all__ = ["AVAILABLE", "NativeHeartbeatSender", "OnNativeHeartbeats", "bind_openssl", "heartbeat_sender_of"]
 
 OnNativeHeartbeats = Callable[[list[Request], int], None]
 """Takes the heartbeats that the native thread has sent, and when (ms) the last of them."""
 
 _native_heartbeat: Any = compiled("kadence.net._native_heartbeat_c") if drain.COMPILED else None
 if _native_heartbeat is not None:
-    if drain.TLS:
-        _native_heartbeat.bind_openssl(*(openssl.functions() or ()))
     atexit.register(_native_heartbeat.end)
 
 _log = logger("kadence.net")
 
 AVAILABLE: Final = _native_heartbeat is not None
 """Whether there is a native thread: where the extension is."""
+
+
+def bind_openssl(functions: tuple[int, int, int, int]) -> None:
+    """Give the native thread what it writes on TLS with (`openssl.functions`)."""
+    if AVAILABLE:
+        _native_heartbeat.bind_openssl(*functions)
 
 
 def heartbeat_sender_of(

@@ -14,8 +14,7 @@ from kadence.logs import logger
 from kadence.printable import printable
 
 if TYPE_CHECKING:
-    from kadence.connection.backoff import Backoff
-    from kadence.connection.request import Ranges
+    from kadence.connection.request import Backoff, Ranges
     from kadence.types import Node
 
 __all__ = ["FIRST_BOOTSTRAP", "KnownNode", "Outages"]

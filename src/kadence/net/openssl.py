@@ -15,6 +15,8 @@ Two things are needed, both proved before they are used; where either is missing
 
 And OpenSSL must not call Python while it reads or writes (`calls_python`).
 
+It is loaded by `tls`, where a client has TLS: a plaintext one needs neither ctypes nor OpenSSL's functions.
+
 Only the network thread touches the object, and on a group's connection the native thread, which keeps off it while
 Python's ssl is at work (gate.h). So nothing runs at the same time as Python's ssl on it.
 """
@@ -29,7 +31,9 @@ import sys
 import weakref
 from typing import Any, Final
 
-__all__ = ["calls_python", "functions", "hindrance", "pointer", "read_ahead"]
+from kadence.net import drain, native_heartbeat
+
+__all__ = ["BOUND", "calls_python", "functions", "hindrance", "pointer", "read_ahead"]
 
 _HEAD: Final = object.__basicsize__
 _WORD: Final = ctypes.sizeof(ctypes.c_void_p)
@@ -81,6 +85,19 @@ def functions() -> tuple[int, int, int, int] | None:
         for name in ("SSL_read_ex", "SSL_write_ex", "SSL_get_error", "ERR_clear_error")
     ]
     return found[0], found[1], found[2], found[3]
+
+
+def _bind() -> bool:
+    found = functions() if drain.COMPILED else None
+    if found is None:
+        return False
+    drain.drain.bind_openssl(*found)
+    native_heartbeat.bind_openssl(found)
+    return True
+
+
+BOUND: Final = _bind()
+"""Whether TLS is read and written without the interpreter. Whoever has a `pointer` has loaded this module before."""
 
 
 def pointer(sock: ssl.SSLSocket) -> int:

@@ -19,7 +19,7 @@ from kadence.connection.sasl.exchange import Exchange
 from kadence.connection.sasl.oauthbearer import OAuthBearer, check_token
 from kadence.errors import AuthenticationError, KafkaError
 from kadence.logs import logger
-from kadence.security.credentials import ClientCredentials, Credentials, Token
+from kadence.security import ClientCredentials, Credentials, Token
 
 if TYPE_CHECKING:
     from kadence.net.config import ConnectionConfig
@@ -48,7 +48,7 @@ class TokenLogin:
         self._expires_at = 0
         self._error: KafkaError | None = None
         self._is_asked = False
-        # Between `deliver` and `settle` whoever begins gets what has come, be it used up at once.
+        # Between `deliver` and `served` whoever begins gets what has come, be it used up at once.
         self._is_serving = False
         self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._come: deque[Token | KafkaError] = deque()
@@ -85,7 +85,7 @@ class TokenLogin:
             self._token, self._error = None, come
         return True
 
-    def settle(self) -> None:
+    def served(self) -> None:
         self._is_serving = False
         self._error = None
 

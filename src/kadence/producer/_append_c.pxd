@@ -59,7 +59,7 @@ cdef class FastAppender:
     cdef object release
     cdef object check_entry
     cdef object is_mine
-    cdef readonly object receipt
+    cdef readonly object future_type
     cdef readonly object wall_ms
     cdef object place(
         self, object topic, object value, object key, object partition, object timestamp, object headers, bint is_anywhere

@@ -9,8 +9,8 @@ from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.kadence.producer._append_c import kd_murmur2, kd_new
 from cython.cimports.kadence.records._builder_c import RecordEncoder, kd_add_plain
 
-from kadence.deserializers import AnswerPendingError
 from kadence.errors import KafkaError
+from kadence.errors.local import AnswerPendingError
 from kadence.producer.serializing import failed, made_bytes
 from kadence.records import MOST_HEADERS
 
@@ -132,7 +132,7 @@ class FastAppender:
     def __init__(
         self,
         gate,
-        receipt,
+        future_type,
         batch_size: cython.longlong,
         buffer_memory: cython.longlong,
         largest: cython.longlong,
@@ -143,7 +143,7 @@ class FastAppender:
         self.release = gate.release
         self.check_entry = gate.check_entry
         self.is_mine = gate._is_owned
-        self.receipt = receipt
+        self.future_type = future_type
         self.wall_ms = wall_ms
         self.places = {}
         self.batch_size = batch_size
@@ -253,7 +253,7 @@ class FastAppender:
         """Into the batch that the partition is filling, if it stays below its size; under the gate."""
         sticky: Sticky = place.sticky
         batch: OpenBatch
-        receipt: FutureRecordMetadata
+        future: FutureRecordMetadata
         is_spread: cython.bint = number < 0
         if is_spread:
             if sticky.used >= sticky.switch_bytes or not 0 <= sticky.current < place.count:
@@ -280,11 +280,11 @@ class FastAppender:
         self.used_bytes += size
         if is_spread:
             sticky.used += size
-        receipt = kd_new(self.receipt, ())
-        receipt.delivery = batch.delivery
-        receipt.index = index
-        receipt.timestamp = timestamp
-        return receipt
+        future = kd_new(self.future_type, ())
+        future.delivery = batch.delivery
+        future.index = index
+        future.timestamp = timestamp
+        return future
 
 
 @cython.cfunc

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kadence.deserializers import AnswerPendingError
 from kadence.errors import KafkaError
+from kadence.errors.local import AnswerPendingError
 from kadence.producer.serializing import serialized
 from kadence.records import MOST_HEADERS, BatchBuilder
 from kadence.types import TopicPartition
@@ -209,14 +209,14 @@ class FastAppender:
     def __init__(
         self,
         gate: Gate,
-        receipt: type[Any],
+        future_type: type[Any],
         batch_size: int,
         buffer_memory: int,
         largest: int,
         wall_ms: Callable[[], int],
     ) -> None:
         self.gate = gate
-        self.receipt = receipt
+        self.future_type = future_type
         self.wall_ms = wall_ms
         self.places: dict[str, TopicInfo] = {}
         self.batch_size = batch_size
@@ -306,7 +306,7 @@ class FastAppender:
         self.used_bytes += size
         if partition is None:
             sticky.used += size
-        return self.receipt(batch.delivery, index, timestamp)
+        return self.future_type(batch.delivery, index, timestamp)
 
 
 def _are_plain(headers: Any) -> bool:

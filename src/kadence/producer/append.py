@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kadence.compiled import compiled
+from kadence.loading import compiled
 from kadence.records import IMPLEMENTATION
 
 __all__ = [

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import add_ms
 from kadence.config import ProducerConfig
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import ANY_NODE, Completed, Request
+from kadence.connection.request import ANY_NODE, Backoff, Completed, Request
 from kadence.errors import KafkaError, for_code
 from kadence.logs import logger
 from kadence.producer.sequences import MAX_EPOCH

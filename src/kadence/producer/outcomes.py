@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kadence.clock import FOREVER
 from kadence.config import ProducerConfig
-from kadence.connection.backoff import Backoff
+from kadence.connection.request import Backoff
 from kadence.errors import KafkaError, TransactionAbortedError
 from kadence.logs import logger
 from kadence.producer.accumulator import Accumulator, Batch

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER
-from kadence.deserializers import AnswerPendingError
 from kadence.errors import SerializationError
+from kadence.errors.local import AnswerPendingError
 
 if TYPE_CHECKING:
     from kadence.producer.append import ShortWay

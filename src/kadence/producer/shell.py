@@ -1,4 +1,4 @@
-"""How a thread carries the producer's calls: `client.shell`, and what is the producer's own.
+"""How a thread carries the producer's calls: `client.waits`, and what is the producer's own.
 
 A call yields with the producer's lock held; its shell waits for the next change without it. The asyncio twin is
 async_shell.py.
@@ -6,7 +6,7 @@ async_shell.py.
 
 from __future__ import annotations
 
-from kadence.client import shell
+from kadence.client import waits
 from kadence.client.engine import END_MS, Engine
 from kadence.client.gate import Gate
 from kadence.clock import Clock, add_ms, wait_seconds
@@ -17,7 +17,7 @@ from kadence.producer.network_state import NetworkState
 __all__ = ["Shell"]
 
 
-class Shell(shell.Shell):
+class Shell(waits.Shell):
     """Waits on the calling thread for what the producer's calls need.
 
     Args:

@@ -21,8 +21,7 @@ from kadence.client.gate import Gate
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import add_ms
 from kadence.config import ProducerConfig
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import ANY_NODE, Completed, Request
+from kadence.connection.request import ANY_NODE, Backoff, Completed, Request
 from kadence.errors import (
     BrokerError,
     KafkaError,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kadence.client import network_thread
 from kadence.client.engine import ended
-from kadence.client.network_client_delegate import NetworkClientDelegate
+from kadence.client.network_thread import NetworkClientDelegate
 from kadence.clock import Clock, add_ms
 from kadence.config import ProducerConfig
 from kadence.errors import ClosedError

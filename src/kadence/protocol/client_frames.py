@@ -11,7 +11,6 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from kadence.protocol.request_header import RequestHeader
 from kadence.wire import Buffer, VersionError, WireError, Writer
 
 if TYPE_CHECKING:
@@ -38,9 +37,7 @@ def encode_request(message: Request, version: int, correlation_id: int, client_i
     return _written(message, version, correlation_id, client_id).getvalue()
 
 
-def encode_frame(
-    message: Request, version: int, correlation_id: int, client_id: str | None
-) -> list[Buffer]:
+def encode_frame(message: Request, version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
     """A request's frame with its length, in pieces: long buffers, such as batches, are not copied.
 
     Raises:
@@ -62,8 +59,10 @@ def _written(message: Request, version: int, correlation_id: int, client_id: str
 def _end_of_header(client_id: str | None, header_version: int) -> bytes:
     """What follows the correlation id in a `RequestHeader`: the same in all requests of a client."""
     w = Writer()
-    RequestHeader(client_id=client_id).write(w, header_version)
-    return w.getvalue()[_HEADER.size :]
+    w.nullable_string(client_id)
+    if header_version >= 2:
+        w.tags({})
+    return w.getvalue()
 
 
 def check_version(message: type[Message], version: int) -> None:

@@ -9,20 +9,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kadence.loading import compiled
 from kadence.records._implementation import IMPLEMENTATION, Record, release_idle, spare_memory
-from kadence.records._shared import MOST_HEADERS
+from kadence.records._shared import (
+    ALL_COLUMNS,
+    MOST_HEADERS,
+    OWN_COLUMNS,
+    BinaryColumn,
+    Columns,
+    HeaderColumn,
+)
 from kadence.records.batch import (
+    KERNEL,
     BatchHeader,
     assign_offsets,
+    crc32c,
     first_epoch,
     iter_batches,
     leader_epochs,
     scan,
     validate,
 )
-from kadence.records.columns import ALL_COLUMNS, OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
-from kadence.records.crc import KERNEL, crc32c
-from kadence.records.fetched import MAX_BATCH_BYTES, FetchedRecords
+
+_compiled = compiled("kadence.records._fetched_c") if IMPLEMENTATION == "compiled" else None
+
+if TYPE_CHECKING or _compiled is None:
+    from kadence.records._fetched import MAX_BATCH_BYTES, FetchedRecords
+else:
+    MAX_BATCH_BYTES, FetchedRecords = _compiled.MAX_BATCH_BYTES, _compiled.FetchedRecords
 
 if TYPE_CHECKING:
     from kadence.records.builder import BatchBuilder, encode_batch, largest_record_size

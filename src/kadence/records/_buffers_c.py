@@ -17,7 +17,7 @@ from cython.cimports.cpython.pythread import (
 from cython.cimports.libc.stdlib import free, malloc, realloc
 from cython.cimports.libc.string import memcpy, memset
 
-from kadence.records.columns import BinaryColumn
+from kadence.records._shared import BinaryColumn
 
 if not cython.compiled:
     raise ImportError("kadence.records._buffers_c is not compiled")

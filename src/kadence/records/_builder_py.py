@@ -133,7 +133,7 @@ class RecordEncoder:
     def seal(self, header: bytes, body: bytes | None) -> bytes:
         """``header`` (61 bytes) and ``body`` (our own records when None) as one batch, with its checksum in place."""
         # Imported here: the checksum's room asks for the implementation, of which this is a part.
-        from kadence.records.crc import crc32c
+        from kadence.records.batch import crc32c
 
         if len(header) != _HEADER:
             raise ValueError("a batch header has 61 bytes")

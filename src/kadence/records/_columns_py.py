@@ -7,8 +7,7 @@ from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, Final
 
 from kadence.records._records_py import Rows
-from kadence.records._shared import DATA_LIMIT
-from kadence.records.columns import OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
+from kadence.records._shared import DATA_LIMIT, OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -20,7 +20,7 @@ from kadence.errors import (
     RecordTooLargeError,
     UnsupportedRecordFormatError,
 )
-from kadence.records._shared import DATA_LIMIT, RecordFormatError
+from kadence.records._shared import DATA_LIMIT, OWN_COLUMNS, RecordFormatError
 from kadence.records.batch import (
     COMPRESSION,
     CONTROL,
@@ -33,12 +33,11 @@ from kadence.records.batch import (
     TIMESTAMP_TYPE,
     TRANSACTIONAL,
     AbortedTransactions,
+    crc32c,
     frame_fault,
     old_format_message,
 )
 from kadence.records.codecs import CodecError, decompress
-from kadence.records.columns import OWN_COLUMNS
-from kadence.records.crc import crc32c
 
 if cython.compiled:
     import cython
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from kadence.records.columns import Columns
+    from kadence.records._shared import Columns
 
 __all__ = ["MAX_BATCH_BYTES", "FetchedRecords"]
 

@@ -1,10 +1,10 @@
-"""Which half of the decoder this process uses (`kadence.compiled`): one for all its parts. Encoders: `builder`."""
+"""Which half of the decoder this process uses (`kadence.loading`): one for all its parts. Encoders: `builder`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kadence.compiled import compiled
+from kadence.loading import compiled
 
 __all__ = [
     "IMPLEMENTATION",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Cursor", "Headers", "Record", "Rows", "crc32c", "crc32c_kernel"]
 
 crc32c: Callable[..., int] | None = None
-"""None: `kadence.records.crc` looks for a package."""
+"""None: `kadence.records.batch` looks for a package."""
 
 
 scan: Callable[[Buffer, int], tuple[int, int, int]] | None = None

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kadence.errors import MissingDependencyError
-from kadence.records.columns import ALL_COLUMNS, OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
+from kadence.records._shared import ALL_COLUMNS, OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
 
 if TYPE_CHECKING:
     from types import ModuleType

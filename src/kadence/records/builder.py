@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kadence.compiled import compiled
 from kadence.errors import IllegalStateError
+from kadence.loading import compiled
+from kadence.records import FetchedRecords
 from kadence.records._implementation import IMPLEMENTATION, Record
 from kadence.records.batch import (
     CONTROL,
@@ -18,7 +19,6 @@ from kadence.records.batch import (
     TRANSACTIONAL,
 )
 from kadence.records.codecs import codec_id, compress
-from kadence.records.fetched import FetchedRecords
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -17,8 +17,9 @@ from concurrent.futures import Future
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from kadence.clock import FOREVER, Clock, add_ms
-from kadence.deserializers import AnswerPendingError, must_not_wait
+from kadence.deserializers import must_not_wait
 from kadence.errors import SchemaNotFoundError
+from kadence.errors.local import AnswerPendingError
 
 __all__ = ["LAG_S", "MOST_KEPT", "REFUSED_MS", "Answers"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kadence.errors import ConfigError
-from kadence.security.credentials import Credentials, Kerberos
+from kadence.security import Credentials, Kerberos
 
 if TYPE_CHECKING:
     from kadence.security.settings import Settings

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from kadence.errors import ConfigError
-from kadence.security.credentials import MECHANISMS
+from kadence.security import MECHANISMS
 
 if TYPE_CHECKING:
-    from kadence.security.credentials import Credentials
+    from kadence.security import Credentials
     from kadence.security.settings import Settings
 
 __all__ = ["check", "credentials"]
@@ -40,8 +40,7 @@ def credentials(config: Settings) -> Credentials | None:
             f"security.protocol={config.security_protocol} needs sasl.mechanism: one of {', '.join(MECHANISMS)}",
             key="security.protocol",
         )
-    from kadence.security import kerberos, oauth
-    from kadence.security.credentials import Credentials, Secret
+    from kadence.security import Credentials, Secret, kerberos, oauth
 
     options: Mapping[str, str] = {}
     if config.sasl_jaas_config is not None:

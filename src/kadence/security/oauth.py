@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from kadence.errors import ConfigError
-from kadence.security.credentials import ClientCredentials, Credentials, Secret
+from kadence.security import ClientCredentials, Credentials, Secret
 
 if TYPE_CHECKING:
     from kadence.security.settings import Settings

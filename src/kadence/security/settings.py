@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from kadence.security.credentials import Secret, Token
+from kadence.security import Secret, Token
 
 __all__ = ["Settings"]
 

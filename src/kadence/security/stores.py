@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kadence.errors import ConfigError
-from kadence.security.credentials import Secret
+from kadence.security import Secret
 
 if TYPE_CHECKING:
     from kadence.security.settings import Settings

@@ -15,8 +15,9 @@ from typing import Any, Final, Protocol
 
 from kadence.client.aside import Aside
 from kadence.clock import FOREVER
-from kadence.deserializers import AnswerPendingError, converts_on_loop
+from kadence.deserializers import converts_on_loop
 from kadence.errors import ConfigError, HandlerTimeoutError, RecordDeserializationError, SchemaRegistryError
+from kadence.errors.local import AnswerPendingError
 from kadence.records import Record
 from kadence.work.context import Context
 from kadence.work.desk import Desk

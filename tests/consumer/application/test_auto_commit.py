@@ -87,7 +87,7 @@ def ends_of(count: int) -> int:
     subject = Subject()
     ended: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
     for _ in range(count):
-        subject.core.commit_async(
+        subject.core.commits.commit_async(
             {PARTITION: OffsetAndMetadata(1)}, lambda offsets, error: ended.append(offsets)
         )
     for call in list(subject.shared_state.application_events):

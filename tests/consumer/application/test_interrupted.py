@@ -44,7 +44,7 @@ the result, and the interpreter looks for signals at calls only."""
 BY_LINE = (
     "consumer/consumer.py",
     "consumer/async_consumer.py",
-    "client/shell.py",
+    "client/waits.py",
     "consumer/application/shell.py",
     "consumer/fetch/_steps.py",
     "consumer/fetch/_iteration.py",

@@ -132,7 +132,7 @@ def test_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_commit() -> None:
     for at in steps():
         subject = Subject()
         ends.clear()
-        subject.core.commit_async(AT, lambda offsets, error: ends.append(len(offsets)))
+        subject.core.commits.commit_async(AT, lambda offsets, error: ends.append(len(offsets)))
         [commit] = subject.shared_state.application_events
         subject.shared_state.tell(m.CommitCompleted(commit.id, AT, None))
         interruption = subject.interrupted_poll(Interruption(at, PARTS))
@@ -200,7 +200,7 @@ def test_c7_close_may_be_called_again_after_ctrl_c_in_the_last_of_it() -> None:
         raise KeyboardInterrupt
 
     subject = Subject()
-    subject.core.commit_async(AT, interrupted)
+    subject.core.commits.commit_async(AT, interrupted)
     [commit] = subject.shared_state.application_events
     subject.shared_state.ended = True
     subject.shared_state.tell(m.CommitCompleted(commit.id, AT, None))

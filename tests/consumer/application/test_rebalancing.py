@@ -126,7 +126,7 @@ def test_b12_a_revocation_is_finished_by_the_poll_that_finds_it(subject: Subject
 
 def test_b12_a_revocation_is_finished_though_a_callback_of_a_commit_raises(subject: Subject) -> None:
     reading(subject, A, B)
-    subject.core.commit_async(None, raising)
+    subject.core.commits.commit_async(None, raising)
     [commit] = commits(subject)
     subject.shared_state.tell(m.CommitCompleted(commit.id, commit.offsets, None))
     subject.shared_state.tell(m.RevokePartitions(1, (A,)))
@@ -191,10 +191,10 @@ def test_c12_what_was_lost_is_not_committed_before_a_poll_has_told_of_it(
     reading(subject, A, B)
     subject.shared_state.tell(m.LosePartitions(2, (A,)))
     offsets = {A: OffsetAndMetadata(3), B: OffsetAndMetadata(4)} if named else None
-    subject.core.commit_async(offsets, None)
+    subject.core.commits.commit_async(offsets, None)
     [commit] = commits(subject)
     assert commit.lost == {A}
     subject.poll()
-    subject.core.commit_async(offsets, None)
+    subject.core.commits.commit_async(offsets, None)
     [_, after] = commits(subject)
     assert after.lost == frozenset()

@@ -335,7 +335,7 @@ def test_c7_a_second_thread_that_polls_ends_the_steps_of_the_first_within_the_sa
 
     def poll() -> None:
         # It has lowered the attention and has taken nothing yet, when the first thread takes its next step.
-        subject.core._commits.due = go_on  # type: ignore[method-assign]
+        subject.core.commits.due = go_on  # type: ignore[method-assign]
         with subject.shell:
             subject.core.poll_buffered(1)
 

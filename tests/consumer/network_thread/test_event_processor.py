@@ -40,8 +40,8 @@ def test_c2_an_overdue_call_says_what_it_still_waits_for() -> None:
 def test_a_call_is_settled_once() -> None:
     reaper = Reaper(lambda: None)
     reaper.watch(call(1, 100))
-    assert reaper.settle(1)
-    assert not reaper.settle(1)
+    assert reaper.answered(1)
+    assert not reaper.answered(1)
     assert reaper.reap(1000) == []
     assert reaper.next_deadline == FOREVER
 
@@ -66,7 +66,7 @@ def test_the_end_of_a_callback_does_not_end_the_call_of_the_same_number() -> Non
     reaper.watch(call(1, 100))
     reaper.watch(CallbackDone(1, 0, None))
     assert reaper.reap(50) == []
-    assert reaper.settle(1)
+    assert reaper.answered(1)
 
 
 def test_an_asynchronous_commit_is_not_watched_for_no_answer_ends_it() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kadence.broker.configured import DELETE, KEYS, Verdict, find_configured
+from kadence.broker.configured import DELETE, KEYS, Fault, find_configured
 from kadence.broker.service import Call, Handler, Services
 from kadence.broker.topic_configs import TopicKey
 from kadence.protocol import error_codes as codes
@@ -19,7 +19,7 @@ from kadence.protocol.alter_configs import (
 
 __all__ = ["HANDLER", "change_configs"]
 
-Change = Callable[[Mapping[str, TopicKey], Mapping[str, str], Any], tuple[Mapping[str, str], Verdict | None]]
+Change = Callable[[Mapping[str, TopicKey], Mapping[str, str], Any], tuple[Mapping[str, str], Fault | None]]
 """Takes the names that are known, a topic's or group's configuration, and what a request says of it. Returns the
 configuration that it would have, or why it cannot."""
 
@@ -34,11 +34,11 @@ def handle(services: Services, call: Call) -> None:
 
 def _replaced(
     _keys: Mapping[str, TopicKey], _present: Mapping[str, str], asked: AlterConfigsResource
-) -> tuple[Mapping[str, str], Verdict | None]:
+) -> tuple[Mapping[str, str], Fault | None]:
     return {each.name: each.value or "" for each in asked.configs}, None
 
 
-def change_configs(services: Services, request: Any, change: Change) -> list[Verdict]:
+def change_configs(services: Services, request: Any, change: Change) -> list[Fault]:
     """Configure each resource of the request, or say why not; also for IncrementalAlterConfigs.
 
     An entry has a value, unless it is deleted, when ``change`` is called.
@@ -52,7 +52,7 @@ def change_configs(services: Services, request: Any, change: Change) -> list[Ver
     ]
 
 
-def _change(services: Services, asked: Any, change: Change, *, validate_only: bool) -> Verdict:
+def _change(services: Services, asked: Any, change: Change, *, validate_only: bool) -> Fault:
     # In Kafka's order: what the request says is judged before what it names.
     names = [each.name for each in asked.configs]
     if len(set(names)) < len(names):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kadence.broker.configured import DELETE, Verdict
+from kadence.broker.configured import DELETE, Fault
 from kadence.broker.handlers.k33_alter_configs import change_configs
 from kadence.broker.service import Call, Handler, Services
 from kadence.broker.topic_configs import TopicKey
@@ -32,7 +32,7 @@ def handle(services: Services, call: Call) -> None:
 
 def _changed(
     keys: Mapping[str, TopicKey], present: Mapping[str, str], asked: AlterConfigsResource
-) -> tuple[Mapping[str, str], Verdict | None]:
+) -> tuple[Mapping[str, str], Fault | None]:
     config = dict(present)
     for each in asked.configs:
         refusal = _change(config, keys, each)
@@ -41,7 +41,7 @@ def _changed(
     return config, None
 
 
-def _change(config: dict[str, str], keys: Mapping[str, TopicKey], asked: AlterableConfig) -> Verdict | None:
+def _change(config: dict[str, str], keys: Mapping[str, TopicKey], asked: AlterableConfig) -> Fault | None:
     """Change one entry of ``config``, or say why not. Names that nobody knows may be deleted, as in Kafka."""
     name, operation, value = asked.name, asked.config_operation, asked.value or ""
     key = keys.get(name)

@@ -20,7 +20,7 @@ from kadence.broker.server.sasl import (
 )
 from kadence.connection.sasl.scram import HASHES
 from kadence.errors import ConfigError
-from kadence.security.credentials import Secret
+from kadence.security import Secret
 
 __all__ = ["Security", "TlsFiles"]
 

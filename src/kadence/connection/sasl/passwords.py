@@ -5,7 +5,7 @@ from __future__ import annotations
 from kadence.connection.sasl.exchange import Exchange
 from kadence.connection.sasl.plain import Plain
 from kadence.connection.sasl.scram import Scram
-from kadence.security.credentials import Secret
+from kadence.security import Secret
 
 __all__ = ["PasswordLogin"]
 

@@ -56,7 +56,7 @@ class LettersPendingError(Exception):
         problem: DeadLetterError | None = None
         for delivery in self._deliveries:
             try:
-                self._values.settle(delivery)
+                self._values.delivered(delivery)
             except DeadLetterError as error:
                 problem = error
         if problem is not None:
@@ -131,7 +131,7 @@ class ArrowValues:
         for partition, offset in settled:
             self._settled[partition].discard(offset)
 
-    def settle(self, delivery: Delivery) -> None:
+    def delivered(self, delivery: Delivery) -> None:
         """Note what the dead letter topic has. Raises `DeadLetterError` where it has not."""
         record = delivery.bad[0].record
         offsets = self._decoding.delivered(delivery)

@@ -42,13 +42,10 @@ from kadence.consumer.application.processing import Stall
 from kadence.consumer.decoded_records import Records
 from kadence.consumer.shared_partition import NotFetched, NotFetchedReason, Origin
 from kadence.consumer.shared_state import FAREWELL_MS, NetworkLateness, SharedState
-from kadence.deserializers import AnswerPendingError
 from kadence.errors import (
     ConfigError,
     IllegalStateError,
-    KafkaError,
     KafkaTimeoutError,
-    RecordDeserializationError,
     UnknownTopicOrPartitionError,
 )
 from kadence.idioms import NotAwaited
@@ -67,7 +64,7 @@ from kadence.types import (
 if TYPE_CHECKING:
     import pyarrow
 
-    from kadence.consumer.application.arrow_values import ArrowValues, LettersPendingError
+    from kadence.consumer.application.arrow_polls import ArrowPolls
     from kadence.consumer.application.health import Health
     from kadence.consumer.application.metrics import Metrics
     from kadence.work.track import Tracked, Work
@@ -102,11 +99,7 @@ class Calls:
         self._metrics: Metrics | None = None
         self._tracked: Tracked | None = None
         self._interceptors = core.interceptors
-        self._values: tuple[str, ArrowValues] | None = None
-        self._pending: AnswerPendingError | LettersPendingError | None = None
-        self._pending_of: tuple[TopicPartition, ...] = ()
-        """The partitions whose next rows wait for an answer."""
-        """What the rows wait for that a poll for columns has put back."""
+        self._arrow_polls: ArrowPolls | None = None
         self._has_told_unit = False
         self._close_by = FOREVER
 
@@ -232,7 +225,7 @@ class Calls:
         self._refuse_followed()
         removed = frozenset(partitions_of(partitions))
         for partition in removed:
-            core.shared_partition(partition)
+            self._shared_state.shared_partition(partition)
         deadline = self._deadline(timeout)
         yield from core.auto_commit_now(deadline, processed_only=True)
         left = tuple(partition for partition in self._shared_state.assignment if partition not in removed)
@@ -299,80 +292,14 @@ class Calls:
         value: str | None,
     ) -> Waits[pyarrow.Table]:
         # pyarrow is an extra, and takes a third of a second to import.
-        from kadence.consumer.application.arrow_values import LettersPendingError
-        from kadence.records import arrow
+        from kadence.consumer.application.arrow_polls import ArrowPolls
 
-        chosen = names = columns_of(columns, headers=headers)
-        if value is not None and "value" in chosen:
-            names = self._arrow_values(value).needed(chosen)
+        if self._arrow_polls is None:
+            self._arrow_polls = ArrowPolls(self._config, self._core, self._clock)
+        names = columns_of(columns, headers=headers)
         limit = self._cap(max_records, self._config.arrow_rows)
         max_bytes = self._config.max_poll_arrow_bytes if max_records is None else None
-        core, until = self._core, self._until(timeout)
-        while True:
-            is_answered = yield from self._answered(until)
-            proofs = core.proofs
-            chunks = (
-                (yield from core.poll_columns(until, limit, columns=names, max_bytes=max_bytes))
-                if is_answered
-                else []
-            )
-            try:
-                table = arrow.to_table([part for _, parts in chunks for part in parts], names=names)
-                if value is None or "value" not in chosen:
-                    return table
-                core.steps.is_taking = True
-                try:
-                    table, again = self._arrow_values(value).decoded(table, chosen)
-                finally:
-                    core.steps.is_taking = False
-                for partition, offset in again.items():
-                    core.cut(partition, offset)
-                return table
-            except AnswerPendingError as pending:
-                # Other tasks may commit what was taken while this one waits.
-                core.put_back(proofs)
-                self._pending = pending.with_traceback(None)
-                self._pending_of = tuple(partition for partition, _ in chunks)
-                pending.call_back(core.look_again)
-            except LettersPendingError as pending:
-                core.put_back(proofs)
-                self._pending = pending.with_traceback(None)
-            except RecordDeserializationError as error:
-                core.put_back(proofs)
-                core.note_raised((error.partition,), error)
-                raise
-            except Exception as error:
-                # Out of memory, or a registry that is away: the rows are still to come.
-                core.put_back(proofs)
-                if isinstance(error, KafkaError):
-                    core.note_raised((partition for partition, _ in chunks), error)
-                raise
-
-    def _answered(self, until: int) -> Waits[bool]:
-        """Wait for what the next rows need. False: it is not there in time. Raises the error that came in its place."""
-        while (pending := self._pending) is not None:
-            if pending.is_over:
-                self._pending = None
-                try:
-                    pending.check()
-                except KafkaError as error:
-                    waited = self._pending_of if isinstance(pending, AnswerPendingError) else pending.refused
-                    self._core.note_raised(waited, error)
-                    raise
-                break
-            self._core.check()
-            if self._core.stopping or self._clock.now_ms() >= until:
-                return False
-            yield until
-        return True
-
-    def _arrow_values(self, kind: str) -> ArrowValues:
-        """Made at the first use, for it loads what decodes."""
-        if self._values is None or self._values[0] != kind:
-            from kadence.consumer.application.arrow_values import ArrowValues
-
-            self._values = kind, ArrowValues(self._config, self._core.decoding, kind)
-        return self._values[1]
+        return (yield from self._arrow_polls.poll(self._until(timeout), limit, max_bytes, names, value))
 
     def _cap(self, max_records: int | None, default: int) -> int:
         pace = self._core.pace
@@ -385,7 +312,7 @@ class Calls:
     ) -> Waits[None]:
         start, epoch = target(offset)
         partition = partition_of(partition)
-        self._core.shared_partition(partition)
+        self._shared_state.shared_partition(partition)
         yield from self._core.hand_over(
             m.Seek, self._deadline(timeout), partition=partition, offset=start, leader_epoch=epoch
         )
@@ -393,7 +320,7 @@ class Calls:
     def reset(self, partitions: Partitions, timestamp: int, timeout: Seconds | None) -> Waits[None]:
         chosen = partitions_of(partitions) or tuple(self._shared_state.assignment)
         for partition in chosen:
-            self._core.shared_partition(partition)
+            self._shared_state.shared_partition(partition)
         yield from self._core.hand_over(
             m.ResetPositions, self._deadline(timeout), partitions=chosen, timestamp=timestamp
         )
@@ -404,7 +331,7 @@ class Calls:
     def _placed(self, partition: TopicPartition, deadline: int) -> Waits[Origin]:
         """The position, as soon as it is known."""
         core = self._core
-        while (at := core.shared_partition(partition).current()) is None:
+        while (at := self._shared_state.shared_partition(partition).current()) is None:
             core.check()
             if partition in core.lost:
                 raise IllegalStateError(
@@ -412,7 +339,7 @@ class Calls:
                 )
             if self._clock.now_ms() >= deadline:
                 raise KafkaTimeoutError(
-                    f"no position for {partition} yet: {core.shared_partition(partition).why_unplaced()}"
+                    f"no position for {partition} yet: {self._shared_state.shared_partition(partition).why_unplaced()}"
                 )
             yield deadline
         return at
@@ -420,14 +347,14 @@ class Calls:
     def pause(self, partitions: Partitions) -> None:
         now = self._clock.now_ms()
         for partition in partitions_of(partitions):
-            shared_partition = self._core.shared_partition(partition)
+            shared_partition = self._shared_state.shared_partition(partition)
             if not shared_partition.paused:
                 shared_partition.paused_at, shared_partition.paused = now, True
                 self._shared_state.look_at(shared_partition)
 
     def resume(self, partitions: Partitions) -> None:
         for partition in partitions_of(partitions):
-            shared_partition = self._core.shared_partition(partition)
+            shared_partition = self._shared_state.shared_partition(partition)
             if shared_partition.paused:
                 shared_partition.paused = False
                 self._shared_state.look_at(shared_partition)
@@ -457,16 +384,18 @@ class Calls:
         return found
 
     def current_lag(self, partition: Partition) -> int | None:
-        shared_partition = self._core.shared_partition(partition_of(partition))
+        shared_partition = self._shared_state.shared_partition(partition_of(partition))
         return shared_partition.lag(read_committed=self._config.isolation_level == "read_committed")
 
     # ------------------------------------------------------------ commits
 
     def commit(self, offsets: Offsets | Work | None, timeout: Seconds | None) -> Waits[None]:
-        return self._core.commit(self._to_offsets(offsets), self._deadline(timeout))
+        self._core.need_group("commit()")
+        return self._core.commits.commit(self._to_offsets(offsets), self._deadline(timeout))
 
     def commit_async(self, offsets: Offsets | Work | None, callback: CommitCallback | None) -> None:
-        self._core.commit_async(self._to_offsets(offsets), callback_of(callback, awaits=self._awaits))
+        self._core.need_group("commit_async()")
+        self._core.commits.commit_async(self._to_offsets(offsets), callback_of(callback, awaits=self._awaits))
 
     def _to_offsets(self, offsets: Offsets | Work | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
         if self._tracked is not None and isinstance(offsets, self._tracked.kind):

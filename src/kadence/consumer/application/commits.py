@@ -19,7 +19,7 @@ from kadence.consumer.application.callbacks import CommitCallback, Interceptors
 from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
-from kadence.errors import CommitFailedError, KafkaError, WakeupError
+from kadence.errors import CommitFailedError, IllegalStateError, KafkaError, WakeupError
 from kadence.logs import LogLimiter, logger
 from kadence.types import OffsetAndMetadata, TopicPartition
 
@@ -37,6 +37,7 @@ class Commits:
     Attributes:
         completed: ended asynchronous commits whose callbacks have not run yet.
         is_automatic: whether it commits by itself. Not while `process` says what is done.
+        is_for_work: `process` is under way, and says what is done: a commit of all that was returned is refused.
         has_worked: `process` was called, so there may be metadata with what is done above a committed offset. A commit
             of the place where reading began, by which nothing is said, would remove it.
     """
@@ -56,6 +57,7 @@ class Commits:
         self._exchange = exchange
         self._clock = clock
         self._interceptors = interceptors
+        self.is_for_work = False
         self.has_worked = False
         self._callbacks: dict[int, CommitCallback | None] = {}
         self._own = 0
@@ -106,6 +108,11 @@ class Commits:
         """What a call is to commit, and what of it was lost. None: everything returned, and all that was lost."""
         lost = self._exchange.lost
         if offsets is None:
+            if self.is_for_work:
+                raise IllegalStateError(
+                    "process() commits what is done by itself; commit() without offsets would commit what is not "
+                    "done, too"
+                )
             return self.consumed(), lost
         return dict(offsets), lost & offsets.keys()
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from threading import current_thread
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kadence.client.engine import Engine, in_children
 from kadence.client.waits import Waits
@@ -20,7 +20,6 @@ from kadence.config.table import AUTO
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import (
     AsyncRebalanceListener,
-    CommitCallback,
     Interceptors,
     Rebalancing,
 )
@@ -30,11 +29,9 @@ from kadence.consumer.application.processing import Pace, Stalls
 from kadence.consumer.decoded_records import Attention
 from kadence.consumer.fetch.fetch_collector import FetchCollector
 from kadence.consumer.fetch.steps import Steps
-from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import (
     ClosedError,
-    ConcurrentAccessError,
     IllegalStateError,
     InvalidGroupIdError,
     KafkaError,
@@ -42,7 +39,7 @@ from kadence.errors import (
 from kadence.loading import load
 from kadence.logs import logger
 from kadence.records import Columns, Record
-from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from kadence.types import GroupMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
@@ -56,9 +53,6 @@ log = logger("kadence.consumer")
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-_SURELY_A_SPIN: Final = 100
-"""So many polls after `stop` are those of a loop that does not look whether it shall end."""
 
 
 def _raise(attention: Attention) -> None:
@@ -81,7 +75,7 @@ class Core:
         self.closed = False
         self.subscribed: frozenset[str] | None = None
         self.pattern: str | None = None
-        self._patterns: tuple[str | None, str | None] = (None, None)
+        self.patterns: tuple[str | None, str | None] = (None, None)
         self.manual = False
         self.is_working = False
         self.followed: frozenset[str] = frozenset()
@@ -89,14 +83,14 @@ class Core:
         # Steps, which do not enter a shell, are refused in a child: see `fetch.steps`.
         in_children(shared_state.attention, _raise)
         self._engine = engine
-        self._exchange = Exchange(
+        self.exchange = Exchange(
             shared_state,
             clock,
             GroupMetadata(config.group_id or "", group_instance_id=config.group_instance_id),
         )
         self.interceptors = Interceptors(config.interceptors, shared_state) if config.interceptors else None
-        self._commits = Commits(config, shared_state, self._exchange, clock, self.interceptors)
-        self._rebalancing = Rebalancing(shared_state, self._exchange, self._commits, clock)
+        self.commits = Commits(config, shared_state, self.exchange, clock, self.interceptors)
+        self._rebalancing = Rebalancing(shared_state, self.exchange, self.commits, clock)
         self._collector = FetchCollector(
             shared_state,
             check_crcs=config.check_crcs,
@@ -111,7 +105,7 @@ class Core:
         """Polls that need nothing but the next record."""
         if self.interceptors is not None and self.interceptors.consuming:
             self.steps.intercept_with(self.interceptors, self.interceptors.consuming, self.put_back)
-        self._exchange.has_records = self._collector.holds
+        self.exchange.has_records = self._collector.holds
         self._dead_letters: DeadLetters | None = None
         self.decoding: Decoding | None = None
         self._take = self._collector.take_records
@@ -127,7 +121,7 @@ class Core:
                 lambda: letter_producers(config),
                 shared_state.signal.set,
             )
-        self._decode()
+        self.decode()
         self.stalls = Stalls(
             config.group_id,
             lambda: (self._collector.given(), self._collector.in_hand()),
@@ -147,15 +141,14 @@ class Core:
         else:
             self.steps.usual = config.max_poll_records
         self._poll_measures = shared_state.measures.poll_measures
-        self._polls_after_stop = 0
         self._counted_at = -1
         """When the poll under way was counted on the fast path, which had nothing for it; -1: it was not."""
-        self.call = self._exchange.call
-        self.hand_over = self._exchange.hand_over
-        self.wakeup = self._exchange.wakeup
-        self.nudge = self._exchange.nudge
+        self.call = self.exchange.call
+        self.hand_over = self.exchange.hand_over
+        self.wakeup = self.exchange.wakeup
+        self.nudge = self.exchange.nudge
         self.moved = self._collector.moved
-        self.stop = self._exchange.stop
+        self.stop = self.exchange.stop
         if config.group_id is not None and config.processing_timeout_ms > config.max_poll_interval_ms:
             log.warning(
                 "max.poll.interval.ms (%d) is below session.timeout.ms (%d) and is treated as %d: the group waits "
@@ -166,7 +159,13 @@ class Core:
             )
         engine.start()
 
-    def _decode(self) -> None:
+    def take_bytes(self) -> None:
+        """Polls call no deserialiser."""
+        self._take = self._collector.take_records
+        self.decoding = None
+        self.steps.decoder = None
+
+    def decode(self) -> None:
         """Polls call the deserialisers, where there are any."""
         config = self.config
         if config.key_deserializer is not None or config.value_deserializer is not None:
@@ -193,7 +192,7 @@ class Core:
     @property
     def stopping(self) -> bool:
         """`stop` was called: polls return nothing."""
-        return self._exchange.stopping
+        return self.exchange.stopping
 
     @property
     def closing(self) -> bool:
@@ -203,22 +202,22 @@ class Core:
     @property
     def group(self) -> GroupMetadata:
         """This member's identity, as last told."""
-        return self._exchange.group
+        return self.exchange.group
 
     @property
     def identity(self) -> GroupMetadata:
         """The identity that goes with the records that polls have returned."""
-        return self._exchange.identity
+        return self.exchange.identity
 
     @property
     def lost(self) -> frozenset[TopicPartition]:
         """What the group has taken from this member, of which no poll has told yet."""
-        return frozenset() if self.manual else self._exchange.lost
+        return frozenset() if self.manual else self.exchange.lost
 
     @property
     def rebalances(self) -> list[m.Rebalance]:
         """The last rebalances, oldest first."""
-        return self._exchange.rebalances
+        return self.exchange.rebalances
 
     # ------------------------------------------------------------ reading
 
@@ -230,7 +229,7 @@ class Core:
         """
         if self.steps.is_taking:
             self._refuse_inside_taking()
-        shared_state, exchange = self._shared_state, self._exchange
+        shared_state, exchange = self._shared_state, self.exchange
         attention = shared_state.attention
         # The steps of the thread that polled before are refused by the attention that is lowered now.
         self._collector.steps.take_over()
@@ -242,7 +241,7 @@ class Core:
             or exchange.callbacks
             or exchange.failures
             or exchange.fatal is not None
-            or self._commits.completed
+            or self.commits.completed
             or exchange.woken
             or exchange.stopping
             or exchange.identity is not exchange.group
@@ -251,7 +250,7 @@ class Core:
             attention.up = True
             return None
         now = self.clock.now_ms()
-        if self._commits.due(now):
+        if self.commits.due(now):
             attention.up = True
             return None
         shared_state.progress.polled(now)
@@ -296,7 +295,7 @@ class Core:
             raise IllegalStateError("nothing to poll: call subscribe() or assign() first")
         if self.steps.is_taking:
             self._refuse_inside_taking()
-        shared_state, exchange = self._shared_state, self._exchange
+        shared_state, exchange = self._shared_state, self.exchange
         attention, now = shared_state.attention, self._counted_at
         # What `poll_buffered` has looked at without finding anything needs no other look while nothing changes.
         has_looked = now >= 0
@@ -326,9 +325,9 @@ class Core:
                     now = self.clock.now_ms()
                 if now >= deadline or (self.manual and self.is_finished) or exchange.nudged:
                     break
-                yield self._commits.next_wake(deadline)
+                yield self.commits.next_wake(deadline)
                 now, has_looked = self.clock.now_ms(), False
-                is_calm = is_calm and not attention.up and not self._commits.due(now)
+                is_calm = is_calm and not attention.up and not self.commits.due(now)
         finally:
             exchange.nudged = False
             now = self.clock.now_ms()
@@ -340,18 +339,18 @@ class Core:
 
     def _serve(self) -> Waits[bool]:
         """What a poll has to do before it takes records. False: the consumer is to stop, and nothing is returned."""
-        shared_state, exchange = self._shared_state, self._exchange
+        shared_state, exchange = self._shared_state, self.exchange
         exchange.take_background_events()
         if exchange.stalled is not None:
             self.stalls.over(self.clock.now_ms(), exchange.stalled)
             exchange.stalled = None
         if exchange.stopping:
-            self._tell_polls_after_stop()
+            exchange.polled_after_stop()
             return False
         if shared_state.wants_polled:
             shared_state.wants_polled = False
             shared_state.send(m.Polled(0, 0))
-        self._commits.commit_due()
+        self.commits.commit_due()
         exchange.adopt_identity()
         try:
             yield from self._rebalancing.serve()
@@ -384,15 +383,6 @@ class Core:
         if self.closed:
             raise ClosedError("this consumer is closed")
         return taken
-
-    def _tell_polls_after_stop(self) -> None:
-        self._polls_after_stop += 1
-        if self._polls_after_stop == _SURELY_A_SPIN:
-            log.warning(
-                "poll() was called %d times after stop(), and returned nothing each time. End the loop when "
-                "consumer.stopping is true",
-                self._polls_after_stop,
-            )
 
     def _take_decoded(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
         """Deserialisers are user code: one that hangs is processing that hangs (B4), though it runs inside poll()."""
@@ -456,7 +446,7 @@ class Core:
         """Replace the subscription. Once this returns no record of a topic that left it is returned by a poll."""
         self.forgive()
         self.subscribed, self.pattern, self.listener = topics, pattern or regex, listener
-        self._patterns = pattern, regex
+        self.patterns = pattern, regex
         self._shared_state.wants_polled = True
         self._shared_state.attention.up = True
         yield from self.hand_over(
@@ -489,74 +479,12 @@ class Core:
         self.followed = topics
         yield from self.hand_over(m.AssignTopics, deadline, topics=topics, timestamp=timestamp)
 
-    # ------------------------------------------------------------ process
-
-    def listen(
-        self, listener: AsyncRebalanceListener | None, topics: frozenset[str] | None, deadline: int
-    ) -> Waits[None]:
-        """Tell ``listener`` of rebalances from now on. ``topics``: in place of those that are subscribed to by name."""
-        if self.subscribed is None and self.pattern is None:
-            self.listener = listener
-            return
-        yield from self.subscribe(topics or self.subscribed, *self._patterns, listener, deadline)
-
-    def begin_work(self) -> None:
-        """`process` says what is done from now on, and decodes by itself: a dead letter has the bytes of its record.
-
-        Raises:
-            ConcurrentAccessError: another call of `process` is under way.
-        """
-        if self.is_working:
-            raise ConcurrentAccessError("process() of this consumer is under way already")
-        self.is_working = True
-        self._commits.is_automatic = False
-        self._commits.has_worked = True
-        self._take = self._collector.take_records
-        self.decoding = None
-        self.steps.decoder = None
-
-    def end_work(self, committed: Mapping[TopicPartition, OffsetAndMetadata], *, is_put_back: bool) -> None:
-        """Polls are as they were before `begin_work`.
-
-        ``committed`` stands at the coordinator, with metadata. An automatic commit of the same offsets would remove it.
-        ``is_put_back``: no position is beyond what is done. Otherwise automatic commits stay off.
-        """
-        self.is_working = False
-        self._commits.note(committed)
-        self._commits.is_automatic = self.config.auto_commit and is_put_back
-        self._exchange.nudged = False
-        self._decode()
-
     # ------------------------------------------------------------ commits
-
-    def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: int
-    ) -> Waits[None]:
-        """Commit and wait. None: everything returned (the caller says that it is processed)."""
-        self.need_group("commit()")
-        self._refuse_commit_of_all(offsets)
-        return self._commits.commit(offsets, deadline)
-
-    def commit_async(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
-        callback: CommitCallback | None,
-    ) -> None:
-        """Commit without waiting; ``callback(offsets, error)`` runs inside a later call, in order."""
-        self.need_group("commit_async()")
-        self._refuse_commit_of_all(offsets)
-        self._commits.commit_async(offsets, callback)
-
-    def _refuse_commit_of_all(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
-        if self.is_working and offsets is None:
-            raise IllegalStateError(
-                "process() commits what is done by itself; commit() without offsets would commit what is not done, too"
-            )
 
     def auto_commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign), if there is anything to read at all."""
         if self.manual or self.subscribed is not None or self.pattern is not None:
-            yield from self._commits.commit_now(deadline, processed_only=processed_only)
+            yield from self.commits.commit_now(deadline, processed_only=processed_only)
 
     # ------------------------------------------------------------ the end
 
@@ -568,9 +496,9 @@ class Core:
         """
         error: Exception | None = None
         if self.manual:
-            self._commits.commit_soon()
+            self.commits.commit_soon()
         try:
-            yield from self._exchange.leave(m.Unsubscribe, deadline, self._serving_until(deadline))
+            yield from self.exchange.leave(m.Unsubscribe, deadline, self._serving_until(deadline))
         except Exception as raised:  # noqa: BLE001 - raised below: whatever a callback raised, the group is left
             error = raised
         finally:
@@ -578,7 +506,7 @@ class Core:
             self.manual = False
             self.followed = frozenset()
         self.listener = None
-        self._exchange.adopt_identity()
+        self.exchange.adopt_identity()
         if error is not None:
             raise error
 
@@ -587,20 +515,20 @@ class Core:
         if self.closed or self._rebalancing.closing:
             return
         self._rebalancing.closing = True
-        self._exchange.woken = False
+        self.exchange.woken = False
         error: Exception | None = None
         try:
             try:
                 if not self._shared_state.ended:
                     yield from self.auto_commit_now(self._half_way(deadline), processed_only=processed_only)
-                    yield from self._exchange.leave(
+                    yield from self.exchange.leave(
                         m.Close, deadline, self._serving_until(deadline), leave=leave
                     )
             except Exception as raised:  # noqa: BLE001 - raised below, once everything is stopped
                 error = raised
-            self._exchange.take_background_events()
+            self.exchange.take_background_events()
             try:
-                yield from self._commits.run_callbacks()
+                yield from self.commits.run_callbacks()
             except Exception as raised:  # noqa: BLE001 - as above
                 error = error or raised
             if self._dead_letters is not None:
@@ -643,26 +571,15 @@ class Core:
 
     def forgive(self) -> None:
         """A new subscription begins anew: what ended the old membership for good is no longer raised."""
-        self._exchange.fatal = None
+        self.exchange.fatal = None
 
     def need_group(self, what: str) -> None:
         if self.config.group_id is None:
             more = "; without a group assign_topics() reads all of a topic" if what == "subscribe()" else ""
             raise InvalidGroupIdError(f"{what} needs group.id{more}")
 
-    def shared_partition(self, partition: TopicPartition) -> SharedPartition:
-        """The shared partition of an assigned partition.
-
-        Raises:
-            IllegalStateError: it is not assigned to this consumer.
-        """
-        shared_partition = self._shared_state.assignment.get(partition)
-        if shared_partition is None:
-            raise IllegalStateError(f"{partition} is not assigned to this consumer")
-        return shared_partition
-
     def check(self) -> None:
         """Called during a wait: raise the error, or the wakeup, that must end it."""
-        self._exchange.take_background_events()
-        self._exchange.raise_failure()
-        self._exchange.raise_wakeup()
+        self.exchange.take_background_events()
+        self.exchange.raise_failure()
+        self.exchange.raise_wakeup()

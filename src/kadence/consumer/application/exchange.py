@@ -27,6 +27,9 @@ log = logger("kadence.consumer")
 _GRACE_MS = 5_000
 """How much later than a call's deadline the application gives up on the network thread itself."""
 
+_SURELY_A_SPIN = 100
+"""So many polls after `stop` are those of a loop that does not look whether it shall end."""
+
 _HISTORY = 100
 """Rebalances remembered."""
 
@@ -60,6 +63,7 @@ class Exchange:
         self.on_commit: Callable[[m.CommitCompleted], None] = lambda event: None
         self._shared_state = shared_state
         self._clock = clock
+        self._polls_after_stop = 0
         self._ids = 0
         self._answers: dict[int, m.Answer] = {}
         self._expected: set[int] = set()
@@ -185,6 +189,16 @@ class Exchange:
         """From any thread, and from a signal handler: polls return nothing from now on."""
         self.stopping = True
         self._shared_state.alert()
+
+    def polled_after_stop(self) -> None:
+        """A poll returns nothing because of `stop`. Says once that a loop seems not to look whether it shall end."""
+        self._polls_after_stop += 1
+        if self._polls_after_stop == _SURELY_A_SPIN:
+            log.warning(
+                "poll() was called %d times after stop(), and returned nothing each time. End the loop when "
+                "consumer.stopping is true",
+                self._polls_after_stop,
+            )
 
     # ------------------------------------------------------------ what came back
 

@@ -12,6 +12,7 @@ from kadence.consumer.application.core import Core
 from kadence.consumer.fetch.dead_letters import LetterProducers
 from kadence.consumer.fetch.decoding import decoding_one
 from kadence.consumer.shared_state import SharedState
+from kadence.errors import ConcurrentAccessError
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.work.desk import Desk
@@ -62,7 +63,15 @@ class Inside:
 
     def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
         deadline = add_ms(self.clock.now_ms(), self._core.config.default_api_timeout_ms)
-        return self._run(self._core.listen(listener, topics, deadline))
+        return self._run(self._listened(listener, topics, deadline))
+
+    def _listened(self, listener: Any, topics: frozenset[str] | None, deadline: int) -> Waits[None]:
+        """Rebalances are told to ``listener``. ``topics``: in place of those that are subscribed to by name."""
+        core = self._core
+        if core.subscribed is None and core.pattern is None:
+            core.listener = listener
+            return
+        yield from core.subscribe(topics or core.subscribed, *core.patterns, listener, deadline)
 
     def wall_ms(self) -> int:
         return self.clock.now_ms() + self._shared_state.wall_offset_ms()
@@ -81,16 +90,36 @@ class Inside:
         return self._producers(self._core.config, transactional_id)
 
     def begin(self, desk: Desk, workers: int) -> None:
-        self._core.begin_work()
-        if self._core.work is None:
-            self._core.work = Meters()
-        self._core.work.begin(desk, workers)
+        """`process` says what is done from now on, and decodes by itself: a dead letter has the bytes of its record.
+
+        Raises:
+            ConcurrentAccessError: another call of `process` is under way.
+        """
+        core = self._core
+        if core.is_working:
+            raise ConcurrentAccessError("process() of this consumer is under way already")
+        core.is_working = core.commits.is_for_work = core.commits.has_worked = True
+        core.commits.is_automatic = False
+        core.take_bytes()
+        if core.work is None:
+            core.work = Meters()
+        core.work.begin(desk, workers)
 
     def end(
         self, listener: Any, committed: Mapping[TopicPartition, OffsetAndMetadata], *, is_put_back: bool
     ) -> Totals:
-        totals = Totals() if self._core.work is None else self._core.work.end()
-        if not self._core.closed:
-            self._core.listener = listener
-            self._core.end_work(committed, is_put_back=is_put_back)
+        """Polls are as they were before `begin`.
+
+        ``committed`` stands at the coordinator, with metadata. An automatic commit of the same offsets would remove it.
+        ``is_put_back``: no position is beyond what is done. Otherwise automatic commits stay off.
+        """
+        core = self._core
+        totals = Totals() if core.work is None else core.work.end()
+        if not core.closed:
+            core.listener = listener
+            core.is_working = core.commits.is_for_work = False
+            core.commits.note(committed)
+            core.commits.is_automatic = core.config.auto_commit and is_put_back
+            core.exchange.nudged = False
+            core.decode()
         return totals

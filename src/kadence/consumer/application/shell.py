@@ -11,7 +11,7 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from kadence.client import shell
+from kadence.client import waits
 from kadence.client.engine import FORKS, forked_error
 from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, add_ms
@@ -31,7 +31,7 @@ __all__ = ["Shell"]
 log = logger("kadence.consumer")
 
 
-class Shell(shell.Shell):
+class Shell(waits.Shell):
     """Entered with ``with`` by each call: gives the core to this thread, or says at once why not."""
 
     BEFORE_TAKING: ClassVar[tuple[type[BaseException], ...]] = (KafkaError,)

@@ -30,7 +30,7 @@ from threading import get_ident
 from typing import Any
 
 import kadence.uncompiled as cython
-from kadence.deserializers import AnswerPendingError
+from kadence.errors.local import AnswerPendingError
 from kadence.records._shared import RecordFormatError
 
 if cython.compiled:

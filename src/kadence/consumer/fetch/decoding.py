@@ -21,8 +21,8 @@ from kadence.config import ConsumerConfig
 from kadence.consumer.decoded_records import Decoder
 from kadence.consumer.fetch.dead_letters import BadRecord, DeadLetters, Delivery
 from kadence.consumer.fetch.fetch_collector import FetchCollector, PartitionReader
-from kadence.deserializers import AnswerPendingError
 from kadence.errors import ConfigError, DeadLetterError, RecordDeserializationError, SchemaRegistryError
+from kadence.errors.local import AnswerPendingError
 from kadence.logs import logger
 from kadence.records import Record
 from kadence.types import TopicPartition

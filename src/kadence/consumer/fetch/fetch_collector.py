@@ -20,13 +20,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kadence.clock import Clock, SystemClock
-from kadence.compiled import compiled
 from kadence.consumer.events import Seek
 from kadence.consumer.fetch import steps
 from kadence.consumer.fetch.steps import ReaderState, Steps
 from kadence.consumer.shared_partition import Origin, Raised, SharedPartition
 from kadence.consumer.shared_state import CompletedFetch, SharedState, frees
 from kadence.errors import KafkaError, RecordDeserializationError
+from kadence.loading import compiled
 from kadence.records import Columns, FetchedRecords, Record, release_idle
 from kadence.types import OffsetAndMetadata, TopicPartition
 

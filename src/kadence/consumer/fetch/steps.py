@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kadence.compiled import compiled
 from kadence.consumer.decoded_records import COMPILED as DECODED_COMPILED
+from kadence.loading import compiled
 
 __all__ = ["COMPILED", "AsyncIteration", "Iteration", "ReaderState", "Steps"]
 

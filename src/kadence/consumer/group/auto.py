@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kadence.client.request_manager import Jobs, Poll
 from kadence.clock import FOREVER, add_ms
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import Completed, Request
+from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.group import kip848_heartbeats
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.kip848_heartbeat_state import ConsumerGroupHeartbeatRequest
+from kadence.consumer.group.kip848_heartbeats import ConsumerGroupHeartbeatRequest
 from kadence.consumer.group.kip848_member import ConsumerMembership
 from kadence.consumer.group.membership import GroupConfig, HeartbeatOutcome
 from kadence.consumer.subscription import PartitionState

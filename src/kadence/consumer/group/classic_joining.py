@@ -15,8 +15,7 @@ from typing import Any, Final
 from kadence import errors
 from kadence.client.request_manager import Jobs
 from kadence.clock import FOREVER
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import Completed, Request
+from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.assignors import LastAssignment, chosen, common_protocol
 from kadence.consumer.assignors.base import Assignor, RebalanceProtocol
 from kadence.consumer.assignors.embedded import decode_assignment
@@ -26,8 +25,8 @@ from kadence.consumer.group.classic_leader import Leader, UserData
 from kadence.consumer.group.classic_orphans import Orphans
 from kadence.consumer.group.classic_requests import PROTOCOL_TYPE, ClassicRequests
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.leaving import explain, explain_transport
 from kadence.consumer.group.membership import ClusterView, GroupConfig
-from kadence.consumer.group.refusals import explain, explain_transport
 from kadence.consumer.subscription import Subscription
 from kadence.errors import KafkaError
 from kadence.logs import logger

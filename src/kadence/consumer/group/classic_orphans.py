@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kadence.clock import FOREVER, add_ms
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import Completed, ConnectionPurpose, Request
+from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Request
 from kadence.consumer.assignors.embedded import decode_assignment
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import ClusterView, GroupConfig

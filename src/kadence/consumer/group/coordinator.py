@@ -14,8 +14,7 @@ from kadence.client import coordinators
 from kadence.client.coordinators import KeyType
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import Completed, Request
+from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.group.membership import GroupConfig
 from kadence.errors import KafkaError, MalformedMessageError, TransportError

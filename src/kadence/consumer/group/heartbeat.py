@@ -35,8 +35,7 @@ from collections.abc import Callable, Iterable
 
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
-from kadence.connection.backoff import Backoff
-from kadence.connection.request import Completed, ConnectionPurpose, NativeHeartbeatPlan, Request
+from kadence.connection.request import Backoff, Completed, ConnectionPurpose, NativeHeartbeatPlan, Request
 from kadence.consumer.events import AddBackgroundEvent, Stalled
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import SENT_NATIVELY, GroupConfig, HeartbeatOutcome, Membership

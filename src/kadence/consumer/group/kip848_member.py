@@ -30,24 +30,23 @@ from kadence.clock import FOREVER
 from kadence.connection.request import Completed
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.kip848_heartbeat_state import HeartbeatDepartures
 from kadence.consumer.group.kip848_heartbeats import (
     HEARTBEATING,
     OUT,
     SILENT_INTERVALS,
-    STUMBLES,
     ConsumerHeartbeats,
+    HeartbeatDepartures,
     State,
 )
+from kadence.consumer.group.leaving import explain_classic_members
 from kadence.consumer.group.membership import ClusterView, GroupConfig
-from kadence.consumer.group.refusals import explain_classic_members
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
 from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, TopicPartition
 
-__all__ = ["STUMBLES", "ConsumerMembership", "new_member_id"]
+__all__ = ["ConsumerMembership", "new_member_id"]
 
 log = logger("kadence.consumer")
 

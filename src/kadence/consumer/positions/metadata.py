@@ -14,9 +14,8 @@ from kadence.client.metadata import Metadata
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ConsumerConfig
-from kadence.connection.backoff import Backoff
 from kadence.connection.cluster import Cluster
-from kadence.connection.request import Completed, Request
+from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.events import AddBackgroundEvent, Answer, Failed, TopicMetadata
 from kadence.errors import AuthenticationError, KafkaError, for_code
 from kadence.logs import logger

@@ -293,7 +293,7 @@ class ValidationManager:
                 continue
             newest, epoch = info.leader_epoch, state.epoch
             if newest is None or epoch is None or (epoch == newest and not state.doubted):
-                self._settle(state, newest)
+                self._confirm(state, newest)
                 continue
             asked = _Asked(state, state.shared_partition.fetch_epoch, newest)
             if self._latest.get(state) == asked:
@@ -358,7 +358,7 @@ class ValidationManager:
                 continue
             if isinstance(completed.error, UnsupportedVersionError):
                 # A broker before Kafka 2.3, or another server: it cannot be asked, so the position counts as good.
-                self._settle(state, asked.leader_epoch)
+                self._confirm(state, asked.leader_epoch)
                 continue
             answer = told.get(partition)
             if answer is None:
@@ -395,18 +395,18 @@ class ValidationManager:
                 ec.name(code),
                 state.offset,
             )
-            self._settle(state, asked.leader_epoch)
+            self._confirm(state, asked.leader_epoch)
 
     def _judge(self, asked: _Asked, answer: EpochEndOffset) -> None:
         state = asked.state
         if self._truncation.judge(state, answer.leader_epoch, answer.end_offset):
-            self._settle(state, asked.leader_epoch)
+            self._confirm(state, asked.leader_epoch)
         else:
             self._forget(state)
             # Unless the position has the epoch that the leader named, the leader must be asked again.
             state.checked = asked.leader_epoch if state.epoch == answer.leader_epoch else None
 
-    def _settle(self, state: PartitionState, leader_epoch: int | None) -> None:
+    def _confirm(self, state: PartitionState, leader_epoch: int | None) -> None:
         """The position counts as good: the leader confirms it, or cannot be asked."""
         self._forget(state)
         if state.doubted:

@@ -77,7 +77,7 @@ class TransactionCoordinator:
             case AddPartitionsToTxnRequest():
                 adding.add_partitions(ledger, self._topics, now, caller, request)
             case AddOffsetsToTxnRequest():
-                adding.add_offsets(ledger, self._keeper(request.group_id), now, caller, request)
+                adding.add_offsets(ledger, self._partition_of_group(request.group_id), now, caller, request)
             case EndTxnRequest():
                 ending.end(ledger, now, caller, request)
             case ListTransactionsRequest():
@@ -192,7 +192,7 @@ class TransactionCoordinator:
             if owns(transactional_id):
                 yield Record(each.key(), each.value())
 
-    def _keeper(self, group_id: str) -> TopicPartition:
+    def _partition_of_group(self, group_id: str) -> TopicPartition:
         return TopicPartition("__consumer_offsets", self._offsets_partition(group_id))
 
     def _arm_expiry(self, now: int) -> None:

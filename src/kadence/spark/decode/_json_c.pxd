@@ -9,7 +9,7 @@ cdef extern from "json_rows.h" nogil:
     int KD_JSON_STRING
     int KD_JSON_LIST
     int KD_JSON_STRUCT
-    ctypedef struct kd_pile:
+    ctypedef struct kd_bytes:
         unsigned char* data
         size_t size
     ctypedef struct kd_node:
@@ -22,9 +22,9 @@ cdef extern from "json_rows.h" nogil:
         const char* name
         size_t name_size
         kd_node* children
-        kd_pile values
-        kd_pile ends
-        kd_pile nulls
+        kd_bytes values
+        kd_bytes ends
+        kd_bytes nulls
         int32_t length
     ctypedef struct kd_zone:
         const int64_t* starts
@@ -40,14 +40,14 @@ cdef extern from "json_rows.h" nogil:
 cdef extern from "json_rows.h":
     void kd_documents(
         kd_reading* reading, kd_node* root, const int32_t* ends, const unsigned char* data, int64_t start, int64_t stop,
-        kd_pile* refused
+        kd_bytes* refused
     )
 
 @cython.final
 cdef class Reader:
     cdef kd_node root
     cdef kd_reading reading
-    cdef kd_pile refused
+    cdef kd_bytes refused
     cdef list names  # and what else the columns point into
     cdef bint is_busy
     cdef void build(self, kd_node* node, object column) except *

@@ -14,10 +14,10 @@ from cython.cimports.kadence.spark.decode._json_c import (
     KD_JSON_STRING,
     KD_JSON_STRUCT,
     kd_are_sound,
+    kd_bytes,
     kd_cut,
     kd_documents,
     kd_node,
-    kd_pile,
     kd_prepare_name,
 )
 from cython.cimports.libc.stdint import int32_t, int64_t
@@ -40,15 +40,15 @@ def _free(node: cython.pointer(kd_node)) -> cython.void:
 
 
 @cython.cfunc
-def _bits(pile: cython.pointer(kd_pile)) -> object:
+def _bits(found: cython.pointer(kd_bytes)) -> object:
     """Bytes that are 0 or 1 as bits."""
     i: cython.Py_ssize_t
-    count: cython.Py_ssize_t = pile.size
+    count: cython.Py_ssize_t = found.size
     made: object = PyBytes_FromStringAndSize(cython.NULL, (count + 7) // 8)
     to: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(made))
     memset(to, 0, (count + 7) // 8)
     for i in range(count):
-        to[i >> 3] |= pile.data[i] << (i & 7)
+        to[i >> 3] |= found.data[i] << (i & 7)
     return made
 
 

@@ -26,7 +26,7 @@ enum {
 typedef struct {
     unsigned char *data;
     size_t size, room;
-} kd_pile;
+} kd_bytes;
 
 /* A column, and the columns inside of it. A node's memory is kept from batch to batch.
  *
@@ -40,7 +40,7 @@ typedef struct kd_node {
     const char *name;
     size_t name_size;
     struct kd_node *children;
-    kd_pile values, ends, nulls;
+    kd_bytes values, ends, nulls;
     int32_t length;
     uint64_t seen, begin, mask, last;
 } kd_node;
@@ -53,24 +53,24 @@ typedef struct {
     int is_wide, is_out_of_memory;
 } kd_reading;
 
-static inline int kd_room(kd_reading *reading, kd_pile *pile, size_t more) {
-    if (pile->room - pile->size >= more) return 1;
-    size_t room = pile->size + more + pile->room / 2 + 256;
-    unsigned char *data = (unsigned char *)realloc(pile->data, room);
+static inline int kd_room(kd_reading *reading, kd_bytes *bytes, size_t more) {
+    if (bytes->room - bytes->size >= more) return 1;
+    size_t room = bytes->size + more + bytes->room / 2 + 256;
+    unsigned char *data = (unsigned char *)realloc(bytes->data, room);
     if (data == NULL) {
         reading->is_out_of_memory = 1;
         return 0;
     }
-    pile->data = data;
-    pile->room = room;
+    bytes->data = data;
+    bytes->room = room;
     return 1;
 }
 
-static inline int kd_put_value(kd_reading *reading, kd_pile *pile, const void *value, size_t size) {
-    if (!kd_room(reading, pile, size)) return 0;
+static inline int kd_put_value(kd_reading *reading, kd_bytes *bytes, const void *value, size_t size) {
+    if (!kd_room(reading, bytes, size)) return 0;
     /* Nothing has no place to lie in: memcpy() takes no NULL, not even for 0 bytes. */
-    if (size > 0) memcpy(pile->data + pile->size, value, size);
-    pile->size += size;
+    if (size > 0) memcpy(bytes->data + bytes->size, value, size);
+    bytes->size += size;
     return 1;
 }
 
@@ -108,20 +108,20 @@ static void kd_cut(kd_node *node, int32_t length) {
 }
 
 /* A text without escapes. */
-static inline int kd_put_text(kd_reading *reading, kd_pile *pile, kd_at p, size_t size, kd_at end) {
+static inline int kd_put_text(kd_reading *reading, kd_bytes *bytes, kd_at p, size_t size, kd_at end) {
     /* A size that the compiler knows is one instruction; what comes along from behind a short text is written over. */
-    if (size > 16 || end - p < 16) return kd_put_value(reading, pile, p, size);
-    if (!kd_room(reading, pile, 16)) return 0;
-    memcpy(pile->data + pile->size, p, 16);
-    pile->size += size;
+    if (size > 16 || end - p < 16) return kd_put_value(reading, bytes, p, size);
+    if (!kd_room(reading, bytes, 16)) return 0;
+    memcpy(bytes->data + bytes->size, p, 16);
+    bytes->size += size;
     return 1;
 }
 
 /* A text with escapes, from behind its quote to the one that closes it. What is written is never longer. */
-static inline int kd_put_escaped(kd_reading *reading, kd_pile *pile, kd_at p, kd_at end) {
+static inline int kd_put_escaped(kd_reading *reading, kd_bytes *bytes, kd_at p, kd_at end) {
     uint32_t c = 0;
-    if (!kd_room(reading, pile, (size_t)(end - p))) return 0;
-    unsigned char *to = pile->data + pile->size;
+    if (!kd_room(reading, bytes, (size_t)(end - p))) return 0;
+    unsigned char *to = bytes->data + bytes->size;
     while (p < end) {
         if (*p != '\\') *to++ = *p++;
         else {
@@ -129,7 +129,7 @@ static inline int kd_put_escaped(kd_reading *reading, kd_pile *pile, kd_at p, kd
             to = kd_put_utf8(to, c);
         }
     }
-    pile->size = (size_t)(to - pile->data);
+    bytes->size = (size_t)(to - bytes->data);
     return 1;
 }
 
@@ -370,10 +370,10 @@ static inline int kd_are_sound(const int32_t *ends, int64_t from, int64_t to, in
     return is_sound;
 }
 
-/* Documents `from` to `to`, row i being data[ends[i]:ends[i + 1]]; the rows that are refused go to a pile, as int32. */
+/* Documents `from` to `to`, row i being data[ends[i]:ends[i + 1]]; the rows that are refused go to other bytes, as int32. */
 static inline void kd_documents(
     kd_reading *reading, kd_node *root, const int32_t *ends, const unsigned char *data, int64_t from, int64_t to,
-    kd_pile *refused
+    kd_bytes *refused
 ) {
     reading->held = PyEval_SaveThread();
     for (int64_t i = from; i < to && !reading->is_out_of_memory; i++) {

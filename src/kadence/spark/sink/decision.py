@@ -22,7 +22,7 @@ from typing import Final, Protocol, Self
 from kadence.errors import IllegalStateError
 from kadence.types import OffsetAndMetadata, OpenTransaction, TopicPartition
 
-__all__ = ["Decision", "Names", "Slice", "Verdict", "judged", "marker"]
+__all__ = ["Decision", "Judged", "Names", "Slice", "judged", "marker"]
 
 _FORMAT: Final = 1
 
@@ -215,7 +215,7 @@ def marker(run: str, each: Slice) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judged:
     """What is to become of what the tasks of a batch have written.
 
     Attributes:
@@ -235,7 +235,7 @@ def judged(
     slices: Iterable[Slice],
     before: Decision | None,
     markers: Mapping[int, Mapping[TopicPartition, OffsetAndMetadata]],
-) -> Verdict:
+) -> Judged:
     """Judge what the tasks of a batch have written.
 
     Args:
@@ -249,7 +249,7 @@ def judged(
     topic = next((each.topic for each in written if each.topic), "") if before is None else before.topic
     now = Decision(names, batch, run, side, topic, tuple(written))
     if before is None:
-        return Verdict(now if now.undecided else None)
+        return Judged(now if now.undecided else None)
     proofs = {
         (partition, at.metadata.strip())
         for partition, offsets in markers.items()
@@ -262,10 +262,10 @@ def judged(
         if each.rows and (each.transaction is None or (each.partition, marker(before.run, each)) in proofs)
     }
     if not committed:
-        return Verdict(now if now.undecided else None)
+        return Judged(now if now.undecided else None)
     same = [each.facts for each in before.slices] == [each.facts for each in written]
     if len(committed) == sum(1 for each in before.slices if each.rows):
-        return Verdict(None, others=not same)
+        return Judged(None, others=not same)
     found = {each.partition: each for each in written}
     changed = [
         partition
@@ -278,7 +278,7 @@ def judged(
         replace(committed[each.partition], transaction=None) if each.partition in committed else each
         for each in written
     ]
-    return Verdict(replace(now, slices=tuple(rest)))
+    return Judged(replace(now, slices=tuple(rest)))
 
 
 def _cannot_go_on(

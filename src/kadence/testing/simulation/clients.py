@@ -18,9 +18,8 @@ from kadence.client.network_thread import NetworkSide
 from kadence.client.surroundings import Done, FinishedJobs, Surroundings
 from kadence.metrics.sensors import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient
-from kadence.net.poller import PlainPoller, Poller
-from kadence.net.sockets import PlainStream, Stream
-from kadence.net.wakeup import Wakeup as AnyWakeup
+from kadence.net.sockets import PlainPoller, PlainStream, Poller, Stream
+from kadence.net.sockets import Wakeup as AnyWakeup
 from kadence.producer.async_producer import AsyncProducer
 from kadence.producer.futures import RecordMetadata
 from kadence.testing.simulation.driver import Driver

@@ -208,7 +208,7 @@ class Watchable:
 
 
 class Wakeup(Watchable):
-    """Ends the wait of one process's network side (`kadence.net.wakeup.ClearedWakeup`)."""
+    """Ends the wait of one process's network side (`kadence.net.sockets.ClearedWakeup`)."""
 
     def __init__(self, network: Network, process: Process) -> None:
         super().__init__(network, process)

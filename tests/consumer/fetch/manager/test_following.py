@@ -11,7 +11,7 @@ from tests.worlds.cluster import TOPIC_ID
 from tests.worlds.fetching import P0, P1, World, asked, batch
 
 from kadence.connection.request import Part, Request
-from kadence.consumer.fetch.manager.following import SessionFollow
+from kadence.consumer.fetch.manager.session import SessionFollow
 from kadence.consumer.shared_state import CompletedFetch, Signal
 from kadence.records import _implementation
 

@@ -53,7 +53,7 @@ def test_room_comes_back_with_the_answer() -> None:
     books = Books(2 * MIB)
     request = books.send(books.memory.admit(MIB, MIB))
     assert books.memory.admit(MIB, MIB) == 0
-    books.memory.settle(request, 0)
+    books.memory.ended(request, 0)
     assert books.memory.admit(MIB, MIB) == MIB
 
 
@@ -83,14 +83,14 @@ def test_compressed_data_leave_a_quarter_free_and_more_after_a_larger_batch() ->
 
 def test_an_answer_above_its_reservation_is_counted_and_the_next_ones_leave_room_for_another() -> None:
     books = Books(8 * MIB)
-    books.memory.settle(books.send(MIB), 5 * MIB)
+    books.memory.ended(books.send(MIB), 5 * MIB)
     assert books.memory.oversized == 1
     assert books.memory.admit(MIB, MIB) == MIB
-    books.memory.settle(books.send(MIB), 0)
+    books.memory.ended(books.send(MIB), 0)
     books.arenas.in_use = 4 * MIB
     assert books.memory.admit(MIB, MIB) == 0, "another 5 MiB would not fit beside the 4"
     for _ in range(40):
-        books.memory.settle(books.send(0), 1)
+        books.memory.ended(books.send(0), 1)
     assert books.memory.admit(MIB, MIB) == MIB, "that was long ago"
 
 
@@ -102,7 +102,7 @@ def test_an_answer_that_arrives_counts_once() -> None:
     books.arenas.in_use = request.lent_bytes = 3 * MIB
     assert books.memory.admit(8 * MIB, 1) == left, "the rest of the reservation stays until all has come"
     assert books.memory.level(left) >= books.arenas.in_use
-    books.memory.settle(request, 3 * MIB)
+    books.memory.ended(request, 3 * MIB)
     assert books.memory.admit(8 * MIB, 1) > left
 
 

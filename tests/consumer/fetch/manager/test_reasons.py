@@ -11,7 +11,7 @@ from tests.worlds.hand import BackgroundEvents
 
 from kadence.clock import FOREVER
 from kadence.connection.request import ConnectionPurpose
-from kadence.consumer.fetch.manager.reasons import TELL_AFTER_MS
+from kadence.consumer.fetch.manager.fetchable import TELL_AFTER_MS
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.shared_partition import NotFetchedReason as Reason
 from kadence.consumer.shared_partition import Origin, Unfetched

@@ -24,18 +24,18 @@ from kadence.config import ConsumerConfig
 from kadence.connection.request import Arrival, Completed, ConnectionPurpose, Repeat, Request
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.answers import READ_COMMITTED, FetchAnswers
-from kadence.consumer.fetch.manager.fetchable import FetchablePartitions
-from kadence.consumer.fetch.manager.following import MOST_FOLLOWED, SessionFollow, table_of
-from kadence.consumer.fetch.manager.memory import Arenas, Memory, Sizes
-from kadence.consumer.fetch.manager.prefetch import FetchChoice, prefetch
-from kadence.consumer.fetch.manager.reasons import Reasons
+from kadence.consumer.fetch.manager.fetchable import FetchablePartitions, Reasons
+from kadence.consumer.fetch.manager.memory import Arenas, FetchChoice, Memory, Sizes, prefetch
 from kadence.consumer.fetch.manager.session import (
     FINAL_EPOCH,
+    MOST_FOLLOWED,
     Broker,
     Sent,
+    SessionFollow,
     SessionPlan,
     Wanted,
     forgotten_topics,
+    table_of,
     topics,
 )
 from kadence.consumer.positions.metadata import MetadataManager
@@ -444,7 +444,7 @@ class FetchRequestManager:
     def on_response(self, now: int, completed: Completed) -> None:
         sent: Sent = completed.request.tag
         broker = self._places.broker(sent.node_id)
-        self.memory.settle(completed.request, 0 if completed.loan is None else completed.loan.size)
+        self.memory.ended(completed.request, 0 if completed.loan is None else completed.loan.size)
         sent.under_way = False
         if sent.session is None:
             broker.side = None

@@ -3,23 +3,211 @@
 A partition is looked at again only when something of it changed (`PartitionState.mark`), when the application says that
 it drained, paused or resumed it (`SharedState.changed`), when its time has come, or when metadata changed. So a turn of
 the network thread costs what changed, not what is assigned.
+
+`Reasons` keeps each partition's `NotFetchedReason`, and warns when a bad one lasts. After a failed fetch the reason
+stays until a fetch is answered, not until the next one is sent. So while a broker is down, the reason and its age
+remain the same during each retry.
 """
 
 from __future__ import annotations
 
 import heapq
+import logging
+from collections.abc import Mapping
+from typing import Final
 
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
-from kadence.consumer.fetch.manager.prefetch import Prefetch
-from kadence.consumer.fetch.manager.reasons import Reasons
+from kadence.consumer.fetch.manager.memory import Prefetch
 from kadence.consumer.fetch.manager.session import Broker, PartitionBucket
 from kadence.consumer.positions.metadata import MetadataManager
-from kadence.consumer.shared_partition import NotFetchedReason
+from kadence.consumer.shared_partition import NotFetchedReason, Unfetched, Unstable
 from kadence.consumer.shared_state import SharedState
-from kadence.consumer.subscription import PartitionState, Subscription
+from kadence.consumer.subscription import PartitionState, Status, Subscription
+from kadence.logs import logger
+from kadence.protocol import error_codes as ec
+from kadence.types import TopicPartition
 
-__all__ = ["FetchablePartitions"]
+__all__ = ["TELL_AFTER_MS", "FetchablePartitions", "Reasons", "missing_topics", "trouble_of"]
+
+log = logger("kadence.consumer.fetch")
+
+TELL_AFTER_MS: Final = 30_000
+"""A partition that is not fetched for so long for a reason that is not expected gets a log line."""
+
+_OPEN_MS: Final = 60_000
+"""A transaction that is open for so long gets one, too: transaction.timeout.ms has ended it by then, by default."""
+
+_NAMED: Final = 3
+"""Partitions that a line about many names."""
+
+_UNKNOWN: Final = frozenset({ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID, ec.INCONSISTENT_TOPIC_ID})
+_STATUS: Final = {
+    Status.INITIALIZING: NotFetchedReason.AWAITING_COMMITTED_OFFSET,
+    Status.AWAIT_RESET: NotFetchedReason.AWAITING_RESET,
+    Status.AWAIT_VALIDATION: NotFetchedReason.AWAITING_VALIDATION,
+}
+
+
+def trouble_of(code: int) -> tuple[NotFetchedReason, str]:
+    """The reason behind a broker's error code, and the code's name."""
+    if code in _UNKNOWN:
+        return NotFetchedReason.UNKNOWN_TOPIC, ec.name(code)
+    if code == ec.TOPIC_AUTHORIZATION_FAILED:
+        return NotFetchedReason.TOPIC_AUTHORIZATION_FAILED, ec.name(code)
+    if code == ec.LEADER_NOT_AVAILABLE:
+        return NotFetchedReason.NO_LEADER, ec.name(code)
+    return NotFetchedReason.BACKOFF, ec.name(code)
+
+
+def missing_topics(missing: Mapping[str, tuple[int, int]]) -> dict[str, Unfetched]:
+    """What `MetadataManager.missing` tells, as the application reads it."""
+    found = {}
+    for name, (since, code) in missing.items():
+        reason, detail = trouble_of(code)
+        found[name] = Unfetched(reason, since, f"topic {name!r}: {detail}")
+    return found
+
+
+class Reasons:
+    """Keeps why each partition is not fetched, and logs a reason that lasts.
+
+    Attributes:
+        due: when (ms) the next log line is due.
+    """
+
+    def __init__(self, config: ConsumerConfig, metadata: MetadataManager) -> None:
+        self._has_policy = config.auto_offset_reset != "none"
+        self._metadata = metadata
+        self._bad: dict[PartitionState, int] = {}
+        """Partitions that are not fetched for a reason that is not expected, each with the time to say so."""
+        self._back: list[tuple[int, TopicPartition]] = []
+        self._unstable: dict[PartitionState, int] = {}
+        """Partitions with an open transaction, each with the time to say so."""
+        self.due = FOREVER
+
+    def tell(self, now: int) -> None:
+        """Log what is due: one line for all that are not fetched for the same reason, a broker that is away, say."""
+        if self.due <= now:
+            self._tell_lasting(now)
+            self._tell_unstable(now)
+            self.due = min((*self._bad.values(), *self._unstable.values()), default=FOREVER)
+        if self._back:
+            log.info(
+                "%s fetched again, after %d s", _named(self._back, "is", "are"), max(self._back)[0] // 1000
+            )
+            self._back.clear()
+
+    def _tell_lasting(self, now: int) -> None:
+        lasting: dict[tuple[NotFetchedReason, str], list[tuple[int, TopicPartition]]] = {}
+        for state in [state for state, due in self._bad.items() if due <= now]:
+            del self._bad[state]
+            state.is_told = True
+            if (unfetched := state.shared_partition.unfetched) is not None:
+                found = lasting.setdefault((unfetched.reason, unfetched.detail), [])
+                found.append((now - unfetched.since, state.partition))
+        for (reason, detail), found in lasting.items():
+            log.log(
+                logging.INFO if reason.is_up_to_the_application else logging.WARNING,
+                "%s not been fetched for %d s: %s%s",
+                _named(found, "has", "have"),
+                max(found)[0] // 1000,
+                reason.value,
+                f" ({detail})" if detail else "",
+            )
+
+    def _tell_unstable(self, now: int) -> None:
+        for state in [state for state, due in self._unstable.items() if due <= now]:
+            del self._unstable[state]
+            if (unstable := state.shared_partition.unstable) is not None and state.offset >= unstable.offset:
+                log.warning(
+                    "%s: a transaction has been open for %d s; isolation.level=read_committed gives nothing from "
+                    "offset %d on before it ends (high watermark %s). "
+                    "`kadence groups why GROUP` names its producer",
+                    state.partition,
+                    (now - unstable.since) // 1000,
+                    unstable.offset,
+                    state.shared_partition.high_watermark,
+                )
+
+    def stable(self, now: int, state: PartitionState, offset: int, end: int) -> None:
+        """A broker told a partition's last stable offset, and its high watermark."""
+        shared_partition = state.shared_partition
+        if offset < 0 or offset >= end:
+            # Below 0 a broker does not tell it.
+            shared_partition.unstable = None
+            self._unstable.pop(state, None)
+        elif shared_partition.unstable is None or shared_partition.unstable.offset != offset:
+            shared_partition.unstable = Unstable(offset, now)
+            self._unstable[state] = now + _OPEN_MS
+            self.due = min(self.due, now + _OPEN_MS)
+
+    def not_ready(self, now: int, state: PartitionState) -> None:
+        """What keeps a partition from being fetched whatever its broker does."""
+        shared_partition = state.shared_partition
+        if shared_partition.held or (state.status is Status.INITIALIZING and state.is_untold):
+            self.note(now, state, NotFetchedReason.AWAITING_ASSIGNED_CALLBACK)
+        elif shared_partition.revoking:
+            self.note(now, state, NotFetchedReason.REVOKING)
+        elif shared_partition.paused:
+            self.note(now, state, NotFetchedReason.PAUSED)
+        elif state.status is Status.AWAIT_RESET and state.reset_timestamp is None and not self._has_policy:
+            self.note(now, state, NotFetchedReason.NO_POSITION)
+        elif state.status is not Status.INITIALIZING and (code := self._metadata.error_of(state.partition)):
+            self.note(now, state, *trouble_of(code))  # there is nobody to ask for an offset
+        else:
+            self.note(now, state, _STATUS[state.status])
+
+    def leaderless(self, now: int, state: PartitionState) -> None:
+        """Metadata names nobody to ask."""
+        code = self._metadata.error_of(state.partition)
+        if code == ec.NONE:
+            self.note(now, state, NotFetchedReason.NO_LEADER)
+        else:
+            self.note(now, state, *trouble_of(code))
+
+    def sent(self, now: int, state: PartitionState) -> None:
+        """A fetch of it is on its way."""
+        if state.trouble is not None:
+            self.note(now, state, *state.trouble)
+        elif (unfetched := state.shared_partition.unfetched) is not None:
+            if state.is_told:
+                state.is_told = False
+                self._back.append((now - unfetched.since, state.partition))
+            state.shared_partition.unfetched = None
+            self._bad.pop(state, None)
+
+    def forget(self, state: PartitionState) -> None:
+        """It is no longer assigned."""
+        self._bad.pop(state, None)
+        self._unstable.pop(state, None)
+
+    def waits(self, now: int, state: PartitionState) -> None:
+        """It is not asked for again before its backoff, or its broker's, is over."""
+        self.note(now, state, *(state.trouble or (NotFetchedReason.BACKOFF,)))
+
+    def note(self, now: int, state: PartitionState, reason: NotFetchedReason, detail: str = "") -> None:
+        """It is not fetched, because of this."""
+        unfetched = state.shared_partition.unfetched
+        if unfetched is None or unfetched.reason is not reason or unfetched.since < 0:
+            state.shared_partition.unfetched = Unfetched(reason, now, detail)
+            state.is_told = False
+            if reason.is_expected:
+                self._bad.pop(state, None)
+            else:
+                self._bad[state] = now + TELL_AFTER_MS
+                self.due = min(self.due, now + TELL_AFTER_MS)
+        elif unfetched.detail != detail:
+            state.shared_partition.unfetched = unfetched._replace(detail=detail)
+
+
+def _named(found: list[tuple[int, TopicPartition]], one: str, many: str) -> str:
+    """Either ``t-0 has`` or ``9 partitions (t-0, t-1, t-2, …) have``."""
+    names = [str(partition) for _, partition in found[:_NAMED]]
+    if len(found) == 1:
+        return f"{names[0]} {one}"
+    more = ", …" if len(found) > _NAMED else ""
+    return f"{len(found)} partitions ({', '.join(names)}{more}) {many}"
 
 
 class FetchablePartitions:

@@ -1,0 +1,114 @@
+"""Polls for tables, loaded with the first of them: what a table's rows wait for, and what becomes of it when it fails.
+
+What a table was made of is put back whenever it is not returned, so the next poll has it again (C7, C9). Application
+side.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kadence.client.waits import Waits
+from kadence.clock import Clock
+from kadence.config import ConsumerConfig
+from kadence.consumer.application.arrow_values import ArrowValues, LettersPendingError
+from kadence.consumer.application.core import Core
+from kadence.errors import KafkaError, RecordDeserializationError
+from kadence.errors.local import AnswerPendingError
+from kadence.records import arrow
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["ArrowPolls"]
+
+
+class ArrowPolls:
+    """The polls for tables of one consumer."""
+
+    def __init__(self, config: ConsumerConfig, core: Core, clock: Clock) -> None:
+        self._config = config
+        self._core = core
+        self._clock = clock
+        self._values: tuple[str, ArrowValues] | None = None
+        self._pending: AnswerPendingError | LettersPendingError | None = None
+        """What the rows wait for that a poll has put back."""
+        self._pending_of: tuple[TopicPartition, ...] = ()
+        """The partitions whose next rows wait for an answer."""
+
+    def poll(
+        self, until: int, limit: int, max_bytes: int | None, names: tuple[str, ...], value: str | None
+    ) -> Waits[pyarrow.Table]:
+        """A table as soon as there are any rows.
+
+        Args:
+            names: its columns. value: the format of the column ``value``; None: bytes.
+        """
+        core = self._core
+        polled = names
+        if value is not None and "value" in names:
+            polled = self._arrow_values(value).needed(names)
+        while True:
+            is_answered = yield from self._answered(until)
+            proofs = core.proofs
+            chunks = (
+                (yield from core.poll_columns(until, limit, columns=polled, max_bytes=max_bytes))
+                if is_answered
+                else []
+            )
+            try:
+                table = arrow.to_table([part for _, parts in chunks for part in parts], names=polled)
+                if value is None or "value" not in names:
+                    return table
+                core.steps.is_taking = True
+                try:
+                    table, again = self._arrow_values(value).decoded(table, names)
+                finally:
+                    core.steps.is_taking = False
+                for partition, offset in again.items():
+                    core.cut(partition, offset)
+                return table
+            except AnswerPendingError as pending:
+                # Other tasks may commit what was taken while this one waits.
+                core.put_back(proofs)
+                self._pending = pending.with_traceback(None)
+                self._pending_of = tuple(partition for partition, _ in chunks)
+                pending.call_back(core.look_again)
+            except LettersPendingError as pending:
+                core.put_back(proofs)
+                self._pending = pending.with_traceback(None)
+            except RecordDeserializationError as error:
+                core.put_back(proofs)
+                core.note_raised((error.partition,), error)
+                raise
+            except Exception as error:
+                # Out of memory, or a registry that is away: the rows are still to come.
+                core.put_back(proofs)
+                if isinstance(error, KafkaError):
+                    core.note_raised((partition for partition, _ in chunks), error)
+                raise
+
+    def _answered(self, until: int) -> Waits[bool]:
+        """Wait for what the next rows need. False: it is not there in time. Raises the error that came in its place."""
+        while (pending := self._pending) is not None:
+            if pending.is_over:
+                self._pending = None
+                try:
+                    pending.check()
+                except KafkaError as error:
+                    waited = self._pending_of if isinstance(pending, AnswerPendingError) else pending.refused
+                    self._core.note_raised(waited, error)
+                    raise
+                break
+            self._core.check()
+            if self._core.stopping or self._clock.now_ms() >= until:
+                return False
+            yield until
+        return True
+
+    def _arrow_values(self, kind: str) -> ArrowValues:
+        """Made at the first use, and anew for another format."""
+        if self._values is None or self._values[0] != kind:
+            self._values = kind, ArrowValues(self._config, self._core.decoding, kind)
+        return self._values[1]
