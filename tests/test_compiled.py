@@ -20,6 +20,7 @@ PARTS = {
     "kadence.consumer._decoded_records_c": "Consumer",
     "kadence.consumer.fetch._steps_c": "Consumer",
     "kadence.consumer.fetch._iteration_c": "Consumer",
+    "kadence.consumer.fetch._fetch_collector_c": "Consumer",
     "kadence.consumer.fetch._partition_reader_c": "Consumer",
     "kadence.net._drain_c": "Consumer",
     "kadence.net._native_heartbeat_c": "Consumer",

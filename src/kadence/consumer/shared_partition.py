@@ -15,6 +15,7 @@ import enum
 from typing import Final, NamedTuple
 
 from kadence.consumer.decoded_records import DeliveryState
+from kadence.errors import KafkaError, RecordDeserializationError
 from kadence.lag import end_offset, lag
 from kadence.metrics.sensors import Meter
 from kadence.types import TopicPartition
@@ -231,6 +232,20 @@ class SharedPartition(DeliveryState):
         if (held_up := self._held_up(now)) is not None:
             return held_up
         return None if unfetched is None or unfetched.reason is NotFetchedReason.PAUSED else unfetched
+
+    @property
+    def gives_nothing(self) -> bool:
+        """What is buffered of it is not handed out now: not before a resume, a callback, or another range."""
+        return self.paused or self.revoking or self.held or self.is_finished
+
+    def note_raised(self, error: KafkaError, now: int) -> None:
+        """This poll raises for what comes next; how often that was so in a row is noted with it."""
+        at, before = self.current(), self.raises()
+        if at is None:
+            return
+        times, since = (1, now) if before is None else (before.times + 1, before.since)
+        offset = error.offset if isinstance(error, RecordDeserializationError) else at.offset
+        self.raised = Raised(at.offset, offset, type(error).__name__, times, since)
 
     def raises(self) -> Raised | None:
         """The polls that raised for the next record; None where the position has moved since, or none did."""

@@ -73,7 +73,7 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "log.cleaner.backoff.ms": "100",
 }
 
-# A controller that comes back takes the broker that died with it for alive for so long, and does not let the new one in.
+# A controller that comes back takes the broker that died with it for alive for so long, and refuses its new process.
 _SESSION_AFTER_A_HALT_MS: Final = "3000"
 
 # A broker for a few megabytes: a fast start is worth more than the second compiler.

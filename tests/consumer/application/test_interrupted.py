@@ -17,7 +17,7 @@ from tests.consumer.support import read
 
 from kadence import AsyncConsumer, Broker, Consumer, Interceptor, Producer, Record, TopicPartition
 from kadence.consumer.fetch import _iteration
-from kadence.consumer.fetch.steps import Iteration
+from kadence.consumer.fetch.fetch_collector import Iteration
 
 PARTITION = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -30,8 +30,8 @@ T = TypeVar("T")
 BY_OPCODE = (
     "consumer/application/core.py",
     "consumer/application/calls.py",
-    "consumer/fetch/fetch_collector.py",
     "consumer/fetch/decoding.py",
+    "consumer/fetch/_fetch_collector.py",
     "consumer/fetch/_partition_reader.py",
     "consumer/fetch/_steps.py",
     "consumer/fetch/_iteration.py",
@@ -132,7 +132,7 @@ def interrupt_everywhere(
     """Interrupt one poll at a step, the next some steps later, and so on to the last; then read all there is.
 
     Args:
-        look: makes the next poll look at everything. None: a poll of what is at hand may do without (`fetch.steps`).
+        look: makes the next poll look at everything. None: a poll of what is at hand may do without (`fetch._steps`).
         in_python: each poll runs a line of Python. A poll in C alone cannot be interrupted, so polls are tried until
             one has something to look at, which may not happen.
     """

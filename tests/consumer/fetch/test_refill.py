@@ -14,8 +14,7 @@ from tests.consumer.fetch.test_fetch_collector import Arena, shared_partition, s
 from tests.luck import examples
 
 from kadence.consumer.decoded_records import COMPILED
-from kadence.consumer.fetch.fetch_collector import FetchCollector
-from kadence.consumer.fetch.steps import Steps
+from kadence.consumer.fetch.fetch_collector import FetchCollector, Steps
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.errors import CorruptRecordError

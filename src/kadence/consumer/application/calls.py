@@ -271,7 +271,7 @@ class Calls:
         )
         if type(timeout) is int and timeout >= _SURELY_MS:
             self._look_at_unit(timeout)
-        return self._core.poll(self._until(timeout), limit, self._records)
+        return self._core.poll(self._until(timeout, self._core.counted_at), limit, self._records)
 
     def _records(self, chunks: list[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
         records: Records[Any, Any] = Records(chunks, self._core.moved())
@@ -559,9 +559,10 @@ class Calls:
                 timeout / 1000,
             )
 
-    def _until(self, timeout: Seconds) -> int:
+    def _until(self, timeout: Seconds, since: int = -1) -> int:
+        """When it is over; ``since``: when the call began, if that is known."""
         ms = to_ms(timeout)
-        return FOREVER if ms is None else add_ms(self._clock.now_ms(), ms)
+        return FOREVER if ms is None else add_ms(since if since >= 0 else self._clock.now_ms(), ms)
 
 
 def _not_fetched(now: int, reason: NotFetchedReason, since: int, detail: str) -> NotFetched:

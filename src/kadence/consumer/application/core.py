@@ -27,8 +27,7 @@ from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.processing import Pace, Stalls
 from kadence.consumer.decoded_records import Attention
-from kadence.consumer.fetch.fetch_collector import FetchCollector
-from kadence.consumer.fetch.steps import Steps
+from kadence.consumer.fetch.fetch_collector import FetchCollector, Steps
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import (
     ClosedError,
@@ -80,7 +79,7 @@ class Core:
         self.is_working = False
         self.followed: frozenset[str] = frozenset()
         self._shared_state = shared_state
-        # Steps, which do not enter a shell, are refused in a child: see `fetch.steps`.
+        # Steps, which do not enter a shell, are refused in a child: see `fetch._steps`.
         in_children(shared_state.attention, _raise)
         self._engine = engine
         self.exchange = Exchange(
@@ -141,7 +140,7 @@ class Core:
         else:
             self.steps.usual = config.max_poll_records
         self._poll_measures = shared_state.measures.poll_measures
-        self._counted_at = -1
+        self.counted_at = -1
         """When the poll under way was counted on the fast path, which had nothing for it; -1: it was not."""
         self.call = self.exchange.call
         self.hand_over = self.exchange.hand_over
@@ -225,7 +224,7 @@ class Core:
         """The fast path of a poll: records from the buffer, without a wait, a hop or a wake (C6).
 
         None when the ordinary path has something to do: a background event to look at, a commit that is due, a wakeup.
-        A poll that finds nothing of the kind arms the steps (`fetch.steps`) for those that follow it.
+        A poll that finds nothing of the kind arms the steps (`fetch._steps`) for those that follow it.
         """
         if self.steps.is_taking:
             self._refuse_inside_taking()
@@ -263,7 +262,7 @@ class Core:
             if self._collector.takes_nothing()
             else self._taken(partial(self._take, limit)) or ([] if self._collector.advanced else None)
         )
-        self._counted_at = now if chunks is None else -1
+        self.counted_at = now if chunks is None else -1
         if self.pace is not None:
             self.pace.returns(now, self._collector.returned)
         # While `process` runs nobody else is to take records: a step does not know whose it is among tasks.
@@ -296,12 +295,12 @@ class Core:
         if self.steps.is_taking:
             self._refuse_inside_taking()
         shared_state, exchange = self._shared_state, self.exchange
-        attention, now = shared_state.attention, self._counted_at
+        attention, now = shared_state.attention, self.counted_at
         # What `poll_buffered` has looked at without finding anything needs no other look while nothing changes.
         has_looked = now >= 0
         if not has_looked:
             now = self.clock.now_ms()
-        self._counted_at = -1
+        self.counted_at = -1
         shared_state.progress.enter_poll(now)
         arrivals = shared_state.arrivals
         chunks: list[T] = []
@@ -427,7 +426,7 @@ class Core:
         """The poll under way has put back what it took, and raises for what comes next of these."""
         for partition in partitions:
             if (shared_partition := self._shared_state.assignment.get(partition)) is not None:
-                self._collector.note_raised(shared_partition, error)
+                shared_partition.note_raised(error, self.clock.now_ms())
 
     def cut(self, partition: TopicPartition, offset: int) -> None:
         """The poll under way returns rows before this offset only."""

@@ -31,7 +31,7 @@ if cython.compiled:
 
 if not cython.compiled:
     from kadence.consumer.decoded_records import DecodedRecords
-    from kadence.consumer.fetch.steps import ReaderState, Steps
+    from kadence.consumer.fetch._steps import ReaderState, Steps
     from kadence.records import FetchedRecords, Record
 
 if TYPE_CHECKING:

@@ -1,0 +1,610 @@
+"""Fetched bytes → records, a bounded number for each poll (A1, A2, A4). Application side.
+
+Each partition with data has a reader, and the readers stand in a ring. A poll takes greedily from the reader at its
+head until the cap is reached; whoever was served last goes to the end. So a partition with a mountain of data is
+followed by all others before it is served again, and one pass over the ring is enough (KIP-41).
+
+Only so many batches are decompressed at a time as there is memory for (A6). A reader that has one stays in the ring
+until it is used up; one that needs one waits in a line beside the ring meanwhile. So a batch is decompressed once, and
+turns go by whole batches where memory is short.
+
+Nothing is trusted to have been cancelled: data of an old fetch epoch is dropped here, data of a paused or revoking
+partition stays where it is. Positions follow what is returned, never what was fetched.
+
+One source, compiled and plain; see `uncompiled`. The types of the fields are in the .pxd file.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import kadence.uncompiled as cython
+from kadence.clock import Clock, SystemClock
+from kadence.consumer.events import Seek
+from kadence.consumer.shared_partition import Origin
+from kadence.consumer.shared_state import frees
+from kadence.errors import KafkaError
+from kadence.records import release_idle
+from kadence.types import OffsetAndMetadata
+
+if cython.compiled:
+    import cython
+
+if not cython.compiled:
+    from kadence.consumer.fetch._partition_reader import PartitionReader
+    from kadence.consumer.fetch._steps import Steps
+
+if TYPE_CHECKING:
+    from kadence.consumer.shared_partition import SharedPartition
+    from kadence.consumer.shared_state import CompletedFetch, SharedState
+    from kadence.records import Columns, Record
+    from kadence.types import TopicPartition
+
+__all__ = ["FetchCollector"]
+
+T = TypeVar("T")
+
+_AHEAD: Final = 256
+"""Records decoded at once for small polls: enough that decoding costs each of them little more than itself."""
+
+_FILLED: Final = 32
+"""Readers that decode at once: one step must not wait long for all of them."""
+
+_SMALL: Final = 64
+"""A poll of more than this decodes what it returns, and no more."""
+
+_IDLE_MS: Final = 5_000
+"""Memory of columns that nobody used for so long is given back, after as long again at most."""
+
+_NOTHING: Final = memoryview(b"")
+
+
+@cython.nonecheck(True)
+@cython.cclass
+class FetchCollector:
+    """Collects the records of one poll from the readers of all partitions.
+
+    Args:
+        buffer_memory: what may be held in all. unpack_bytes: what batches may be decompressed to while they are read.
+        decoded_bytes: what records decoded ahead may take. counts: whether `drained` is asked for (prefetch.heuristic).
+
+    Attributes:
+        advanced: whether a position moved without a record (control, aborted, compacted) in the last take.
+        returned: how many records the last take gave.
+        steps: polls that need nothing but the next record.
+        counts: see above.
+    """
+
+    def __init__(
+        self,
+        shared_state: SharedState,
+        *,
+        check_crcs: bool,
+        max_batch_bytes: int,
+        buffer_memory: int = 1 << 62,
+        unpack_bytes: int = 1 << 62,
+        decoded_bytes: int = 1 << 20,
+        counts: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.shared_state = shared_state
+        self.check_crcs = check_crcs
+        self.max_batch_bytes = max_batch_bytes
+        self._buffer_memory = buffer_memory
+        self._unpack_bytes = unpack_bytes
+        self._decoded_bytes = decoded_bytes
+        self.counts = counts
+        self._ring: OrderedDict[TopicPartition, PartitionReader] = OrderedDict()
+        self._line: OrderedDict[TopicPartition, PartitionReader] = OrderedDict()
+        """Readers that wait for memory to decompress their next batch, and not in the ring; the first gets it first."""
+        self._is_short = False
+        """Whoever needs memory lines up behind the others."""
+        self._void: dict[SharedPartition, int] = {}
+        """Leases of which no more is handed out, though the network thread has not ended them yet."""
+        self._clock = clock = clock or SystemClock()
+        self._released_at = clock.now_ms()
+        self.steps = Steps(
+            shared_state.attention,
+            clock.now_ms,
+            shared_state.measures.poll_measures.polls,
+            is_system=isinstance(clock, SystemClock),
+        )
+        self.steps.takes_many = not counts
+        self.advanced = False
+        self.returned = 0
+        self._passed: dict[SharedPartition, int] = {}
+        """The fetch epochs of those that moved over what is not returned, in this poll, or in others that raised."""
+        self._has_told = False
+        """What was passed is told, once the poll under way returns."""
+        self._taken_in = 0
+        """The number of the poll (`Steps.calls`) that ``returned`` is about."""
+
+    # ------------------------------------------------------------ polls
+
+    def mark_processed(self) -> None:
+        """The application polls again, so what it was given is processed: at least once (D1)."""
+        if self._has_told:
+            self._has_told = False
+            self._passed.clear()
+        self.steps.mark_processed()
+
+    def takes_nothing(self) -> bool:
+        """Whether nothing lies here or in the shared state: then a take is over with this call."""
+        shared_state = self.shared_state
+        arrivals = shared_state.arrivals
+        if (
+            self._ring
+            or self._line
+            or shared_state.completed_fetches
+            or shared_state.pressed
+            or (arrivals is not None and arrivals.has_some())
+        ):
+            return False
+        self._begin()
+        return True
+
+    def take_records(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
+        """At most ``limit`` records.
+
+        Raises:
+            CorruptRecordError: the next batch is not readable and no record came before it. The position
+                stays at that batch: seek past it, or read it again with another setting.
+        """
+        return self.take(limit, self._give)
+
+    def take_columns(
+        self, limit: int, *, columns: Collection[str], max_bytes: int | None = None
+    ) -> list[tuple[TopicPartition, list[Columns]]]:
+        """As `take_records`, as columns.
+
+        Args:
+            columns: names of those to make, of `ALL_COLUMNS`.
+            max_bytes: nothing is added once keys and values have reached this size, and no further partition is begun
+                once they have three quarters of it.
+        """
+        # Loaded with the first of them.
+        from kadence.consumer.fetch.columns import ColumnsTaker, rows
+
+        taken = self.take(limit, ColumnsTaker(self.steps.touched, columns=columns, room=max_bytes).give, rows)
+        self._release_idle()
+        return taken
+
+    def take(
+        self,
+        limit: int,
+        give: Callable[[PartitionReader, int], list[T]],
+        size: Callable[[list[T]], int] = len,
+    ) -> list[tuple[TopicPartition, list[T]]]:
+        """At most ``limit`` records, taken from one reader after the other by ``give``."""
+        shared_state = self.shared_state
+        self._begin()
+        if shared_state.arrivals is not None:
+            shared_state.arrivals.take(shared_state.completed_fetches)
+        if shared_state.completed_fetches:
+            self._admit()
+        if shared_state.pressed:
+            self._relieve()
+        taken: list[tuple[TopicPartition, list[T]]] = []
+        for reader in (
+            self._turns() if self._line else chain(list(self._ring.values()), self._turns_of_line())
+        ):
+            partition, shared_partition = reader.partition, reader.shared_partition
+            if shared_partition.paused or shared_partition.revoking or shared_partition.held:
+                self._pass_over(reader)
+                continue
+            try:
+                items = give(reader, limit)
+            except KafkaError as error:
+                # To the end of the ring: one bad partition must not starve the others of their turn.
+                self._to_end(reader)
+                if taken:
+                    break
+                shared_partition.note_raised(error, self._clock.now_ms())
+                raise
+            if items:
+                taken.append((partition, items))
+                count = size(items)
+                limit -= count
+                self.returned += count
+            self._end_turn(reader, has_given=bool(items))
+            if limit <= 0:
+                break
+        self._is_short = bool(self._line)
+        if shared_state.pressing and not taken and any(map(_has_ended, self._readers())):
+            # Whoever polls waits for a fetch, and that for their memory: nobody tells when a range is read to its end.
+            self._relieve()
+        return taken
+
+    def _begin(self) -> None:
+        """A take begins."""
+        ring = self._ring
+        for place in self.steps.disarm():
+            if place.partition in ring:
+                ring.move_to_end(place.partition)
+        self.advanced = False
+        self.returned = 0
+        self._taken_in = self.steps.calls
+        self._is_short = False
+
+    def _turns(self) -> Iterator[PartitionReader]:
+        """Readers in the order of their turns."""
+        yield from self._next_in_line()
+        yield from list(self._ring.values())
+        yield from self._turns_of_line()
+
+    def _turns_of_line(self) -> Iterator[PartitionReader]:
+        """Those in the line, after all others: these may have used up what they had decompressed."""
+        if self._line:
+            yield from self._next_in_line()
+
+    def _next_in_line(self) -> Iterator[PartitionReader]:
+        """Readers that waited for memory, as far as there is some now."""
+        self._is_short = False
+        for reader in list(self._line.values()):
+            if not (self._fits() or self.make_room()):
+                break
+            yield reader
+        self._is_short = bool(self._line)
+
+    def _end_turn(self, reader: PartitionReader, *, has_given: bool) -> None:
+        if reader.is_empty:
+            self._ring.pop(reader.partition, None)
+            self._line.pop(reader.partition, None)
+        elif reader.waits:
+            self._line_up(reader)
+        elif reader.partition in self._line:
+            self._to_end(reader)
+        elif has_given:
+            self._ring.move_to_end(reader.partition)
+
+    def _line_up(self, reader: PartitionReader) -> None:
+        """It waits for memory, behind those that wait already."""
+        self._ring.pop(reader.partition, None)
+        self._line[reader.partition] = reader
+
+    def _to_end(self, reader: PartitionReader) -> None:
+        """All others have their turn before it has another one."""
+        self._line.pop(reader.partition, None)
+        self._ring[reader.partition] = reader
+        self._ring.move_to_end(reader.partition)
+
+    def arm(self, now: int, limit: int, held_up: Collection[TopicPartition] = ()) -> None:
+        """The poll of ``limit`` that began at ``now`` had nothing to do but to take records: the next may be steps.
+
+        Partitions take turns, so their decoded records run out together: after a small poll all decode more at once.
+        Those that are ``held_up`` give nothing to steps.
+        """
+        ring = self._ring
+        if limit <= _SMALL:
+            for reader in list(ring.values())[:_FILLED]:
+                reader.fill(limit)
+                if reader.waits:
+                    self._line_up(reader)
+        self.steps.arm(now, [reader for reader in ring.values() if reader.partition not in held_up])
+
+    def _give(self, reader: PartitionReader, limit: int) -> list[Record]:
+        items = reader.look(limit)
+        return items if items and reader.give(self.steps.touched, len(items)) else []
+
+    def _release_idle(self) -> None:
+        """Memory of large columns that was not used for a while goes back to the system.
+
+        By time, and not where nothing came: the next poll may be about to use it again.
+        """
+        now = self._clock.now_ms()
+        if now - self._released_at >= _IDLE_MS:
+            self._released_at = now
+            release_idle()
+
+    # ------------------------------------------------------------ what was returned
+
+    def moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where partitions stand that moved over what is not returned: bad, aborted or control records."""
+        if not self._passed:
+            return {}
+        self._has_told = True
+        assignment = self.shared_state.assignment
+        return {
+            shared_partition.partition: OffsetAndMetadata(at.offset, at.leader_epoch)
+            for shared_partition, fetch_epoch in self._passed.items()
+            if shared_partition.fetch_epoch == fetch_epoch
+            and assignment.get(shared_partition.partition) is shared_partition
+            and (at := shared_partition.current()) is not None
+        }
+
+    def given(self) -> int:
+        """How many records the last poll returned, be it a step or not. Any thread."""
+        steps = self.steps
+        touched = tuple(steps.touched)
+        if not touched or steps.calls == self._taken_in:
+            return self.returned
+        return sum(
+            place.gone if place.gone_in == steps.calls else decoded.index - decoded.began
+            for place in touched
+            if (decoded := place.shared_partition.decoded) is not None
+        )
+
+    def in_hand(self) -> dict[TopicPartition, range]:
+        """Offsets that were returned and that nothing has known to be processed. Any thread."""
+        found: dict[TopicPartition, range] = {}
+        for place in tuple(self.steps.touched):
+            shared_partition = place.shared_partition
+            position, start = shared_partition.position, shared_partition.processed_position()
+            if position is not None and start is not None and start.fetch_epoch == position.fetch_epoch:
+                offsets = range(start.offset, position.offset)
+                if offsets:
+                    found[place.partition] = offsets
+        return found
+
+    def put_back(self) -> None:
+        """What this poll has taken never reached the caller (Ctrl-C, a cancelled task): it comes with the next one.
+
+        A poll begins by proving all that was returned before, so the proved positions are where it began, even where a
+        truncation has begun another fetch epoch since. All of it may be done again, should it be interrupted, too.
+        """
+        self._has_told = False
+        steps = self.steps
+        for place in steps.put_back():
+            # Given as columns or let go, or the fetch epoch is another one.
+            shared_partition = place.shared_partition
+            if isinstance(place, PartitionReader):
+                place.count_back()
+            processed = shared_partition.processed_position()
+            if processed is not None:
+                shared_partition.position = processed
+            self.refetch(shared_partition)
+        ring = self._ring
+        for place in steps.touched:
+            decoded = place.shared_partition.decoded
+            if (
+                isinstance(place, PartitionReader)
+                and decoded is not None
+                and decoded.left
+                and place.partition not in ring
+            ):
+                self._line.pop(place.partition, None)
+                ring[place.partition] = place
+                ring.move_to_end(place.partition, last=False)
+        steps.touched.clear()
+
+    def refetch(self, shared_partition: SharedPartition) -> None:
+        """Drop what is buffered of a partition, now and on its way, and fetch it again from its position."""
+        at = shared_partition.current()
+        if at is None:
+            return
+        self._reads_on(shared_partition, at, None)
+
+    def cut(self, partition: TopicPartition, offset: int) -> None:
+        """The poll under way returns what it took of a partition up to this offset; the next one brings the rest."""
+        shared_partition = self.shared_state.assignment.get(partition)
+        at = None if shared_partition is None else shared_partition.current()
+        if shared_partition is None or at is None:
+            return
+        processed = shared_partition.processed_position()
+        self._reads_on(
+            shared_partition,
+            Origin(at.fetch_epoch, offset, None),
+            None if processed is None else (processed.offset, processed.leader_epoch),
+        )
+
+    def _reads_on(
+        self, shared_partition: SharedPartition, at: Origin, known: tuple[int, int | None] | None
+    ) -> None:
+        """Drop what is buffered, and fetch from there; ``known``: what is processed, if that is less."""
+        self._void[shared_partition] = shared_partition.fetch_epoch
+        # Decoded records that are left are fetched again, too.
+        processed = shared_partition.processed_position()
+        if processed is not None:
+            shared_partition.processed = processed
+        shared_partition.position = at
+        reader = self._reader(shared_partition.partition)
+        if reader is not None and reader.shared_partition is shared_partition:
+            self._remove(reader)
+        self.shared_state.send(Seek(0, 0, shared_partition.partition, at.offset, at.leader_epoch, known))
+
+    def buffered(self) -> bool:
+        """Whether anything lies here or in the shared state, handed out or not."""
+        self.shared_state.take_arrivals()
+        return bool(self._ring or self._line or self.shared_state.completed_fetches)
+
+    def holds(self, partition: TopicPartition, fetch_epoch: int) -> bool:
+        """Whether anything fetched of a partition under a fetch epoch is still to be returned."""
+        reader = self._reader(partition)
+        if reader is not None and reader.shared_partition.fetch_epoch == fetch_epoch and not reader.is_empty:
+            return True
+        self.shared_state.take_arrivals()
+        return any(
+            item.fetch_epoch == fetch_epoch and item.shared_partition.partition == partition
+            for item in self.shared_state.completed_fetches
+        )
+
+    def drop_all(self) -> None:
+        """The consumer is closing: give everything back."""
+        self.steps.disarm()
+        self.shared_state.take_arrivals()
+        self._admit()
+        for reader in self._readers():
+            self._remove(reader)
+        release_idle(everything=True)
+
+    # ------------------------------------------------------------ what the readers share
+
+    def passed(self, shared_partition: SharedPartition) -> None:
+        """Its position moved, or is about to, over what is not returned: `moved` tells of it."""
+        self._passed[shared_partition] = shared_partition.fetch_epoch
+
+    def ahead(self, limit: int) -> tuple[int, int]:
+        """How many records to decode for a poll of ``limit``, and how many bytes they may take if that is more.
+
+        A small poll is followed by others of its kind. Where drained records are counted nothing is decoded ahead.
+        """
+        if limit > _SMALL or self.counts:
+            return limit, 0
+        room = min(
+            self._decoded_bytes // max(len(self._ring), 1),
+            self._decoded_bytes - self.shared_state.decoded_bytes,
+        )
+        return (_AHEAD, room) if room > 0 else (limit, 0)
+
+    def has_room(self) -> bool:
+        """Whether one more batch may be decompressed, and nobody waits for that."""
+        if self._is_short:
+            return False
+        return not self.shared_state.decompressed_bytes or self._fits()
+
+    def make_room(self) -> bool:
+        """Whether a reader that needs memory may have it although there is none.
+
+        It waits as long as others have something left to read: a batch that they gave up would be decompressed again.
+        After that, what paused partitions were left in the middle of is given up, as much as it takes.
+        """
+        if self._is_short:
+            return False
+        idle: list[PartitionReader] = []
+        for reader in self._ring.values():
+            if reader.retained:
+                if not reader.shared_partition.gives_nothing:
+                    self._is_short = True
+                    return False
+                idle.append(reader)
+        while idle and not self._fits():
+            idle.pop().close()
+        return True
+
+    def _fits(self) -> bool:
+        """Whether there is memory for one more decompressed batch: for one there always is.
+
+        A reader's last batch counts beside its next one: by the books it is let go of when the next one is there.
+        """
+        shared_state = self.shared_state
+        held = shared_state.decompressed_bytes
+        return (
+            not held
+            or held + shared_state.largest_batch + (shared_state.largest_batch >> 3) <= self._unpack_bytes
+        )
+
+    def weighed(self, before: int, most: int) -> None:
+        """For the metrics. The network thread looks at what is held now and then, and a batch may be gone by then."""
+        held, cap = self.shared_state.held_bytes(), self._buffer_memory
+        poll_measures = self.shared_state.measures.poll_measures
+        poll_measures.most_held = max(poll_measures.most_held, held + most)
+        poll_measures.exceeded += held + most > cap >= held + before
+
+    def drained(self, shared_partition: SharedPartition, count: int) -> None:
+        """So many records less are buffered: tell the network thread when that is few enough (KIP-41)."""
+        if not self.counts:
+            return
+        shared_state = self.shared_state
+        shared_partition.drained_records += count
+        shared_state.drained_records += count
+        shared_state.made_room(shared_partition)
+
+    # ------------------------------------------------------------ the buffer
+
+    def _relieve(self) -> None:
+        """buffer.memory is used up, and some of it by partitions that are not handed out now.
+
+        One of them can pin a whole response by a few of its bytes: these are copied out when nobody else needs the
+        arena and that frees at least half of it. So nothing is fetched twice, and a resume finds its records. Only
+        when what is paused is all there is, the largest of it is dropped, to be fetched again after its resume: others
+        must not stand still for it.
+        """
+        shared_state = self.shared_state
+        shared_state.pressed = False
+        readers = self._readers()
+        idle = [r for r in readers if r.shared_partition.gives_nothing]
+        places: dict[int, list[CompletedFetch]] = {}
+        freed = False
+        for reader in idle:
+            reader.relieved_at = reader.shared_partition.end if reader.shared_partition.is_finished else None
+            freed = freed or reader.retained > 0
+            reader.close()
+            for fetched in reader.fetches:
+                places.setdefault(id(fetched.arena), []).append(fetched)
+        for items in places.values():
+            arena = items[0].arena
+            if arena.holds == len(items) and frees([len(item.data) for item in items], arena):
+                for item in items:
+                    item.data, item.arena = shared_state.copies.copy(item.data)
+                    arena.release()
+                freed = True
+        if not freed and len(idle) == len(readers):
+            paused = [
+                r
+                for r in idle
+                if r.shared_partition.is_finished
+                or (r.shared_partition.paused and r.shared_partition.current() is not None)
+            ]
+            if paused:
+                self.refetch(max(paused, key=lambda reader: reader.size).shared_partition)
+                return
+        if freed:
+            shared_state.wake()
+
+    def _reader(self, partition: TopicPartition) -> PartitionReader | None:
+        return self._ring.get(partition) or self._line.get(partition)
+
+    def _readers(self) -> list[PartitionReader]:
+        return list(chain(self._ring.values(), self._line.values()))
+
+    def _remove(self, reader: PartitionReader) -> None:
+        """Give back all that was fetched of it."""
+        while reader.fetches:
+            reader.finish()
+        self._ring.pop(reader.partition, None)
+        self._line.pop(reader.partition, None)
+
+    def _pass_over(self, reader: PartitionReader) -> None:
+        """It gives nothing now. What is of an old fetch epoch is dropped, and its place in the line is for others."""
+        while reader.fetches and reader.fetches[0].fetch_epoch != reader.shared_partition.fetch_epoch:
+            reader.finish()
+        reader.waits = False
+        self._end_turn(reader, has_given=False)
+
+    def _admit(self) -> None:
+        fetched = self.shared_state.completed_fetches
+        ring = self._ring
+        while fetched:
+            # Taken out last, and looked for when it stands first again: an interruption loses no fetch.
+            item = fetched[0]
+            partition = item.shared_partition.partition
+            if self._void and self._is_void(item):
+                self._count_out(item)
+                del fetched[0]
+                item.arena.release()
+                self.shared_state.made_room(item.shared_partition)
+                continue
+            reader = ring.get(partition) or self._line.get(partition)
+            if reader is not None and reader.shared_partition is not item.shared_partition:
+                # Lost and assigned again: the old shared partition's data can never be handed out.
+                self._remove(reader)
+                reader = None
+            if reader is None:
+                polled = self.shared_state.measures.poll_measures
+                measures = polled.topics.get(partition.topic) or polled.topic(partition.topic)
+                reader = ring[partition] = PartitionReader(item.shared_partition, measures, self)
+            if not reader.fetches or reader.fetches[len(reader.fetches) - 1] is not item:
+                reader.fetches.append(item)
+            fetched.popleft()
+
+    def _is_void(self, item: CompletedFetch) -> bool:
+        void = self._void.get(item.shared_partition)
+        if void is None:
+            return False
+        if item.fetch_epoch != void:
+            del self._void[item.shared_partition]  # a new fetch epoch: the network thread has gone back too
+            return False
+        return True
+
+    def _count_out(self, item: CompletedFetch) -> None:
+        item.shared_partition.drained_bytes += len(item.data)
+        item.data = _NOTHING
+        self.drained(item.shared_partition, item.records)
+
+
+def _has_ended(reader: PartitionReader) -> bool:
+    """Whether its range was read to the end since its memory was looked at."""
+    return reader.shared_partition.is_finished and reader.relieved_at != reader.shared_partition.end

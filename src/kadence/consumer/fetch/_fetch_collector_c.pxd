@@ -1,0 +1,25 @@
+# The types of _fetch_collector.py where it is compiled.
+
+from kadence.consumer.fetch._partition_reader_c cimport PartitionReader
+from kadence.consumer.fetch._steps_c cimport Steps
+
+cdef class FetchCollector:
+    cdef public object shared_state
+    cdef readonly bint check_crcs
+    cdef readonly Py_ssize_t max_batch_bytes
+    cdef readonly bint counts
+    cdef readonly Steps steps
+    cdef public bint advanced
+    cdef readonly Py_ssize_t returned
+    cdef readonly object _ring
+    cdef readonly object _line
+    cdef long long _buffer_memory
+    cdef long long _unpack_bytes
+    cdef long long _decoded_bytes
+    cdef bint _is_short
+    cdef dict _void
+    cdef object _clock
+    cdef long long _released_at
+    cdef dict _passed
+    cdef bint _has_told
+    cdef object _taken_in
