@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 
 from kadence.clock import Clock, SystemClock
 from kadence.connection.request import Completed, ConnectionPurpose, Request
-from kadence.net import ConnectionConfig, NetworkClient, drain
+from kadence.net import ConnectionConfig, NetworkClient, drain, openssl
 
 PATIENCE_MS = int(PATIENCE * 1_000)
 
@@ -70,7 +70,7 @@ def half(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """Both halves that move bytes."""
     if request.param == "plain":
         monkeypatch.setattr(drain, "COMPILED", False)
-        monkeypatch.setattr(drain, "TLS", False)
+        monkeypatch.setattr(openssl, "BOUND", False)
     elif not drain.COMPILED:
         pytest.skip("the extension is not there")
     return str(request.param)

@@ -234,10 +234,10 @@ def test_there_is_one_thread_for_all_and_none_in_a_child_before_it_needs_one() -
     for each in links:
         each.arm()
         each.read(len(FRAME))
-    assert threads().count("kadence-beat") == 1
+    assert threads().count("kadence-native") == 1
     child = os.fork()
     if child == 0:
-        failed = threads().count("kadence-beat") != 0
+        failed = threads().count("kadence-native") != 0
         # What belongs to the parent is left alone, also when it goes.
         links[0].arm()
         links[0].heartbeat.close()
@@ -246,7 +246,7 @@ def test_there_is_one_thread_for_all_and_none_in_a_child_before_it_needs_one() -
         mine = Link()
         mine.arm()
         mine.read(len(FRAME))
-        failed = failed or threads().count("kadence-beat") != 1
+        failed = failed or threads().count("kadence-native") != 1
         os._exit(failed)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     for each in links:

@@ -9,8 +9,9 @@ import pytest
 from tests.records.batches import Row, batch, from_rows, marker, record
 from tests.records.conftest import Half
 
+import kadence.records
 from kadence.errors import CorruptRecordError
-from kadence.records import ALL_COLUMNS, BinaryColumn, Columns, FetchedRecords, encode_batch, fetched
+from kadence.records import ALL_COLUMNS, BinaryColumn, Columns, FetchedRecords, encode_batch
 
 pytestmark = pytest.mark.usefixtures("half")
 
@@ -18,7 +19,7 @@ T0 = 1_700_000_000_000
 
 
 def reader(data: bytes, offset: int = 0, **options: object) -> FetchedRecords:
-    return fetched.FetchedRecords(data, "topic", 1, offset, **options)  # type: ignore[arg-type]
+    return kadence.records.FetchedRecords(data, "topic", 1, offset, **options)  # type: ignore[arg-type]
 
 
 def integers(buffer: Any, kind: Literal["i", "q"]) -> list[int]:

@@ -174,7 +174,7 @@ static int kd_heartbeat_thread_start(void) {
     if (failed) return failed;
     kd_heartbeat_thread.is_running = 1;
 #ifdef __linux__
-    pthread_setname_np(thread, "kadence-hb");
+    pthread_setname_np(thread, "kadence-native");
 #endif
     return 0;
 }

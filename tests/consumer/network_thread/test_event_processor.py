@@ -37,7 +37,7 @@ def test_c2_an_overdue_call_says_what_it_still_waits_for() -> None:
     ]
 
 
-def test_a_call_is_settled_once() -> None:
+def test_a_call_is_answered_once() -> None:
     reaper = Reaper(lambda: None)
     reaper.watch(call(1, 100))
     assert reaper.answered(1)
