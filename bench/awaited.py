@@ -67,6 +67,8 @@ def main() -> None:
         ours.send("end")
     server.join(10)
     print(f"{read} records in {polls} polls; calls of Python functions for each record:")
+    if polls < read:
+        print("  (some polls returned several: the machine is busy, and the figures are too low)")
     sums = {kind: sum(after[kind].values()) / read for kind in (APPLICATION, NETWORK)}
     for kind, total in sums.items():
         print(f"  {kind:12} {total:7.1f}")
