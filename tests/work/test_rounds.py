@@ -117,17 +117,17 @@ def test_what_fails_through_no_fault_of_its_own_goes_into_the_next_round_in_its_
 
 
 def test_a_round_has_no_more_than_the_metadata_can_tell() -> None:
-    scheduler, tasks = rounds(40, "none")
+    scheduler, tasks = rounds(400, "none")
     for task in tasks[1::2]:
         scheduler.finish([task], OUT, 0)
     this = begun(scheduler, limit=40)
-    assert 0 < len(this.finished) < 20
+    assert 0 < len(this.finished) < 200
     scheduler.committed(this)
     scheduler.finish([tasks[0]], OUT, 0)
     for task in tasks[2::2]:
         scheduler.finish([task], OUT, 0)
     this = begun(scheduler, limit=40)
-    assert (this.offsets[P].offset, this.offsets[P].metadata) == (40, "")
+    assert (this.offsets[P].offset, this.offsets[P].metadata) == (400, "")
 
 
 def test_a_partition_that_is_lost_takes_batches_with_it_that_others_have_part_in() -> None:
