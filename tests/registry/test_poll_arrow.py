@@ -341,3 +341,5 @@ def test_a_registry_that_is_away_is_why_nothing_comes(
     assert shell.do(lambda: consumer.poll_arrow(PATIENCE, value="avro")).num_rows == 1
     assert why(consumer, topic) is None
     shell.do(consumer.close)
+    if shell.runner is not None:
+        shell.runner.close()
