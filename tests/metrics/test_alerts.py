@@ -114,10 +114,17 @@ def reading_on(settings: Mapping[str, Any]) -> Callable[[Program], Any]:
 
 
 def all_is_well(watched: Watched) -> None:
-    """Two members read what transactions commit; one hangs for a second, and a rolling update replaces both."""
+    """Three members read what transactions commit; one hangs for a second, and a rolling update replaces two.
+
+    The third one runs `process`.
+    """
+
+    async def work(record: Record) -> None:
+        await asyncio.sleep(2)
 
     async def sell(program: Program) -> None:
         async with program.producer({"transactional.id": "shop"}) as producer:
+            watched.producers.append(producer)
             await producer.init_transactions()
             for number in range(200):
                 await producer.begin_transaction()
@@ -129,6 +136,7 @@ def all_is_well(watched: Watched) -> None:
     committed = {"isolation.level": "read_committed"}
     watched.simulation.start("shop", sell)
     members = [watched.work(name, settings=committed) for name in ("one", "two")]
+    watched.process(work, dead_letter="orders.dead")
     watched.minutes(2)
     members[0].freeze(1)  # a hiccup, as machines have them
     watched.minutes(8)

@@ -130,7 +130,7 @@ def test_after_a_restart_what_was_done_is_skipped_and_stays_done() -> None:
     scheduler.add(P, records(b"a", b"b", b"c", b"d"), 0)
     assert (scheduler.total, scheduler.skipped) == (2, 2)
     at = scheduler.frontiers()[P]
-    assert (at.offset, decode(0, at.metadata)) == (0, [(1, 2), (3, 4), (4, 6)])
+    assert (at.offset, decode(0, at.metadata)) == (0, [(1, 2), (3, 6)])
     for task in taken(scheduler):
         scheduler.done(task, 0)
     at = scheduler.frontiers()[P]
@@ -149,6 +149,21 @@ def test_records_that_need_no_work_move_the_frontier() -> None:
     offsets.append(frontier.offset)
     assert offsets == [None, 7, 9, 12]
     assert frontier.epoch == 2
+
+
+@pytest.mark.parametrize("done", [2_000, 6_000])
+def test_what_was_done_before_and_now_is_one_run_and_all_of_it_is_held(done: int) -> None:
+    """With transactions a commit waits for metadata that holds all."""
+    frontier = Frontier([(done, done + 5)])
+    for offset in range(done):
+        frontier.give(offset, None)
+    for offset in range(1, done, 2):
+        frontier.done(offset)
+    assert list(frontier.runs())[-1] == (done - 1, done + 5)
+    metadata = frontier.metadata()
+    assert metadata.startswith("kadence-work:1:" if done < 3_000 else "kadence-work:2:")
+    assert frontier.holds_all(metadata)
+    assert not frontier.holds_all(frontier.metadata(200))
 
 
 @given(

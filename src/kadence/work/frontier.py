@@ -93,7 +93,22 @@ class Frontier:
         return len(self._given)
 
     def runs(self) -> Iterator[Run]:
-        """What is done above the frontier, ascending, with what was done before and was not read again yet."""
+        """What is done above the frontier, ascending, with what was done before and was not read again yet.
+
+        No two of them touch each other, so what `decode` gives of them is the same.
+        """
+        first = last = -1
+        for start, end in self._runs():
+            if start == last:
+                last = end
+                continue
+            if last > first:
+                yield first, last
+            first, last = start, end
+        if last > first:
+            yield first, last
+
+    def _runs(self) -> Iterator[Run]:
         start: int | None = None
         for offset in self._given:
             if offset in self._done:

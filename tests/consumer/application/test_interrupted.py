@@ -9,12 +9,14 @@ import dis
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeVar
 
 import pytest
 from tests.consumer.support import read
 
+import kadence
 from kadence import AsyncConsumer, Broker, Consumer, Interceptor, Producer, Record, TopicPartition
 from kadence.consumer.fetch import _iteration
 from kadence.consumer.fetch.fetch_collector import Iteration
@@ -30,6 +32,8 @@ T = TypeVar("T")
 BY_OPCODE = (
     "consumer/application/core.py",
     "consumer/application/calls.py",
+    "consumer/application/arrow_polls.py",
+    "consumer/fetch/columns.py",
     "consumer/fetch/decoding.py",
     "consumer/fetch/_fetch_collector.py",
     "consumer/fetch/_partition_reader.py",
@@ -37,7 +41,6 @@ BY_OPCODE = (
     "consumer/fetch/_iteration.py",
     "consumer/_decoded_records.py",
     "kadence/records/_fetched.py",
-    "consumer/_decoded_records.py",
 )
 """Where the signal is tried at each instruction. In the shells it is at each line: their last instruction hands over
 the result, and the interpreter looks for signals at calls only."""
@@ -56,6 +59,17 @@ PUSH_EXC_INFO and POP_EXCEPT it stays the thread's current one for ever, and eve
 it. The last two end a generator that is let go, which loses any other error."""
 
 STEPS = ("poll", "poll_arrow", "_run", "run", "_next", "Iteration.__next__")
+
+
+def are_there(parts: tuple[str, ...]) -> bool:
+    """Whether each names a file of ours: an interruption is tried nowhere in a file that has moved."""
+    files = [path.as_posix() for path in Path(kadence.__file__).parent.rglob("*.py")]
+    return all(any(path.endswith(part) for path in files) for part in parts)
+
+
+def test_all_parts_in_which_it_is_tried_are_there() -> None:
+    assert are_there((*BY_OPCODE, *BY_LINE))
+    assert not are_there(("consumer/application/moved.py",))
 
 
 class Interruption:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import pytest
-from tests.consumer.application.test_interrupted import Interruption
+from tests.consumer.application.test_interrupted import Interruption, are_there
 from tests.consumer.fetch.test_fetch_collector import put, shared_partition, shared_state
 
 from kadence import RebalanceListener, TopicPartition
@@ -29,7 +29,19 @@ from kadence.types import OffsetAndMetadata
 PARTITION = TopicPartition("t", 0)
 AT = {PARTITION: OffsetAndMetadata(1)}
 
-PARTS = ("core.py", "rebalancing.py", "exchange.py", "commits.py", "shell.py", "consumer/shared_state.py")
+PARTS = (
+    "consumer/application/core.py",
+    "consumer/application/callbacks.py",
+    "consumer/application/exchange.py",
+    "consumer/application/commits.py",
+    "consumer/application/shell.py",
+    "client/waits.py",
+    "consumer/shared_state.py",
+)
+
+
+def test_all_parts_in_which_it_is_tried_are_there() -> None:
+    assert are_there(PARTS)
 
 
 class AtCalls(Interruption):
@@ -286,6 +298,18 @@ def test_a4_a_truncation_in_the_instant_in_which_records_are_taken_loses_none_th
     now = one.current()
     assert now is not None
     assert now.offset == 0, "nothing was returned"
+
+
+def test_the_time_of_a_poll_that_never_began_is_not_that_of_the_next_one() -> None:
+    subject = Subject()
+    with subject.shell:
+        assert subject.core.poll_buffered(10) is None
+    assert subject.core.counted_at >= 0
+    # Its timeout was no number, say. The next one has something else to look at first.
+    subject.shared_state.tell(m.Failed(ZeroDivisionError("told once")))
+    with subject.shell:
+        assert subject.core.poll_buffered(10) is None
+    assert subject.core.counted_at == -1
 
 
 def test_b6_ctrl_c_anywhere_in_a_poll_never_loses_an_error_of_the_background() -> None:

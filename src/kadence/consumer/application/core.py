@@ -232,6 +232,8 @@ class Core:
         attention = shared_state.attention
         # The steps of the thread that polled before are refused by the attention that is lowered now.
         self._collector.steps.take_over()
+        # Of a poll that did not come to its end.
+        self.counted_at = -1
         # First: what changes after this look is seen by the next one.
         attention.up = False
         if (

@@ -22,4 +22,4 @@ cdef class FetchCollector:
     cdef long long _released_at
     cdef dict _passed
     cdef bint _has_told
-    cdef object _taken_in
+    cdef Py_ssize_t _taken_in
