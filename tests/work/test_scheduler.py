@@ -200,7 +200,7 @@ def _joined(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize(("chance", "mark"), [(0.5, "kadence-work:2:"), (0.999, "kadence-work:1:")])
 def test_metadata_says_all_that_is_done_among_20_000_records(chance: float, mark: str) -> None:
-    """As much as is read ahead by default, in one partition, with records that wait for their keys everywhere."""
+    """All of one partition, with records that wait for their keys everywhere."""
     chances = random.Random(7)
     done = [offset for offset in range(101, 20_100) if chances.random() < chance]
     runs = _joined((offset, offset + 1) for offset in done)

@@ -39,7 +39,7 @@ class Limits:
             is done above a record that is stuck.
     """
 
-    records: int = 20_000
+    records: int = 1000
     nbytes: int = 64 << 20
     window: int = 50_000
 
