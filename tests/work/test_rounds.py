@@ -178,7 +178,7 @@ class Played:
         self.limit = chance.choice((4096, 4096, 40, 24))
         self.group: dict[TopicPartition, OffsetAndMetadata] = {}
         self.outputs: list[tuple[TopicPartition, int]] = []
-        self.scheduler = Rounds(order, Limits(records=20), None)
+        self.scheduler = Rounds(order, Limits(records=20, near=chance.choice((5, 20)), enough=2), None)
         self.positions: dict[TopicPartition, int] = {}
         self.running: list[list[Task]] = []
         self.round: Round | None = None

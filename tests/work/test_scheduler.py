@@ -281,6 +281,54 @@ def test_a_window_above_a_stuck_record_is_bounded() -> None:
     assert scheduler.pauses() == ([], [P])
 
 
+def test_more_is_read_only_while_records_wait_for_others_of_their_keys_and_workers_for_records() -> None:
+    scheduler = Scheduler("key", Limits(records=100, near=20, enough=2))
+    for partition in (P, Q):
+        scheduler.assign(partition)
+    scheduler.add(P, records(*[b"hot"] * 12, b"a", b"b"), 0)
+    scheduler.add(Q, records(b"c", partition=Q), 0)
+    # Four can be worked on: the workers need no others.
+    assert scheduler.pauses() == ([P, Q], [])
+    assert scheduler.room() == 0
+    hot, *others = taken(scheduler)
+    assert offsets(others) == [12, 13, 0]
+    # That is told of once, and not at each record.
+    assert scheduler.wants_look
+    assert scheduler.pauses() == ([], [P, Q])
+    assert scheduler.room() == 85
+    # A partition's share is of the larger bound now.
+    scheduler.add(P, records(*[b"hot"] * 58, start=14), 0)
+    scheduler.add(Q, records(b"d", b"e", b"f", b"g", b"h", start=1, partition=Q), 0)
+    assert (scheduler.room(), scheduler.pauses()) == (0, ([P, Q], []))
+    for task in [*others, *taken(scheduler)]:
+        scheduler.done(task, 0)
+    scheduler.done(hot, 0)
+    while scheduler.total >= 15:
+        scheduler.done(taken(scheduler)[0], 0)
+    scheduler.pauses()
+    assert scheduler.room() == 20 - 14
+
+
+@pytest.mark.parametrize("order", ["partition", "none"])
+def test_without_keys_nothing_more_is_read(order: Order) -> None:
+    scheduler = Scheduler(order, Limits(records=100, near=20, enough=2))
+    scheduler.assign(P)
+    scheduler.add(P, records(*[b"hot"] * 20), 0)
+    taken(scheduler)
+    assert scheduler.pauses() == ([P], [])
+    assert scheduler.room() == 0
+
+
+def test_nothing_more_is_read_while_all_records_fail() -> None:
+    scheduler = Scheduler("key", Limits(records=100, near=20, enough=2))
+    scheduler.assign(P)
+    scheduler.add(P, records(*(b"%d" % n for n in range(20))), 0)
+    for task in taken(scheduler):
+        scheduler.again(task, 1000, 0)
+    scheduler.pauses()
+    assert scheduler.room() == 0
+
+
 # ---------------------------------------------------------------- random schedules
 
 
@@ -296,7 +344,8 @@ def test_any_schedule_ends_each_record_once_and_in_the_order_of_its_key(seed: in
     done: dict[tuple[TopicPartition, int], int] = defaultdict(int)
     order: Order = chance.choice(("key", "partition", "none"))
     batch = chance.choice((1, 4))
-    scheduler = Scheduler(order, Limits(records=8, window=10))
+    limits = Limits(records=8, window=10, near=chance.choice((2, 4, 8)), enough=chance.choice((1, 3)))
+    scheduler = Scheduler(order, limits)
     position: dict[TopicPartition, int] = {}
     running: list[Task] = []
     repeats = 0
@@ -357,7 +406,7 @@ def test_any_schedule_ends_each_record_once_and_in_the_order_of_its_key(seed: in
             assign(p)
         elif chance.random() < 0.1:
             # A crash: all that is not committed is done again.
-            scheduler = Scheduler(order, Limits(records=8, window=10))
+            scheduler = Scheduler(order, limits)
             running.clear()
             repeats += 1
             for p in (P, Q):

@@ -474,7 +474,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         batch: tuple[int, Seconds] | None = None,
         halve: bool = False,
         batch_format: BatchFormat = "records",
-        max_records: int = 1000,
+        max_records: int = 20_000,
         max_bytes: int = 64 << 20,
         drain: Seconds = 20.0,
         transactional_id: str | None = None,
@@ -508,9 +508,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             halve: a batch whose handler raised is split in two until the bad record is found, and the others are done.
             batch_format: what a handler gets with ``batch``: a list of ``"records"``, or ``"arrow"``: a
                 ``pyarrow.Table`` with the columns of `poll_arrow`, in bytes. Deserialisers are not called.
-            max_records, max_bytes: how much is read ahead: records that wait, run, and are to be repeated count
-                together. A partition that has more than its share is paused. Where a few keys have most of the records,
-                more let the other keys go on; committed offsets are then further behind what is done.
+            max_records, max_bytes: the most that is read ahead: records that wait, run, and are to be repeated count
+                together. 1,000 records, or 4 for each worker, are while the workers have enough to choose from; more
+                are when most of these wait for the ones before them of their keys, so that other keys go on. A
+                partition that has more than its share is paused.
             drain: seconds that running handlers get when partitions are revoked, and at the end. Choose less than the
                 ``grace`` of `stop_on_signals`.
             transactional_id: a name that no other member of any group has, and that this one has again when it comes

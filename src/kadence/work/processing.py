@@ -435,7 +435,7 @@ class Processing:
         """Name a key whose records have its partition paused: more than half of those that may be under way there."""
         scheduler = self._desk.scheduler
         with self._desk.lock:
-            if not any(work.is_paused for work in scheduler.partitions.values()):
+            if not scheduler.is_at_most or not any(work.is_paused for work in scheduler.partitions.values()):
                 return
             lane = scheduler.hottest()
             if lane is None or not lane.tasks:

@@ -122,7 +122,7 @@ class Rounds(Scheduler):
             return False
         limits = self._limits
         if (
-            max(self._waiting, self._outputs) >= limits.records // _HALF
+            max(self._waiting, self._outputs) >= self._bound // _HALF
             or self._waiting_bytes >= limits.nbytes // _HALF
         ):
             return True

@@ -28,6 +28,9 @@ _RECORD_BYTES: Final = 100
 _SHARES: Final = 2
 """How many times its equal share of the limit one partition may have."""
 
+_PLENTY: Final = 3
+"""How many times `Limits.enough` lanes end the reading beyond `Limits.near`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -37,11 +40,16 @@ class Limits:
         records: of all partitions. nbytes: of their keys and values.
         window: of one partition, from its lowest record that is not done to its highest that was read. It bounds what
             is done above a record that is stuck.
+        near: so many records, while the workers have enough to choose from: committed offsets then stand close to what
+            is done. More are read, up to ``records``, while most of these wait for the ones before them of their keys.
+        enough: so many lanes that may be worked on now.
     """
 
-    records: int = 1000
+    records: int = 20_000
     nbytes: int = 64 << 20
     window: int = 50_000
+    near: int = 1_000
+    enough: int = 1
 
 
 class Lane:
@@ -167,7 +175,10 @@ class Scheduler:
         self._ready: deque[Lane] = deque()
         self._late: list[tuple[int, int, Lane]] = []
         self._count = 0
-        self._high = max(limits.records * 3 // 4, 1)
+        # How many records may be outstanding now: `near` or `records` of the limits. Beyond `_high` none is read.
+        self._bound = self._near = min(limits.near, limits.records)
+        self._high = max(self._bound * 3 // 4, 1)
+        self._tells_of_few = False
 
     # ------------------------------------------------------------ what comes and goes
 
@@ -284,6 +295,9 @@ class Scheduler:
             ready.append(heapq.heappop(late)[2])
         while ready:
             lane = ready.popleft()
+            if self._tells_of_few and self._has_few():
+                self._tells_of_few = False
+                self.wants_look = True
             # A lane may stand here twice: it was dropped and filled again meanwhile.
             if lane.tasks and not lane.running and lane.tasks[0].due <= now:
                 self._begin(lane.tasks[0], now)
@@ -399,10 +413,46 @@ class Scheduler:
 
     def room(self) -> int:
         """How many more records may be read now; 0 beyond three quarters of the limits."""
-        limits = self._limits
-        if self.total >= self._high or self.nbytes >= limits.nbytes * 3 // 4:
+        if self.total >= self._high or self.nbytes >= self._limits.nbytes * 3 // 4:
             return 0
-        return limits.records - self.total
+        return self._bound - self.total
+
+    @property
+    def is_at_most(self) -> bool:
+        """Whether nothing more would be read if fewer of these records could be worked on."""
+        return self._bound == self._limits.records
+
+    def _has_few(self) -> bool:
+        """Whether the records that can be worked on do not keep the workers busy.
+
+        Those that wait for their next attempt count as such: while all fail, no more are wanted.
+        """
+        return len(self._ready) + len(self._late) < self._limits.enough
+
+    def _near_is_full(self) -> bool:
+        """Whether `Limits.near` keeps a partition from being read: by records that no handler has returned from yet."""
+        most = self._share(self._near)
+        most -= most // 8
+        return self.total - self.finished >= self._near * 3 // 4 or any(
+            work.outstanding - work.finished >= most for work in self.partitions.values()
+        )
+
+    def _share(self, of: int) -> int:
+        """The most of a limit that one partition may have."""
+        return max(min(of * _SHARES // max(len(self.partitions), 1), of), 1)
+
+    def _choose_bound(self) -> None:
+        most = self._limits.records
+        if self._order != "key" or self._near == most:
+            return
+        is_full = self._near_is_full()
+        if not is_full or len(self._ready) >= _PLENTY * self._limits.enough:
+            self._bound = self._near
+        elif self._has_few():
+            self._bound = most
+        # In between it stays as it is: each change pauses and resumes partitions.
+        self._tells_of_few = is_full and self._bound < most
+        self._high = max(self._bound * 3 // 4, 1)
 
     def pauses(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """The partitions that are to be paused from now on, and those that are to be resumed.
@@ -410,11 +460,10 @@ class Scheduler:
         A partition is paused beyond its share of the limits, and resumed an eighth below. Not further below: what waits
         behind a slow key must not keep the others from going on.
         """
+        self._choose_bound()
         limits = self._limits
-        count = max(len(self.partitions), 1)
         is_full = self.room() == 0
-        share = max(min(limits.records * _SHARES // count, limits.records), 1)
-        nbytes = max(min(limits.nbytes * _SHARES // count, limits.nbytes), 1)
+        share, nbytes = self._share(self._bound), self._share(limits.nbytes)
         pause: list[TopicPartition] = []
         resume: list[TopicPartition] = []
         for partition, work in self.partitions.items():

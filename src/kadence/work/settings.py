@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from kadence.clock import Seconds, to_ms
 from kadence.config.table import is_coroutine_function
@@ -20,6 +20,9 @@ Executor = Literal["threads", "loop", "processes"]
 
 BatchFormat = Literal["records", "arrow"]
 """What a handler of batches gets: a list of records, or a ``pyarrow.Table``."""
+
+_NEAR: Final = 1_000
+"""So many records are read ahead while the workers have enough to choose from, or twice as many as they hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +113,16 @@ def settings_of(
         None if batch is None else (batch[0], to_ms(batch[1]) or 0),
         halve,
         batch_format == "arrow",
-        Limits(max_records, max_bytes),
+        _limits(max_records, max_bytes, order, workers if batch is None else workers * batch[0]),
         to_ms(drain) or 0,
         transactional_id,
     )
+
+
+def _limits(records: int, nbytes: int, order: Order, held: int) -> Limits:
+    """How much is read ahead for workers that hold so many records at once."""
+    near = min(_NEAR, records // 4) if order == "key" else _NEAR
+    return Limits(records, nbytes, near=min(max(near, 2 * held), records), enough=held)
 
 
 def _is_batch(given: Any) -> bool:
