@@ -15,6 +15,9 @@ import pytest
 from tests.patience import PATIENCE
 
 PLUGIN = "kadence.testing.pytest_plugin"
+OTHERS = ("hypothesispytest", "anyio", "xdist", "pytest_cov")
+"""Plugins that take two seconds of a processor in each run, and have no part in these."""
+
 INSTALLED = any(each.value == PLUGIN for each in entry_points(group="pytest11"))
 
 ASYNC = """
@@ -49,7 +52,9 @@ with Broker(users={"alice": "secret"}, nodes=2) as broker:
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """pytest in an interpreter of its own, with the plugin as its entry point gives it."""
-    loads = () if INSTALLED else ("-p", PLUGIN)
+    loads = [] if INSTALLED else ["-p", PLUGIN]
+    for each in OTHERS:
+        loads += "-p", f"no:{each}"
     return pytester.runpytest_subprocess(*loads, "-p", "no:cacheprovider", "-rs", *arguments)
 
 

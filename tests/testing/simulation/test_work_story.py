@@ -20,12 +20,12 @@ from kadence.work.scheduler import Scheduler, Task
 from kadence.work.transactions import Transactions
 
 
-@pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_every_record_ends_in_one_way_whatever_happens(seed: int) -> None:
     WorkStory(seed).run()
 
 
-@pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_in_transactions_every_record_leads_to_one_thing(seed: int) -> None:
     WorkStory(seed, transactional=True).run()
 
