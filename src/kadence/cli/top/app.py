@@ -426,7 +426,9 @@ class Top(App[None]):
         place = self._place
         table = self.query_one(Table)
         column, backwards = self._sorting()
-        found = r.arranged(self._rows(place), column, backwards=backwards, containing=place.filter)
+        found: list[r.Line] = r.arranged(
+            self._rows(place), column, backwards=backwards, containing=place.filter
+        )
         if place.view == "groups" and not self._memory.unfolds and not place.filter:
             found = r.folded(found)
         table.show(_COLUMNS[place.view], found, (column, backwards), key=key)
@@ -434,7 +436,7 @@ class Top(App[None]):
         self._draw_title()
         self.call_after_refresh(self._wish)
 
-    def _rows(self, place: _Place) -> list[r.Row]:
+    def _rows(self, place: _Place) -> Sequence[r.Line]:
         model, view = self.model, place.view
         if place.kind == "process":
             process = self._process(place.key)
