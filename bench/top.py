@@ -28,7 +28,8 @@ from textual.pilot import Pilot
 from harness.crowd import Crowd, Group
 from harness.members import ConsumerMember
 from kadence import Admin, TopicPartition
-from kadence.admin.network import Asked, Network
+from kadence.admin.manager import Asked
+from kadence.admin.network import Network
 from kadence.cli.top import gathering
 from kadence.cli.top.app import Top
 from kadence.cli.top.gathering import Gatherer, Round
@@ -105,7 +106,7 @@ async def measure(servers: str, rounds: int, what: str, go: Callable[[Pilot[None
         requests.append(len(sent))
         return ask(self, sent, on_end)
 
-    Network.ask = counting  # type: ignore[method-assign]
+    Network.ask = counting  # type: ignore[assignment,method-assign]
     app = Top({"bootstrap.servers": servers})
     async with app.run_test(size=(80, 24)) as pilot:
         gatherer = app._gatherer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 
@@ -98,7 +99,12 @@ def test_a_filter_looks_at_all_cells() -> None:
 def test_only_the_partitions_that_are_looked_at_are_put_into_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their values are sorted without: 10,000 partitions of one group have to be drawn each two seconds."""
     made: list[int | None] = []
-    monkeypatch.setattr(r, "sparkline", lambda values, width: made.append(values[-1]) or "▁")
+
+    def seen(values: Sequence[int | None], width: int) -> str:
+        made.append(values[-1])
+        return "▁"
+
+    monkeypatch.setattr(r, "sparkline", seen)
     everything = [TopicPartition("t", n) for n in range(1000)]
     member = MemberDescription("m-1", None, "me", "/127.0.0.1", frozenset(everything[:500]))
     group = ConsumerGroupDescription("g", "Stable", "classic", "consumer", "range", 1, (member,))
