@@ -548,6 +548,17 @@ def test_groups(kadence: Run, broker: Broker) -> None:
     assert of_all[2]["lag"] == 0
     assert len(asked) == 1
     assert kadence("groups", "delete", "h").status == 0
+    for words, said in (
+        (("groups", "lag", "g", "h"), "there is no group 'h'; `kadence groups list` shows all\n  done: g\n"),
+        (("groups", "delete", "gg"), "there is no group 'gg'; did you mean 'g'? `kadence groups list`"),
+        (("groups", "describe", "g*", "h"), "there is no group 'h'; `kadence groups list`"),
+        (("topics", "describe", "tt"), "there is no topic 'tt'; did you mean 't'? `kadence topics list`"),
+        (("topics", "delete", "x"), "there is no topic 'x'; `kadence topics list` shows all"),
+    ):
+        refused = kadence(*words)
+        assert refused.status == 1
+        assert said in refused.err
+    assert "group 'h' has committed nothing there" in kadence("groups", "forget", "h", "--topic", "t").err
     forgotten = kadence("groups", "forget", "g", "--topic", "t:1").rows
     assert [(row["partition"], row["deleted"]) for row in forgotten] == [(1, max(0, ends[TPS[1]] - 1))]
     assert [row["partition"] for row in kadence("groups", "lag", "g").rows] == [0]

@@ -15,11 +15,12 @@ from kadence.cli.common import (
     print_rows,
     say,
 )
-from kadence.cli.names import chosen, matching, partitions
+from kadence.cli.names import chosen, matching, naming, partitions
 from kadence.cli.reach import reached
 from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, refuse_outside, tell_presumed
 from kadence.cli.why import options as why
 from kadence.lag import lag
+from kadence.protocol import error_codes as ec
 from kadence.work.frontier import done_above
 
 if TYPE_CHECKING:
@@ -131,7 +132,10 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    with reached(client_config(arguments)) as admin:
+    with (
+        reached(client_config(arguments)) as admin,
+        naming(arguments.groups, lambda: _listed(admin), "group", ec.GROUP_ID_NOT_FOUND),
+    ):
         arguments.action_function(admin, arguments)
     return 0
 
@@ -148,7 +152,11 @@ def _show(rows: list[dict[str, Any]], arguments: argparse.Namespace, *columns: s
 
 
 def _names(admin: Admin, arguments: argparse.Namespace) -> list[str]:
-    return chosen(arguments.groups, lambda: [group.group_id for group in admin.list_groups()], "group")
+    return chosen(arguments.groups, lambda: _listed(admin), "group")
+
+
+def _listed(admin: Admin) -> list[str]:
+    return [group.group_id for group in admin.list_groups()]
 
 
 def _list(admin: Admin, arguments: argparse.Namespace) -> None:
@@ -267,6 +275,8 @@ def _forget(admin: Admin, arguments: argparse.Namespace) -> None:
         "partition",
         "deleted",
     )
+    if not wanted:
+        say(f"group {group!r} has committed nothing there")
 
 
 def _delete(admin: Admin, arguments: argparse.Namespace) -> None:

@@ -149,7 +149,8 @@ class Table(Widget, can_focus=True):
     def _header(self) -> list[str]:
         column, backwards = self._sorted_by
         names = [each.name for each in self._columns]
-        if names:
+        # Lines of a text are in their order.
+        if len(names) > 1:
             names[column] += "↓" if backwards else "↑"
         return names
 
