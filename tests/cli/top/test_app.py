@@ -147,7 +147,7 @@ def test_from_a_partition_to_its_records_and_the_stack_of_its_owner(
         await screen.shows("flights-0  [records]", "$ kadence consume flights:0 --from 15 -n 20")
         await screen.shows('"offset":15,', '"value":"30"')
         shown = screen.lines[4:22]
-        await screen.press("S", "s")
+        await screen.press("s", "S")
         assert screen.lines[4:22] == shown, "a text is in its own order"
         await screen.press("tab")
         await screen.shows("[stacks]", "it has not stalled")
