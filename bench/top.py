@@ -6,7 +6,8 @@ The embedded broker serves in a process of its own. The live groups have a membe
 topic, all live groups together so many; the others have committed offsets and no member. One more group has committed
 offsets of all partitions. Two screens of 80 x 24 are measured: the list of groups, and the partitions of that one
 group. A line has the median of the rounds after the first: by the clock, and in brackets this process's processor
-time, of a round (what is asked, until it is answered), and of drawing it (until the screen waits again).
+time, of a round (what is asked, until it is answered), and of drawing it (until the screen waits again); and how many
+requests a round sent on average.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from textual.pilot import Pilot
@@ -27,9 +28,12 @@ from textual.pilot import Pilot
 from harness.crowd import Crowd, Group
 from harness.members import ConsumerMember
 from kadence import Admin, TopicPartition
+from kadence.admin.manager import Asked
+from kadence.admin.network import Network
 from kadence.cli.top import gathering
 from kadence.cli.top.app import Top
 from kadence.cli.top.gathering import Gatherer, Round
+from kadence.connection.request import Request
 from members import HEARTBEATS_S, ours, settings_of
 
 IN_TOPIC = 100
@@ -95,15 +99,26 @@ async def measure(servers: str, rounds: int, what: str, go: Callable[[Pilot[None
     """Measure one screen."""
     asking, drawing = Stopwatch(), Stopwatch()
     gathering.Gatherer.start = lambda self: None  # type: ignore[method-assign]
+    requests: list[int] = []
+    ask = Network.ask
+
+    def counting(self: Network, sent: Sequence[Request], on_end: Callable[[], None]) -> Asked:
+        requests.append(len(sent))
+        return ask(self, sent, on_end)
+
+    Network.ask = counting  # type: ignore[assignment,method-assign]
     app = Top({"bootstrap.servers": servers})
     async with app.run_test(size=(80, 24)) as pilot:
         gatherer = app._gatherer
         assert gatherer is not None
         await step(app, gatherer, pilot, Stopwatch(), Stopwatch())
         await go(pilot)
+        requests.clear()
         for _ in range(rounds + 1):
             await step(app, gatherer, pilot, asking, drawing)
-    print(f"{what:<24} a round {asking}   drawing {drawing}", flush=True)
+    Network.ask = ask  # type: ignore[method-assign]
+    each = sum(requests) / (rounds + 1)
+    print(f"{what:<20} a round {asking}, {each:.0f} requests   drawing {drawing}", flush=True)
 
 
 async def step(

@@ -76,7 +76,7 @@ _ADMIN: Final[Mapping[str, str]] = {
     "list_consumer_groups": "call list_groups()",
     "describe_groups": "call describe_consumer_groups(groups)",
     "delete_groups": "call delete_consumer_groups(groups)",
-    "list_group_offsets": "call list_consumer_group_offsets(group)",
+    "list_group_offsets": "call list_consumer_group_offsets(group), or list_offsets_of_groups(groups)",
     "alter_group_offsets": "call alter_consumer_group_offsets(group, {partition: offset})",
     "delete_group_offsets": "call delete_consumer_group_offsets(group, partitions)",
     "list_partition_offsets": 'call list_offsets({partition: "latest"}), or log_ranges(partitions)',

@@ -24,6 +24,7 @@ from kadence.errors import (
     BrokerError,
     ClosedError,
     ConfigError,
+    GroupAuthorizationError,
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
@@ -44,7 +45,7 @@ from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.list_offsets import ListOffsetsRequest
 from kadence.protocol.metadata import MetadataRequest, MetadataResponse
-from kadence.protocol.offset_fetch import OffsetFetchRequest
+from kadence.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kadence.testing.kafka import Kafka
 from kadence.types import OffsetAndMetadata, OpenTransaction, TopicPartition
 
@@ -275,6 +276,67 @@ def test_offsets_of_groups(admin: Admin, servers: str, name: str) -> None:
     assert admin.list_consumer_group_offsets(name) == {}
     outcomes = admin.alter_consumer_group_offsets(name, {TopicPartition("nowhere", 0): 1}, raise_errors=False)
     assert isinstance(outcomes.errors[TopicPartition("nowhere", 0)], UnknownTopicOrPartitionError)
+
+
+def test_offsets_of_many_groups(admin: Admin, name: str) -> None:
+    admin.create_topics({name: 2})
+    a, b = TopicPartition(name, 0), TopicPartition(name, 1)
+    first, second, nobody = (f"{name}-{n}" for n in range(3))
+    admin.alter_consumer_group_offsets(first, {a: 0, b: OffsetAndMetadata(0, None, "note")})
+    admin.alter_consumer_group_offsets(second, {b: 0})
+    assert admin.list_offsets_of_groups([second, nobody, first], require_stable=True) == {
+        second: {b: OffsetAndMetadata(0)},
+        nobody: {},
+        first: {a: OffsetAndMetadata(0), b: OffsetAndMetadata(0, None, "note")},
+    }
+    assert admin.list_offsets_of_groups(first) == {first: admin.list_consumer_group_offsets(first)}
+
+
+@pytest.mark.parametrize(("newest", "requests"), [(10, 2), (8, 2), (7, 4), (2, 4)])
+def test_kip709_a_coordinator_is_asked_for_the_offsets_of_all_its_groups_at_once_where_brokers_can(
+    newest: int, requests: int
+) -> None:
+    groups = ["a", "b", "c", "d"]
+    # By their names "a" and "c" are coordinated by one of the two nodes, "b" and "d" by the other.
+    with Broker(nodes=2) as broker, broker.faults.limit(OffsetFetchRequest, newest):
+        broker.create_topic("t", 1)
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            for offset, group in enumerate(groups):
+                admin.alter_consumer_group_offsets(group, {TopicPartition("t", 0): offset})
+            with broker.faults.observe(OffsetFetchRequest) as asked:
+                found = admin.list_offsets_of_groups(groups)
+            assert [found[group][TopicPartition("t", 0)].offset for group in groups] == [0, 1, 2, 3]
+            assert len(asked) == requests
+
+
+def test_the_error_of_a_group_fails_that_group_only() -> None:
+    """GROUP_AUTHORIZATION_FAILED stays; NOT_COORDINATOR is asked again, for its group alone."""
+    moved = iter([ec.NOT_COORDINATOR])
+    asked: list[list[str]] = []
+
+    def refuse(answer: Answer) -> bytes:
+        if isinstance(answer.response, OffsetFetchResponse):
+            asked.append(sorted(each.group_id for each in answer.response.groups))
+            for each in answer.response.groups:
+                if each.group_id == "secret":
+                    each.error_code, each.topics = ec.GROUP_AUTHORIZATION_FAILED, []
+                elif each.group_id == "moved":
+                    each.error_code = next(moved, ec.NONE)
+        return answer.encoded()
+
+    groups = ["mine", "secret", "moved"]
+    with (
+        Broker() as broker,
+        lying_proxy(broker, refuse) as servers,
+        Admin(bootstrap_servers=servers, retry_backoff_ms=1) as admin,
+    ):
+        found = admin.list_offsets_of_groups(groups, raise_errors=False)
+        assert found == {"mine": {}, "moved": {}}
+        assert asked == [["mine", "moved", "secret"], ["moved"]]
+        assert isinstance(found.errors["secret"], GroupAuthorizationError)
+        assert "group 'secret'" in str(found.errors["secret"])
+        with pytest.raises(GroupAuthorizationError, match="group 'secret'"):
+            admin.list_consumer_group_offsets("secret")
 
 
 def test_offsets_of_a_topic_made_anew_are_refused_where_its_id_is_given(admin: Admin, name: str) -> None:

@@ -14,6 +14,7 @@ from kadence import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from kadence.broker import Broker
 from kadence.cli.main import main
 from kadence.consumer import shared_partition
+from kadence.protocol.offset_fetch import OffsetFetchRequest
 from kadence.testing.pytest_plugin import Brokers
 from kadence.work.frontier import encode
 
@@ -538,7 +539,26 @@ def test_groups(kadence: Run, broker: Broker) -> None:
     unknown = kadence("groups", "list", "--state", "idle")
     assert unknown.status == 2
     assert "'idle' is no state of a group: give one of empty, stable, preparingrebalance" in unknown.err
-    assert {row["group"] for row in kadence("groups", "lag", "*").rows} == {"g"}
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.alter_consumer_group_offsets("h", {TPS[1]: ends[TPS[1]]})
+    with broker.faults.observe(OffsetFetchRequest) as asked:
+        of_all = kadence("groups", "lag", "*").rows
+    assert [(row["group"], row["partition"]) for row in of_all] == [("g", 0), ("g", 1), ("h", 1)]
+    assert of_all[:2] == kadence("groups", "lag", "g").rows
+    assert of_all[2]["lag"] == 0
+    assert len(asked) == 1
+    assert kadence("groups", "delete", "h").status == 0
+    for words, said in (
+        (("groups", "lag", "g", "h"), "there is no group 'h'; `kadence groups list` shows all\n  done: g\n"),
+        (("groups", "delete", "gg"), "there is no group 'gg'; did you mean 'g'? `kadence groups list`"),
+        (("groups", "describe", "g*", "h"), "there is no group 'h'; `kadence groups list`"),
+        (("topics", "describe", "tt"), "there is no topic 'tt'; did you mean 't'? `kadence topics list`"),
+        (("topics", "delete", "x"), "there is no topic 'x'; `kadence topics list` shows all"),
+    ):
+        refused = kadence(*words)
+        assert refused.status == 1
+        assert said in refused.err
+    assert "group 'h' has committed nothing there" in kadence("groups", "forget", "h", "--topic", "t").err
     forgotten = kadence("groups", "forget", "g", "--topic", "t:1").rows
     assert [(row["partition"], row["deleted"]) for row in forgotten] == [(1, max(0, ends[TPS[1]] - 1))]
     assert [row["partition"] for row in kadence("groups", "lag", "g").rows] == [0]

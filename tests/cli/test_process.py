@@ -142,7 +142,13 @@ def test_a_broker_says_what_is_wrong(options: list[str], message: bytes) -> None
 def test_a_shell_completes_commands_and_options(tmp_path: Path) -> None:
     """As `eval "$(register-python-argcomplete kadence)"` makes a shell ask."""
     pytest.importorskip("argcomplete")
-    for line, offered in (("kadence topi", ["topics "]), ("kadence topics create --part", ["--partitions "])):
+    (tmp_path / "hour.parquet").touch()
+    for line, offered in (
+        ("kadence topi", ["topics "]),
+        ("kadence topics create --part", ["--partitions "]),
+        (f"kadence produce orders -i {tmp_path}/ho", [f"{tmp_path}/hour.parquet "]),
+        (f"kadence groups why {tmp_path}/ho", [""]),
+    ):
         said = tmp_path / "said"
         asked = {
             "_ARGCOMPLETE": "1",

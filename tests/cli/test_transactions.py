@@ -84,7 +84,7 @@ def test_an_open_transaction_is_listed_described_and_fenced(
 def test_an_id_that_nobody_knows_is_not_made(kadence: Run) -> None:
     ran = kadence("transactions", "fence", "biling-1")
     assert ran.status == 1
-    assert "TRANSACTIONAL_ID_NOT_FOUND" in ran.err
+    assert "there is no transactional id 'biling-1'; `kadence transactions list` shows all" in ran.err
     assert kadence("transactions", "list").rows == []
 
 

@@ -119,7 +119,7 @@ def describe_consumer_groups(
         groups: Collection[str], deadline: int
     ) -> Waits[dict[str, ConsumerGroupDescription | KafkaError]]:
         result: dict[str, ConsumerGroupDescription | KafkaError] = {}
-        by_node = yield from _by_coordinator(calls, groups, deadline, result)
+        by_node = yield from by_coordinator(calls, groups, deadline, result)
         classic = yield from _describe_consumer(calls, by_node, deadline, result)
         yield from _describe_classic(calls, classic, deadline, result)
         return result
@@ -127,7 +127,7 @@ def describe_consumer_groups(
     return calls.settle(as_names(groups), attempt, deadline)
 
 
-def _by_coordinator(
+def by_coordinator(
     calls: Calls, groups: Collection[str], deadline: int, result: dict[str, Any]
 ) -> Waits[dict[int, list[str]]]:
     """Groups by the node that coordinates them; those without one get their error in ``result``."""
@@ -261,7 +261,7 @@ def delete_consumer_groups(
 
     def attempt(groups: Collection[str], deadline: int) -> Waits[dict[str, None | KafkaError]]:
         result: dict[str, None | KafkaError] = {}
-        by_node = yield from _by_coordinator(calls, groups, deadline, result)
+        by_node = yield from by_coordinator(calls, groups, deadline, result)
         asks = [Ask(DeleteGroupsRequest(groups_names=names), node) for node, names in by_node.items()]
         answers = yield from calls.ask_all(asks, deadline)
         for names, answer in zip(by_node.values(), answers, strict=True):

@@ -9,6 +9,7 @@ from kadence.admin.arguments import (
     P,
     Partitions,
     as_name,
+    as_names,
     as_partitions,
     by_partition,
     by_topic,
@@ -16,9 +17,10 @@ from kadence.admin.arguments import (
     is_read_committed,
 )
 from kadence.admin.calls import Ask, Calls, operation, refusal
+from kadence.admin.groups import by_coordinator
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
-from kadence.errors import KafkaError, MalformedMessageError
+from kadence.errors import KafkaError, MalformedMessageError, UnsupportedVersionError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -36,7 +38,14 @@ from kadence.protocol.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from kadence.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from kadence.protocol.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kadence.wire import ZERO_UUID
 
@@ -46,6 +55,7 @@ __all__ = [
     "delete_consumer_group_offsets",
     "list_consumer_group_offsets",
     "list_offsets",
+    "list_offsets_of_groups",
     "log_ranges",
 ]
 
@@ -57,7 +67,8 @@ The first, the end, that of the record with the greatest timestamp, or the first
 
 _ENDS: Final = {"latest": -1, "earliest": -2, "max_timestamp": -3}
 _MAX_TIMESTAMP_SINCE: Final = 7
-_OFFSET_FETCH_LAST_SINGLE_GROUP: Final = 7
+_OFFSET_FETCH_MANY_GROUPS: Final = 8
+_OFFSET_FETCH_LAST_BY_NAME: Final = 9
 _OFFSET_COMMIT_LAST_BY_NAME: Final = 9
 
 Item = TypeVar("Item", bound=tuple[TopicPartition, int])
@@ -247,41 +258,115 @@ def list_consumer_group_offsets(
         require_stable: wait until open transactions that commit offsets of the group have ended (KIP-447). Without
             ``partitions`` brokers leave out those that have no offset before such a transaction ends; name them.
     """
-    as_name("a group", group)
-    topics = None
-    if partitions is not None:
-        topics = [
-            OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
-            for topic, indexes in by_topic(as_partitions(partitions)).items()
+    wanted = None if partitions is None else by_topic(as_partitions(partitions))
+    found = yield from _committed(
+        calls, {as_name("a group", group): wanted}, deadline, require_stable=require_stable
+    )
+    found.raise_errors()
+    return found[group]
+
+
+@operation
+def list_offsets_of_groups(
+    calls: Calls, deadline: int, groups: str | Iterable[str], *, require_stable: bool = False
+) -> Waits[Outcomes[str, dict[TopicPartition, OffsetAndMetadata]]]:
+    """The offsets that each of several groups has committed, for all its partitions.
+
+    Each coordinator gets one request for all of its groups (KIP-709); brokers before Kafka 3.0 get one for each
+    group. A group that does not exist has no offsets.
+
+    Args:
+        require_stable: as of `list_consumer_group_offsets`.
+    """
+    found = yield from _committed(
+        calls, dict.fromkeys(as_names(groups)), deadline, require_stable=require_stable
+    )
+    outcomes: Outcomes[str, dict[TopicPartition, OffsetAndMetadata]] = Outcomes(errors=found.errors)
+    for group, offsets in found.items():
+        if offsets.errors:
+            outcomes.errors[group] = next(iter(offsets.errors.values()))
+        else:
+            outcomes[group] = dict(offsets)
+    return outcomes
+
+
+_Topics = Mapping[str, list[int]] | None
+"""Partitions of a group, by topic; None for all that it has committed."""
+
+_Committed = Outcomes[TopicPartition, OffsetAndMetadata]
+
+
+def _committed(
+    calls: Calls, wanted: Mapping[str, _Topics], deadline: int, *, require_stable: bool
+) -> Waits[Outcomes[str, _Committed]]:
+    def attempt(groups: Collection[str], deadline: int) -> Waits[dict[str, _Committed | KafkaError]]:
+        result: dict[str, _Committed | KafkaError] = {}
+        by_node = yield from by_coordinator(calls, groups, deadline, result)
+        asks = [
+            _ask_many({group: wanted[group] for group in names}, node, require_stable=require_stable)
+            for node, names in by_node.items()
         ]
+        answers = yield from calls.ask_all(asks, deadline)
+        singly: list[tuple[str, int]] = []
+        for (node, names), answer in zip(by_node.items(), answers, strict=True):
+            if isinstance(answer, UnsupportedVersionError):
+                singly += [(group, node) for group in names]
+            elif isinstance(answer, KafkaError):
+                result.update(dict.fromkeys(names, answer))
+            else:
+                result.update({each.group_id: _of_group(each.group_id, each) for each in answer.groups})
+        asks = [_ask_one(group, wanted[group], node, require_stable=require_stable) for group, node in singly]
+        answers = yield from calls.ask_all(asks, deadline)
+        for (group, _), answer in zip(singly, answers, strict=True):
+            result[group] = answer if isinstance(answer, KafkaError) else _of_group(group, answer)
+        return result
 
-    def attempt(deadline: int) -> Waits[Outcomes[TopicPartition, OffsetAndMetadata]]:
-        coordinator = yield from calls.coordinator(group, deadline)
-        message = OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable)
-        ask = Ask(
-            message,
-            coordinator,
-            min_version=_OFFSET_FETCH_LAST_SINGLE_GROUP if require_stable else 2,
-            max_version=_OFFSET_FETCH_LAST_SINGLE_GROUP,
+    return calls.settle(wanted, attempt, deadline)
+
+
+def _ask_many(wanted: Mapping[str, _Topics], node: int, *, require_stable: bool) -> Ask:
+    groups = [
+        OffsetFetchRequestGroup(
+            group_id=group,
+            topics=None
+            if topics is None
+            else [OffsetFetchRequestTopics(name=topic, partition_indexes=topics[topic]) for topic in topics],
         )
-        response = yield from calls.ask(ask, deadline)
-        if response.error_code:
-            raise refusal(response.error_code, f"group {group!r}")
-        outcomes: Outcomes[TopicPartition, OffsetAndMetadata] = Outcomes()
-        for topic in response.topics:
-            for item in topic.partitions:
-                tp = TopicPartition(topic.name, item.partition_index)
-                if item.error_code:
-                    error = refusal(item.error_code, f"group {group!r}, {tp}")
-                    if error.retriable and item.error_code != ec.UNKNOWN_TOPIC_OR_PARTITION:
-                        raise error
-                    outcomes.errors[tp] = error
-                elif item.committed_offset >= 0:
-                    epoch = item.committed_leader_epoch if item.committed_leader_epoch >= 0 else None
-                    outcomes[tp] = OffsetAndMetadata(item.committed_offset, epoch, item.metadata or "")
-        return outcomes
+        for group, topics in wanted.items()
+    ]
+    message = OffsetFetchRequest(groups=groups, require_stable=require_stable)
+    return Ask(message, node, min_version=_OFFSET_FETCH_MANY_GROUPS, max_version=_OFFSET_FETCH_LAST_BY_NAME)
 
-    return calls.settle_one(attempt, deadline)
+
+def _ask_one(group: str, topics: _Topics, node: int, *, require_stable: bool) -> Ask:
+    message = OffsetFetchRequest(
+        group_id=group,
+        topics=None
+        if topics is None
+        else [OffsetFetchRequestTopic(name=topic, partition_indexes=topics[topic]) for topic in topics],
+        require_stable=require_stable,
+    )
+    last = _OFFSET_FETCH_MANY_GROUPS - 1
+    return Ask(message, node, min_version=last if require_stable else 2, max_version=last)
+
+
+def _of_group(group: str, answer: OffsetFetchResponse | OffsetFetchResponseGroup) -> _Committed | KafkaError:
+    """What an answer says of one group. What passes in a moment fails the group, so that it is asked for again."""
+    if answer.error_code:
+        return refusal(answer.error_code, f"group {group!r}")
+    outcomes: _Committed = Outcomes()
+    for topic in answer.topics:
+        for item in topic.partitions:
+            tp = TopicPartition(topic.name, item.partition_index)
+            if item.error_code:
+                error = refusal(item.error_code, f"group {group!r}, {tp}")
+                if error.retriable and item.error_code != ec.UNKNOWN_TOPIC_OR_PARTITION:
+                    return error
+                outcomes.errors[tp] = error
+            elif item.committed_offset >= 0:
+                epoch = item.committed_leader_epoch if item.committed_leader_epoch >= 0 else None
+                outcomes[tp] = OffsetAndMetadata(item.committed_offset, epoch, item.metadata or "")
+    return outcomes
 
 
 @operation

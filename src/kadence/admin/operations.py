@@ -201,6 +201,27 @@ class Operations:
             raise_errors,
         )
 
+    def list_offsets_of_groups(
+        self,
+        groups: str | Iterable[str],
+        *,
+        require_stable: bool = False,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """The offsets that each of several groups has committed, for all its partitions.
+
+        Each coordinator gets one request for all of its groups (KIP-709); brokers before Kafka 3.0 get one for each
+        group. A group that does not exist has no offsets.
+
+        Args:
+            require_stable: as of `list_consumer_group_offsets`.
+        """
+        return checked(
+            self._shell.run(timeout, _offsets.list_offsets_of_groups, groups, require_stable=require_stable),
+            raise_errors,
+        )
+
     def alter_consumer_group_offsets(
         self,
         group: str,

@@ -15,11 +15,12 @@ from kadence.cli.common import (
     print_rows,
     say,
 )
-from kadence.cli.names import chosen, matching, partitions
+from kadence.cli.names import chosen, matching, naming, partitions
 from kadence.cli.reach import reached
 from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, refuse_outside, tell_presumed
 from kadence.cli.why import options as why
 from kadence.lag import lag
+from kadence.protocol import error_codes as ec
 from kadence.work.frontier import done_above
 
 if TYPE_CHECKING:
@@ -131,7 +132,10 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    with reached(client_config(arguments)) as admin:
+    with (
+        reached(client_config(arguments)) as admin,
+        naming(arguments.groups, lambda: _listed(admin), "group", ec.GROUP_ID_NOT_FOUND),
+    ):
         arguments.action_function(admin, arguments)
     return 0
 
@@ -148,7 +152,11 @@ def _show(rows: list[dict[str, Any]], arguments: argparse.Namespace, *columns: s
 
 
 def _names(admin: Admin, arguments: argparse.Namespace) -> list[str]:
-    return chosen(arguments.groups, lambda: [group.group_id for group in admin.list_groups()], "group")
+    return chosen(arguments.groups, lambda: _listed(admin), "group")
+
+
+def _listed(admin: Admin) -> list[str]:
+    return [group.group_id for group in admin.list_groups()]
 
 
 def _list(admin: Admin, arguments: argparse.Namespace) -> None:
@@ -194,31 +202,34 @@ def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
 
 def _lag(admin: Admin, arguments: argparse.Namespace) -> None:
     rows = []
-    for name in _names(admin, arguments):
-        group = admin.describe_consumer_groups([name])[name]
-        owners = {tp: member.client_id for member in group.members for tp in member.assignment}
-        committed = admin.list_consumer_group_offsets(name)
-        known = sorted(committed.keys() | owners.keys())
-        # First: it must not be beyond an end that was looked up before it.
-        stable = admin.list_offsets(
-            dict.fromkeys(known, "latest"), isolation_level="read_committed", raise_errors=False
+    described = admin.describe_consumer_groups(_names(admin, arguments))
+    committed = admin.list_offsets_of_groups(described)
+    owners = {
+        name: {tp: member.client_id for member in group.members for tp in member.assignment}
+        for name, group in described.items()
+    }
+    known = {name: sorted(committed[name].keys() | owners[name].keys()) for name in described}
+    everything = sorted({tp for of_group in known.values() for tp in of_group})
+    # First: it must not be beyond an end that was looked up before it.
+    stable = admin.list_offsets(
+        dict.fromkeys(everything, "latest"), isolation_level="read_committed", raise_errors=False
+    )
+    ends = admin.list_offsets(dict.fromkeys(everything, "latest"), raise_errors=False)
+    for name, tp in ((name, tp) for name, of_group in known.items() for tp in of_group):
+        at, end, last_stable = committed[name].get(tp), ends.get(tp), stable.get(tp)
+        rows.append(
+            {
+                "group": name,
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "committed": None if at is None else at.offset,
+                "last_stable": None if last_stable is None else last_stable.offset,
+                "end": None if end is None else end.offset,
+                "lag": lag(None if end is None else end.offset, None if at is None else at.offset),
+                "above": 0 if at is None else done_above(at.offset, at.metadata),
+                "member": owners[name].get(tp),
+            }
         )
-        ends = admin.list_offsets(dict.fromkeys(known, "latest"), raise_errors=False)
-        for tp in known:
-            at, end, last_stable = committed.get(tp), ends.get(tp), stable.get(tp)
-            rows.append(
-                {
-                    "group": name,
-                    "topic": tp.topic,
-                    "partition": tp.partition,
-                    "committed": None if at is None else at.offset,
-                    "last_stable": None if last_stable is None else last_stable.offset,
-                    "end": None if end is None else end.offset,
-                    "lag": lag(None if end is None else end.offset, None if at is None else at.offset),
-                    "above": 0 if at is None else done_above(at.offset, at.metadata),
-                    "member": owners.get(tp),
-                }
-            )
     _show(rows, arguments)
 
 
@@ -264,6 +275,8 @@ def _forget(admin: Admin, arguments: argparse.Namespace) -> None:
         "partition",
         "deleted",
     )
+    if not wanted:
+        say(f"group {group!r} has committed nothing there")
 
 
 def _delete(admin: Admin, arguments: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 from types import FrameType
+from typing import Any
 
 from kadence import records
 from kadence.cli import (
@@ -138,6 +139,14 @@ def _terminate(signum: int, frame: FrameType | None) -> None:
     raise _Terminated
 
 
+def _files(prefix: str, action: argparse.Action, **asked: Any) -> list[str]:
+    """What a shell offers where the parser has no words: files where a file is meant, and no files for a topic."""
+    if action.metavar not in ("FILE", "DIR"):
+        return []
+    found: list[str] = import_module("argcomplete.completers").FilesCompleter()(prefix)
+    return found
+
+
 def _told(error: Exception) -> str:
     """The error in words; of a file the system's words without their number."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
@@ -150,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser()
     if "_ARGCOMPLETE" in os.environ:
         # A shell asks what may come next: eval "$(kadence completion bash)"
-        import_module("argcomplete").autocomplete(parser)
+        import_module("argcomplete").autocomplete(parser, default_completer=_files)
     arguments = parser.parse_args(times_joined(sys.argv[1:] if argv is None else argv))
     before = signal.signal(signal.SIGTERM, _terminate)
     log, handler = logging.getLogger("kadence"), logging.StreamHandler(sys.stderr)

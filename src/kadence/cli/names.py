@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from kadence.cli.common import CommandError, UsageError
+from kadence.cli.common import CommandError, UsageError, nearest
+from kadence.errors import BrokerError, KafkaError
 
 if TYPE_CHECKING:
     from kadence import Admin, TopicPartition
 
-__all__ = ["chosen", "matching", "partitions"]
+__all__ = ["chosen", "matching", "naming", "no_such", "partitions"]
 
 
 def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
@@ -45,6 +47,40 @@ def chosen(words: Sequence[str], listed: Callable[[], Iterable[str]], kind: str)
 
 def _is_pattern(word: str) -> bool:
     return any(letter in word for letter in "*?[")
+
+
+@contextlib.contextmanager
+def naming(words: Sequence[str], listed: Callable[[], Iterable[str]], kind: str, code: int) -> Iterator[None]:
+    """Inside it a broker's answer that there is no such thing becomes a sentence which says what there is.
+
+    Args:
+        words: the names on the command line. listed, kind: as of `chosen`. code: of that answer.
+
+    Raises:
+        CommandError: one of the names is of nothing.
+    """
+    try:
+        yield
+    except BrokerError as error:
+        if error.code != code:
+            raise
+        try:
+            known = list(listed())
+        except KafkaError:
+            raise error from None
+        missing = next((word for word in words if word not in known and not _is_pattern(word)), None)
+        if missing is None:
+            raise
+        told = CommandError(no_such(kind, missing, known))
+        for note in getattr(error, "__notes__", ()):
+            told.add_note(note)
+        raise told from None
+
+
+def no_such(kind: str, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name of nothing, with the nearest name that there is."""
+    what = "transactional id" if kind == "transaction" else kind
+    return f"there is no {what} {name!r}{nearest(name, known) or ';'} `kadence {kind}s list` shows all"
 
 
 def partitions(admin: Admin, word: str) -> list[TopicPartition]:

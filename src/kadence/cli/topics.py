@@ -17,9 +17,10 @@ from kadence.cli.common import (
     read_settings,
     say,
 )
-from kadence.cli.names import chosen, matching, partitions
+from kadence.cli.names import chosen, matching, naming, partitions
 from kadence.cli.reach import reached
 from kadence.cli.where import FORMS, offsets, ranges, read_where, refuse_outside, tell_presumed
+from kadence.protocol import error_codes as ec
 
 if TYPE_CHECKING:
     from kadence import Admin
@@ -128,7 +129,15 @@ _TOPICS = {
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    with reached(client_config(arguments)) as admin:
+    with (
+        reached(client_config(arguments)) as admin,
+        naming(
+            getattr(arguments, "topics", ()),
+            lambda: admin.list_topics(internal=True),
+            "topic",
+            ec.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
+    ):
         arguments.action_function(admin, arguments)
     return 0
 

@@ -20,7 +20,7 @@ from kadence.cli.common import (
     print_rows,
     say,
 )
-from kadence.cli.names import chosen, matching, partitions
+from kadence.cli.names import chosen, matching, naming, partitions
 from kadence.cli.reach import reached
 from kadence.clock import wall_ms
 from kadence.errors import BrokerError
@@ -180,9 +180,21 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    with reached(client_config(arguments)) as admin:
+    with (
+        reached(client_config(arguments)) as admin,
+        naming(
+            getattr(arguments, "ids", ()),
+            lambda: _listed(admin),
+            "transaction",
+            ec.TRANSACTIONAL_ID_NOT_FOUND,
+        ),
+    ):
         arguments.action_function(admin, arguments)
     return 0
+
+
+def _listed(admin: Admin) -> list[str]:
+    return [each.transactional_id for each in admin.list_transactions()]
 
 
 def _state(text: str) -> str:
@@ -222,9 +234,7 @@ def _list(admin: Admin, arguments: argparse.Namespace) -> None:
 
 
 def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
-    names = chosen(
-        arguments.ids, lambda: [each.transactional_id for each in admin.list_transactions()], "transaction"
-    )
+    names = chosen(arguments.ids, lambda: _listed(admin), "transaction")
     now = wall_ms()
     rows = [
         {

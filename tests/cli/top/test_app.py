@@ -20,10 +20,12 @@ from kadence import Admin, Consumer, Producer, TopicPartition, publish_state
 from kadence.broker import Broker
 from kadence.cli.top import gathering
 from kadence.cli.top.app import Top
+from kadence.cli.top.gathering import Gatherer, Wish
 from kadence.cli.top.keys import HELP
 from kadence.cli.top.memory import memory_file
 from kadence.cli.top.table import Table
 from kadence.cli.why import watching
+from kadence.protocol.offset_fetch import OffsetFetchRequest
 
 WIDTH, HEIGHT = 80, 24
 
@@ -144,6 +146,9 @@ def test_from_a_partition_to_its_records_and_the_stack_of_its_owner(
         await screen.press("enter")
         await screen.shows("flights-0  [records]", "$ kadence consume flights:0 --from 15 -n 20")
         await screen.shows('"offset":15,', '"value":"30"')
+        shown = screen.lines[4:22]
+        await screen.press("s", "S")
+        assert screen.lines[4:22] == shown, "a text is in its own order"
         await screen.press("tab")
         await screen.shows("[stacks]", "it has not stalled")
         await screen.press("escape")
@@ -236,6 +241,11 @@ def test_filter_sort_and_a_group_by_its_name(broker: Broker) -> None:
         admin.create_topics({"t": 1})
         for n in range(60):
             admin.alter_consumer_group_offsets(f"group-{n:02}", {TopicPartition("t", 0): 0})
+    gatherer = Gatherer({"bootstrap.servers": broker.bootstrap_servers}, print, delay=2)
+    with broker.faults.observe(OffsetFetchRequest) as asked:
+        assert len(gatherer.round(Wish(others=60)).samples) == 60
+    assert len(asked) == 1, "one request has all groups of a coordinator"
+    gatherer.close()
 
     async def look(screen: Screen) -> None:
         await screen.shows("60 groups", "group-00", "group-13")

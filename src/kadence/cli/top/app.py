@@ -318,6 +318,8 @@ class Top(App[None]):
 
     def action_sort(self) -> None:
         columns = _COLUMNS[self._place.view]
+        if len(columns) == 1:
+            return
         shown = [index for index, _ in r.widths(columns, self.query_one(Table).size.width)]
         column, _ = self._sorting()
         following = shown[(shown.index(column) + 1) % len(shown)] if column in shown else shown[0]
@@ -328,6 +330,8 @@ class Top(App[None]):
     def action_reverse(self) -> None:
         column, backwards = self._sorting()
         view = self._place.view
+        if len(_COLUMNS[view]) == 1:
+            return
         self._memory.sort[view] = (_COLUMNS[view][column].name, not backwards)
         self._remembered()
 
@@ -409,7 +413,9 @@ class Top(App[None]):
         view = self._place.view
         # By name until somebody sorts otherwise: rows that stay where they are can be read. Groups by their state:
         # those that are sick come first, and those that nobody uses last.
-        name, backwards = self._memory.sort.get(view, ("", False))
+        # Lines of a text stay as they are.
+        kept = {} if len(_COLUMNS[view]) == 1 else self._memory.sort
+        name, backwards = kept.get(view, ("", False))
         names = [column.name for column in _COLUMNS[view]]
         if name in names:
             return names.index(name), backwards
@@ -426,7 +432,9 @@ class Top(App[None]):
         place = self._place
         table = self.query_one(Table)
         column, backwards = self._sorting()
-        found = r.arranged(self._rows(place), column, backwards=backwards, containing=place.filter)
+        found: list[r.Line] = r.arranged(
+            self._rows(place), column, backwards=backwards, containing=place.filter
+        )
         if place.view == "groups" and not self._memory.unfolds and not place.filter:
             found = r.folded(found)
         table.show(_COLUMNS[place.view], found, (column, backwards), key=key)
@@ -434,7 +442,7 @@ class Top(App[None]):
         self._draw_title()
         self.call_after_refresh(self._wish)
 
-    def _rows(self, place: _Place) -> list[r.Row]:
+    def _rows(self, place: _Place) -> Sequence[r.Line]:
         model, view = self.model, place.view
         if place.kind == "process":
             process = self._process(place.key)

@@ -279,15 +279,11 @@ class Gatherer:
         refused.update({name: str(error) for name, error in described.errors.items()})
         committed: dict[str, dict[TopicPartition, int]] = {}
         above: dict[str, dict[TopicPartition, int]] = {}
-        times: dict[str, int] = {}
-        for name in described:
-            try:
-                found = self._admin.list_consumer_group_offsets(name, raise_errors=False, timeout=PATIENCE_S)
-            except KafkaError as error:
-                _raise_trouble([error])
-                refused[name] = str(error)
-                continue
-            times[name] = self._clock.now_ms()
+        offsets = self._admin.list_offsets_of_groups(described, raise_errors=False, timeout=PATIENCE_S)
+        _raise_trouble(offsets.errors.values())
+        refused.update({name: str(error) for name, error in offsets.errors.items()})
+        committed_at = self._clock.now_ms()
+        for name, found in offsets.items():
             committed[name] = {tp: at.offset for tp, at in found.items()}
             above[name] = {tp: done_above(at.offset, at.metadata) for tp, at in found.items() if at.metadata}
         wanted = {tp for offsets in committed.values() for tp in offsets}
@@ -295,12 +291,12 @@ class Gatherer:
             tp for group in described.values() for member in group.members for tp in member.assignment
         )
         ends = self._ends(wanted)
-        for name, offsets in committed.items():
+        for name, of_name in committed.items():
             group = described[name]
-            of_group = offsets.keys() | {tp for member in group.members for tp in member.assignment}
+            of_group = of_name.keys() | {tp for member in group.members for tp in member.assignment}
             samples[name] = (
-                times[name],
-                Sample(group, offsets, {tp: ends[tp] for tp in of_group if tp in ends}, above[name]),
+                committed_at,
+                Sample(group, of_name, {tp: ends[tp] for tp in of_group if tp in ends}, above[name]),
             )
 
     def _ends(self, wanted: set[TopicPartition]) -> dict[TopicPartition, int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from kadence.cli.top.local import Process
-from kadence.cli.top.sampling import Event, GroupHistory, Progress, ranges
+from kadence.cli.top.sampling import Event, GroupHistory, PartitionHistory, Progress, ranges
 from kadence.printable import printable
 from kadence.types import TopicPartition
 
@@ -27,6 +27,8 @@ __all__ = [
     "READING",
     "WHY",
     "Column",
+    "Line",
+    "PartitionRow",
     "Row",
     "arranged",
     "clock_time",
@@ -50,6 +52,8 @@ __all__ = [
     "why_rows",
     "widths",
 ]
+
+L = TypeVar("L", bound="Row | PartitionRow")
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 
@@ -85,6 +89,65 @@ class Row:
     mark: str = ""
     folds: bool = False
     spans: bool = False
+
+    def value(self, column: int) -> Any:
+        """What a column sorts by."""
+        return self.sort[column]
+
+
+class PartitionRow:
+    """The line of a partition.
+
+    Its cells are made when they are looked at: a group may have 10,000 partitions, and a screen has room for 20.
+    """
+
+    __slots__ = ("_cells", "_known", "_owner", "key")
+
+    mark: ClassVar[str] = ""
+    folds: ClassVar[bool] = False
+    spans: ClassVar[bool] = False
+
+    def __init__(self, key: TopicPartition, owner: str, known: PartitionHistory) -> None:
+        self.key = key
+        self._owner = owner
+        self._known = known
+        self._cells: tuple[str, ...] | None = None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """As of `PARTITIONS`."""
+        if self._cells is None:
+            known = self._known
+            self._cells = (
+                str(self.key),
+                self._owner or "-",
+                count(known.committed.last),
+                count(known.end.last),
+                *_progress_cells(known.progress),
+                count(known.above),
+            )
+        return self._cells
+
+    def value(self, column: int) -> Any:
+        """What a column sorts by."""
+        return _OF_PARTITION[column](self.key, self._owner, self._known)
+
+
+_OF_PARTITION: Final[Sequence[Callable[[TopicPartition, str, PartitionHistory], Any]]] = (
+    lambda key, owner, known: key,
+    lambda key, owner, known: owner or None,
+    lambda key, owner, known: known.committed.last,
+    lambda key, owner, known: known.end.last,
+    lambda key, owner, known: known.lag,
+    lambda key, owner, known: _change(known.lags),
+    lambda key, owner, known: known.progress.produced,
+    lambda key, owner, known: known.progress.consumed,
+    lambda key, owner, known: known.progress.catches_up_in,
+    lambda key, owner, known: known.above,
+)
+"""What the columns of `PARTITIONS` sort by, each made only where it is asked for."""
+
+Line = Row | PartitionRow
 
 
 FOLDED: Final = object()
@@ -247,13 +310,14 @@ def widths(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
     return [(index, column.width or max(4, width - taken)) for index, column in shown]
 
 
-def arranged(rows: Iterable[Row], column: int, *, backwards: bool, containing: str = "") -> list[Row]:
+def arranged(rows: Iterable[L], column: int, *, backwards: bool, containing: str = "") -> list[L]:
     """Rows that contain a text, sorted by a column; those without a value come last."""
     wanted = containing.lower()
     found = [row for row in rows if not wanted or any(wanted in str(cell).lower() for cell in row.cells)]
-    known = [row for row in found if row.sort[column] is not None]
-    unknown = [row for row in found if row.sort[column] is None]
-    return sorted(known, key=lambda row: row.sort[column], reverse=backwards) + unknown
+    values = [(row.value(column), row) for row in found]
+    known = [each for each in values if each[0] is not None]
+    known.sort(key=lambda each: each[0], reverse=backwards)
+    return [row for _, row in known] + [row for value, row in values if value is None]
 
 
 def _progress_cells(progress: Progress) -> tuple[str, ...]:
@@ -267,14 +331,18 @@ def _progress_cells(progress: Progress) -> tuple[str, ...]:
 
 
 def _progress_sort(progress: Progress) -> tuple[Any, ...]:
-    trend = [value for value in progress.trend[-10:] if value is not None]
     return (
         progress.lag,
-        trend[-1] - trend[0] if trend else None,
+        _change(progress.trend),
         progress.produced,
         progress.consumed,
         progress.catches_up_in,
     )
+
+
+def _change(trend: Iterable[int | None]) -> int | None:
+    known = [value for value in trend if value is not None]
+    return known[-1] - known[0] if known else None
 
 
 _NOTHING: Final = Progress(None, (), None, None)
@@ -316,7 +384,7 @@ def group_rows(model: Model) -> list[Row]:
     return rows
 
 
-def folded(rows: Sequence[Row]) -> list[Row]:
+def folded(rows: Sequence[Line]) -> list[Line]:
     """The list of groups with one line, the last, for those that have no members and had none while `top` watched.
 
     Where no other group is there, they are shown.
@@ -324,7 +392,7 @@ def folded(rows: Sequence[Row]) -> list[Row]:
     folds = [row for row in rows if row.folds]
     if not folds or len(folds) == len(rows):
         return list(rows)
-    lags = [lag for row in folds if (lag := row.sort[_LAG])]
+    lags = [lag for row in folds if (lag := row.value(_LAG))]
     about = f"{len(lags):,} with lag, {count(sum(lags))} in all; " if lags else ""
     text = f"▸ {plural(len(folds), 'group')} without members; {about}e shows them"
     line = Row(FOLDED, (text,), (None,) * len(GROUPS), "busy" if lags else "", spans=True)
@@ -368,31 +436,15 @@ def member_rows(history: GroupHistory, here: Mapping[str, Process]) -> list[Row]
     return rows
 
 
-def partition_rows(history: GroupHistory, member: str | None = None) -> list[Row]:
+def partition_rows(history: GroupHistory, member: str | None = None) -> list[PartitionRow]:
     """The partitions of a group, or of one member."""
     rows = []
     for tp in history.partitions:
         owner = history.owner(tp)
         if member is not None and (owner is None or owner.member_id != member):
             continue
-        progress = history.progress(tp)
-        committed, end = history.offsets(tp)
-        above = history.above([tp])
         name = "" if owner is None else owner.group_instance_id or owner.client_id or owner.member_id
-        rows.append(
-            Row(
-                tp,
-                (
-                    str(tp),
-                    name or "-",
-                    count(committed),
-                    count(end),
-                    *_progress_cells(progress),
-                    count(above),
-                ),
-                (tp, name or None, committed, end, *_progress_sort(progress), above),
-            )
-        )
+        rows.append(PartitionRow(tp, name, history.partition(tp)))
     return rows
 
 

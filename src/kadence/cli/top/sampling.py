@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from kadence.admin import ConsumerGroupDescription, MemberDescription
 from kadence.lag import lag, per_second, seconds_to_catch_up
 from kadence.types import TopicPartition
 
-__all__ = ["Event", "GroupHistory", "Progress", "Sample", "ranges"]
+__all__ = ["Event", "GroupHistory", "PartitionHistory", "Progress", "Sample", "ranges"]
 
 N = TypeVar("N", int, float)
 
@@ -26,8 +26,8 @@ WINDOW_MS: Final = 30_000
 STUCK_MS: Final = 60_000
 """A committed offset that stands still for so long while records above it are done is told of."""
 
-POINTS: Final = 60
-"""How many values of the lag are kept for its trend."""
+POINTS: Final = 10
+"""How many values of the lag are kept for its trend: as many as are shown."""
 
 EVENTS: Final = 500
 """How many events of a group are kept."""
@@ -64,8 +64,7 @@ class Event:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """How far something is: a partition, what a member owns, or a group.
 
     Attributes:
@@ -122,8 +121,14 @@ class _Track:
         return per_second(last - first, ended - began)
 
 
-class _Partition:
-    __slots__ = ("above", "committed", "end", "is_told", "lags", "stands_since")
+class PartitionHistory:
+    """What is known of one partition of a group.
+
+    Attributes:
+        above: how many records are done above the committed offset.
+    """
+
+    __slots__ = ("_progress", "above", "committed", "end", "is_told", "lags", "stands_since")
 
     def __init__(self) -> None:
         self.above = 0
@@ -132,10 +137,29 @@ class _Partition:
         self.committed = _Track()
         self.end = _Track()
         self.lags: deque[int | None] = deque(maxlen=POINTS)
+        self._progress: Progress | None = None
+
+    def add(self, now: int, committed: int | None, end: int | None, above: int) -> None:
+        """Take in what one sample says."""
+        self.committed.add(now, committed)
+        self.end.add(now, end)
+        self.above = above
+        self.lags.append(lag(self.end.last, self.committed.last))
+        self._progress = None
 
     @property
     def lag(self) -> int | None:
-        return lag(self.end.last, self.committed.last)
+        """Records between the committed offset and the end."""
+        return self.lags[-1] if self.lags else None
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        if self._progress is None:
+            consumed, produced = self.committed.rate, self.end.rate
+            wait = _wait(self.lag, consumed, produced)
+            self._progress = Progress(self.lag, tuple(self.lags), consumed, produced, wait)
+        return self._progress
 
 
 class GroupHistory:
@@ -153,10 +177,11 @@ class GroupHistory:
         self.rebalances = 0
         self.has_had_members = False
         self.events: deque[Event] = deque(maxlen=EVENTS)
-        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._partitions: dict[TopicPartition, PartitionHistory] = {}
         self._owners: dict[TopicPartition, MemberDescription] = {}
         self._totals: deque[int | None] = deque(maxlen=POINTS)
         self._total: Progress | None = None
+        self._silent: list[str] | None = None
 
     # ------------------------------------------------------------ taking samples
 
@@ -168,23 +193,21 @@ class GroupHistory:
         """
         before, self.description = self.description, sample.description
         self.sampled_at = now
-        self._total = None
+        self._total = self._silent = None
         self.has_had_members |= bool(sample.description.members)
         self._owners = {tp: member for member in sample.description.members for tp in member.assignment}
         shown = sample.committed.keys() | self._owners.keys()
         for gone in self._partitions.keys() - shown:
             del self._partitions[gone]
         for tp in shown:
-            partition = self._partitions.setdefault(tp, _Partition())
+            partition = self._partitions.setdefault(tp, PartitionHistory())
             committed = sample.committed.get(tp)
             last = partition.committed.last
             if committed is not None and last is not None and committed < last:
                 self._tell(wall, f"committed offset of {tp} moved back from {last:,} to {committed:,}")
-            self._look_at_frontier(tp, sample, now, wall)
-            partition.committed.add(now, committed)
-            partition.end.add(now, sample.ends.get(tp))
-            partition.above = sample.above.get(tp, 0)
-            partition.lags.append(partition.lag)
+            if tp in sample.above or partition.stands_since is not None:
+                self._look_at_frontier(tp, sample, now, wall)
+            partition.add(now, committed, sample.ends.get(tp), sample.above.get(tp, 0))
         self._totals.append(self._lag_of(self._partitions))
         if before is not None:
             self._compare(before, sample.description, wall)
@@ -209,7 +232,7 @@ class GroupHistory:
         """The group is not there any more, or cannot be described."""
         if self.description is not None:
             self._tell(wall, why)
-        self.description = self._total = None
+        self.description = self._total = self._silent = None
         self._partitions.clear()
         self._owners.clear()
 
@@ -266,6 +289,10 @@ class GroupHistory:
         """All that are committed or owned."""
         return self._partitions.keys()
 
+    def partition(self, partition: TopicPartition) -> PartitionHistory:
+        """What is known of one of them."""
+        return self._partitions[partition]
+
     def owner(self, partition: TopicPartition) -> MemberDescription | None:
         """The member that has a partition."""
         return self._owners.get(partition)
@@ -281,9 +308,7 @@ class GroupHistory:
 
     def progress(self, partition: TopicPartition) -> Progress:
         """Of one partition."""
-        found = self._partitions[partition]
-        rates = found.committed.rate, found.end.rate
-        return Progress(found.lag, tuple(found.lags), *rates, _wait(found))
+        return self._partitions[partition].progress
 
     def progress_of(self, partitions: Iterable[TopicPartition]) -> Progress:
         """Of several partitions together: what is known of them is added."""
@@ -293,42 +318,36 @@ class GroupHistory:
             _sum(each.lags[len(each.lags) - back] if len(each.lags) >= back else None for each in known)
             for back in range(length, 0, -1)
         )
-        return Progress(
-            _sum(each.lag for each in known),
-            trend,
-            _sum(each.committed.rate for each in known),
-            _sum(each.end.rate for each in known),
-            _slowest(known),
-        )
+        return _together([each.progress for each in known], trend)
 
     @property
     def total(self) -> Progress:
         """Of the whole group. It never catches up while a member reads nothing."""
         if self._total is None:
             # Once for each sample: a list of 500 groups asks for all of them each time that it is drawn.
-            self._total = Progress(
-                self._lag_of(self._partitions),
-                tuple(self._totals),
-                _sum(each.committed.rate for each in self._partitions.values()),
-                _sum(each.end.rate for each in self._partitions.values()),
-                math.inf if self.silent else _slowest(self._partitions.values()),
-            )
+            progress = [each.progress for each in self._partitions.values()]
+            total = _together(progress, tuple(self._totals))
+            self._total = total._replace(catches_up_in=math.inf) if self.silent else total
         return self._total
 
     @property
     def silent(self) -> list[str]:
         """Names of the members that have had something to read for 10 seconds, and have committed nothing since."""
-        members = self.description.members if self.description else ()
-        return [_named(each) for each in members if self._is_silent(each)]
+        if self._silent is None:
+            members = self.description.members if self.description else ()
+            self._silent = [_named(each) for each in members if self._is_silent(each)]
+        return self._silent
 
     def _is_silent(self, member: MemberDescription) -> bool:
         owned = [self._partitions[tp] for tp in member.assignment]
-        waits = [each for each in owned if each.lag or (each.committed.last is None and each.end.rate)]
+        waits = [
+            each for each in owned if each.lag or (each.committed.last is None and each.progress.produced)
+        ]
         return any(each.end.span_ms >= _COMMITTED_S * 1000 for each in waits) and not any(
-            each.committed.rate for each in owned
+            each.progress.consumed for each in owned
         )
 
-    def _lag_of(self, partitions: Mapping[TopicPartition, _Partition]) -> int | None:
+    def _lag_of(self, partitions: Mapping[TopicPartition, PartitionHistory]) -> int | None:
         return _sum(each.lag for each in partitions.values())
 
 
@@ -337,17 +356,27 @@ def _sum(values: Iterable[N | None]) -> N | None:
     return sum(known[1:], known[0]) if known else None
 
 
-def _slowest(partitions: Iterable[_Partition]) -> float | None:
+def _together(each: Sequence[Progress], trend: tuple[int | None, ...]) -> Progress:
+    """What is known of several is added, but for the time to catch up: that of the slowest."""
+    return Progress(
+        _sum(one.lag for one in each),
+        trend,
+        _sum(one.consumed for one in each),
+        _sum(one.produced for one in each),
+        _slowest(each),
+    )
+
+
+def _slowest(each: Iterable[Progress]) -> float | None:
     """Seconds until the last of them is caught up; None while that is not known of all."""
-    waits = [_wait(each) for each in partitions if each.lag is not None]
+    waits = [one.catches_up_in for one in each if one.lag is not None]
     known = [wait for wait in waits if wait is not None]
     slowest = max(known, default=None)
     return slowest if slowest == math.inf or len(known) == len(waits) else None
 
 
-def _wait(partition: _Partition) -> float | None:
-    lag, consumed = partition.lag, partition.committed.rate
-    wait = seconds_to_catch_up(lag, consumed, partition.end.rate)
+def _wait(lag: int | None, consumed: float | None, produced: float | None) -> float | None:
+    wait = seconds_to_catch_up(lag, consumed, produced)
     if wait is None or not _keeps_up(lag, consumed):
         return wait
     # What it has grown by is only that the last commit is some seconds old.

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kadence.cli.top.rows import Column, Row, shortened, widths
+from kadence.cli.top.rows import Column, Line, shortened, widths
 
 __all__ = ["Table"]
 
@@ -55,13 +55,13 @@ class Table(Widget, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self._columns: Sequence[Column] = ()
-        self._rows: Sequence[Row] = ()
+        self._rows: Sequence[Line] = ()
         self._sorted_by: tuple[int, bool] = (0, False)
         self._cursor = 0
         self._top = 0
 
     def show(
-        self, columns: Sequence[Column], rows: Sequence[Row], sorted_by: tuple[int, bool], *, key: Any = None
+        self, columns: Sequence[Column], rows: Sequence[Line], sorted_by: tuple[int, bool], *, key: Any = None
     ) -> None:
         """Replace what is shown. The cursor goes to the row of ``key``, else stays on the row that it is on."""
         kept = self.key if key is None else key
@@ -149,7 +149,8 @@ class Table(Widget, can_focus=True):
     def _header(self) -> list[str]:
         column, backwards = self._sorted_by
         names = [each.name for each in self._columns]
-        if names:
+        # Lines of a text are in their order.
+        if len(names) > 1:
             names[column] += "↓" if backwards else "↑"
         return names
 

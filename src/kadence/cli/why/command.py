@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kadence.cli.common import CommandError, client_config, nearest, print_json, say
+from kadence.cli.common import CommandError, client_config, print_json, say
+from kadence.cli.names import no_such
 from kadence.cli.reach import reached
 from kadence.cli.same_cluster import SameCluster
 from kadence.cli.why.asking import PATIENCE_S, look_at, look_up
@@ -92,7 +93,7 @@ def _no_such(admin: Admin, group: str) -> str:
         listed = {}
     if group in listed:
         return f"{group!r} is a {listed[group] or 'foreign'} group; this looks at consumer groups"
-    return f"there is no group {group!r}{nearest(group, listed) or ';'} `kadence groups list` shows all"
+    return no_such("group", group, listed)
 
 
 def _refused(error: AuthenticationError | BrokerError, group: str) -> Finding | None:
