@@ -234,6 +234,11 @@ class Records:
         chunks: Sequence[tuple[TopicPartition, list[Any]]] = (),
         moved: Mapping[TopicPartition, OffsetAndMetadata] = _NOWHERE,
     ) -> None:
+        # Interceptors make these, too, and may leave a partition without records.
+        for chunk in chunks:
+            if not chunk[1]:
+                chunks = [each for each in chunks if each[1]]
+                break
         # Most polls return records of one partition: these need no sequence of chunks.
         self._partition: TopicPartition | None = None
         self._records: list[Any] | None = None
@@ -241,7 +246,9 @@ class Records:
         # Where partitions stand of which the poll passed over something behind the records, or instead of any.
         self._moved = moved
         if len(chunks) == 1:
-            self._partition, self._records = chunks[0]
+            partition, records = chunks[0]
+            self._partition = partition
+            self._records = records if type(records) is list else list(records)
 
     __class_getitem__ = classmethod(GenericAlias)  # type: ignore[var-annotated]
 
@@ -296,8 +303,10 @@ class Records:
         """
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, records in self._pairs():
-            last = records[len(records) - 1]
-            found[partition] = OffsetAndMetadata(last.offset + 1, last.leader_epoch)
+            # Whoever made this may have emptied the list since.
+            if records:
+                last = records[len(records) - 1]
+                found[partition] = OffsetAndMetadata(last.offset + 1, last.leader_epoch)
         if self._moved is not None:
             found.update(self._moved)
         return found

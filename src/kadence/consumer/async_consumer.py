@@ -248,7 +248,8 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 records = self._calls.poll_buffered(max_records)
                 if records is None:
                     records = await self._shell.run(self._calls.poll(timeout, max_records))
-            steps.let_go()
+                # While no other thread can poll: what it had taken would be let go in the midst of that.
+                steps.let_go()
             # From here to the caller nothing can come between: the interpreter looks for signals at calls only.
             return records
         except self._shell.BEFORE_TAKING:

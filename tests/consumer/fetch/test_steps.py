@@ -640,6 +640,32 @@ def test_d_iteration_commits_what_a_later_step_proved(served: Broker) -> None:
         assert found.offset == 300
 
 
+def test_c7_another_thread_is_refused_until_a_poll_has_let_its_records_go(served: Broker) -> None:
+    """It would take records, and some of those might be let go in the midst of that."""
+    subject = consumer(served)
+    refused: list[bool] = []
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(subject._core.steps, name)
+
+        def let_go(self) -> None:
+            def enter() -> None:
+                with pytest.raises(ConcurrentAccessError):
+                    subject.position(TopicPartition("t", 0))
+                refused.append(True)
+
+            other = threading.Thread(target=enter)
+            other.start()
+            other.join(PATIENCE)
+            subject._core.steps.let_go()
+
+    subject._steps = Watched()
+    with subject:
+        assert subject.poll(10)
+    assert refused == [True]
+
+
 def test_c7_an_iteration_is_refused_while_another_thread_is_inside_and_ends_by_wakeup_and_close(
     served: Broker,
 ) -> None:
