@@ -92,7 +92,7 @@ def committed(cluster: Cluster, topic: str = "orders") -> dict[int, tuple[int, s
 
 
 def read(cluster: Cluster, topic: str) -> list[Record[Any, Any]]:
-    with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers, isolation_level="read_committed") as consumer:
         partitions = [TopicPartition(topic, p.partition) for p in consumer.partitions_for(topic)]
         ends = consumer.end_offsets(partitions)
         consumer.assign({p: (0, end) for p, end in ends.items()})

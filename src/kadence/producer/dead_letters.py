@@ -15,6 +15,10 @@ _TRANSACTION_TIMEOUT_MS: Final = 10_000
 """As that of Kafka Streams (KIP-447): so long the offsets of a member that died amid a transaction cannot be read."""
 
 
+_MOST_BYTES: Final = 32 * 1024 * 1024
+"""Of one record: what its memory takes. The topic decides what is too large, and no default of the producer's."""
+
+
 def producer_for(config: ConsumerConfig, transactional_id: str | None = None) -> Any:
     """A producer with what the consumer was told of its cluster."""
     given = {
@@ -23,6 +27,7 @@ def producer_for(config: ConsumerConfig, transactional_id: str | None = None) ->
         if (value := getattr(config, item.name)) != item.default
     }
     given["client.id"] = f"{config.client_id}-dead-letters"
+    given["max.request.size"] = _MOST_BYTES
     if transactional_id is not None:
         given |= {
             "transactional.id": transactional_id,

@@ -18,13 +18,16 @@ from kadence.errors import RecordDeserializationError
 from kadence.logs import logger
 from kadence.records import Record
 from kadence.work.letters import (
+    Letter,
     ProducerRecord,
     UndecidedError,
     attempts_of,
     dead_letter,
     due_at,
     is_of_all,
+    is_too_large,
     retry_record,
+    shortened,
 )
 from kadence.work.scheduler import Scheduler, Task
 from kadence.work.settings import Settings
@@ -211,18 +214,12 @@ class Desk:
                 self._under_lock(self.scheduler.again, task, now + wait)
             else:
                 wall = self._wall_ms()
-                self._letter(
-                    task, retry_record(record, retry.topic, error, attempts, wall + wait, wall), "retried"
-                )
-        elif settings.dead_letter is not None and not is_undecided:
+                again = retry_record(record, retry.topic, error, attempts, wall + wait, wall)
+                instead = None if is_undecided else self._dead_letter(task, error, attempts)
+                self._letter(task, Letter.of(again, "retried", error, instead))
+        elif not is_undecided and (letter := self._dead_letter(task, error, attempts)) is not None:
             log.warning("%s becomes a dead letter after %d attempts: %r", _place(record), attempts, error)
-            wall = self._wall_ms()
-            first = wall - (now - task.first_at)
-            self._letter(
-                task,
-                dead_letter(record, settings.dead_letter, error, attempts, first, wall, self._group),
-                "dead_lettered",
-            )
+            self._letter(task, letter)
         else:
             log.error(
                 "%s failed after %d attempts, which ends the processing: %r", _place(record), attempts, error
@@ -246,15 +243,32 @@ class Desk:
             self.is_ended = True
         self._changed()
 
-    def _letter(self, task: Task, letter: ProducerRecord, counter: str) -> None:
+    def _dead_letter(self, task: Task, error: BaseException, attempts: int) -> Letter | None:
+        """The dead letter of a record; None: there is no topic for it."""
+        topic = self._settings.dead_letter
+        if topic is None:
+            return None
+        wall = self._wall_ms()
+        first = wall - (self.clock.now_ms() - task.first_at)
+        letter = dead_letter(task.record, topic, error, attempts, first, wall, self._group)
+        return Letter.of(letter, "dead_lettered", error)
+
+    def _letter(self, task: Task, letter: Letter) -> None:
         """The record is done when this is acknowledged. Until then it is sent again and again: it must not be lost."""
 
         def sent() -> None:
             with self.lock:
-                setattr(self, counter, getattr(self, counter) + 1)
+                setattr(self, letter.counter, getattr(self, letter.counter) + 1)
             self._finished([task])
 
         def unsent(error: BaseException) -> None:
+            if is_too_large(error):
+                if (smaller := self._smaller(task, letter, error)) is not None:
+                    self._letter(task, smaller)
+                    return
+                if letter.counter == "retried":
+                    self._end_with(task, letter.error)
+                    return
             self._tell_unsent(task, letter.topic, error)
             with self.lock:
                 if self.is_ended or task.is_lost:
@@ -268,6 +282,25 @@ class Desk:
                 self._later(_RESEND_MS / 1000, _Sending(self, [letter], unsent, sent).start)
 
         _Sending(self, [letter], unsent, sent).start()
+
+    def _smaller(self, task: Task, letter: Letter, error: BaseException) -> Letter | None:
+        """What is written in place of a letter that its topic does not take for its size; None: there is nothing."""
+        place = _place(task.record)
+        if letter.counter == "retried":
+            log.warning("%s is too large for %s, and is not tried again: %s", place, letter.topic, error)
+            return letter.instead
+        if (found := shortened(letter)) is None:
+            return None
+        smaller, part, size = found
+        log.warning(
+            "the dead letter of %s is too large for %s, and is written without its %s (%d bytes): %s",
+            place,
+            letter.topic,
+            part,
+            size,
+            error,
+        )
+        return smaller
 
     def _tell_unsent(self, task: Task, topic: str, error: BaseException) -> None:
         """Each is sent every second until it is there: one is named in the log, once in so long."""
