@@ -22,6 +22,7 @@ from kadence.protocol.error_codes import GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHO
 from kadence.protocol.offset_commit import OffsetCommitRequest
 from kadence.protocol.produce import ProduceRequest
 from kadence.work import Context, ProducerRecord, Retry, desk
+from kadence.work.frontier import decode
 from kadence.work.processing import Processing, Steps
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -401,3 +402,47 @@ def test_after_stop_nothing_begins_and_what_runs_is_waited_for(
     shell.do(consumer.close)
     assert done == list(range(len(done)))
     assert committed(cluster, "one")[0][0] == len(done) < 10
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_a_dead_letter_topic_that_is_deleted_holds_up_no_other_key(transactional_id: str | None) -> None:
+    """A producer waits long for a topic that is gone. Neither workers nor transactions may wait with it."""
+    config = {**FAST_GROUPS, "auto.create.topics.enable": False}
+    with Broker(topics=TOPICS, config=config) as broker:
+        cluster = Cluster("embedded", broker.bootstrap_servers, broker=broker)
+        cluster.produce("one", 6, partitions=1)
+        settings = {"auto_commit_interval_ms": 20, "isolation_level": "read_committed"}
+        shell = Shell("threads")
+        consumer = member(cluster, shell, "one", **settings)
+        is_deleted = threading.Event()
+
+        def work(record: Record[Any, Any]) -> None:
+            if record.offset == 0:
+                with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+                    admin.delete_topics(["dead"])
+                is_deleted.set()
+            assert is_deleted.wait(PATIENCE)
+            if record.offset < 4:
+                raise ValueError("bad")
+
+        def stop() -> None:
+            try:
+                until(lambda: decode(*committed(cluster, "one").get(0, (0, ""))) == [(4, 6)])
+            finally:
+                consumer.stop()
+
+        watcher = threading.Thread(target=stop)
+        watcher.start()
+        totals = shell.do(
+            lambda: consumer.process(
+                work,
+                workers=2,
+                order="none",
+                dead_letter="dead",
+                drain=0,
+                transactional_id=transactional_id,
+            )
+        )
+        watcher.join(PATIENCE)
+        shell.do(consumer.close)
+        assert (totals.done, totals.dead_lettered) == (2, 0)

@@ -11,8 +11,10 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
+from kadence.client.aside import Caller, Calls
 from kadence.clock import FOREVER, Clock
 from kadence.errors import RecordDeserializationError
 from kadence.logs import logger
@@ -65,7 +67,7 @@ class Desk:
     Args:
         sender: gives the producer, made when it is first needed.
         changed: called when the loop has something to do: there is room again, or this has failed. Any thread.
-        later: makes a call when so many seconds have passed.
+        later: makes a call when so many seconds have passed. caller: makes callers, each for the letters of one topic.
 
     Attributes:
         lock: held for each use of what follows. scheduler: what was read. failure: what ended the processing.
@@ -88,6 +90,7 @@ class Desk:
         sender: Callable[[], Sender],
         changed: Callable[[], None],
         later: Callable[[float, Callable[[], None]], None],
+        caller: Callable[[str], Caller],
     ) -> None:
         self.lock = threading.Lock()
         self.scheduler = self.new_scheduler(
@@ -108,6 +111,10 @@ class Desk:
         self._sender = sender
         self._changed = changed
         self._later = later
+        self._new_caller = caller
+        self._callers: dict[str, Caller] = {}
+        self._posting = threading.Lock()
+        self._has_closed = False
         # By the process's own generator, which a simulation has set to its seed.
         self._chance = random.Random(random.getrandbits(64))
         self._filling_since = FOREVER
@@ -269,8 +276,8 @@ class Desk:
                 if letter.counter == "retried":
                     self._end_with(task, letter.error)
                     return
-            self._tell_unsent(task, letter.topic, error)
             with self.lock:
+                self._tell_unsent(task, letter.topic, error)
                 if self.is_ended or task.is_lost:
                     self.scheduler.drop(task, self.clock.now_ms())
                     done = True
@@ -279,9 +286,34 @@ class Desk:
             if done:
                 self._changed()
             else:
-                self._later(_RESEND_MS / 1000, _Sending(self, [letter], unsent, sent).start)
+                self._later(_RESEND_MS / 1000, post)
 
-        _Sending(self, [letter], unsent, sent).start()
+        def post() -> None:
+            self._post(letter.topic, _Sending(self, [letter], unsent, sent))
+
+        post()
+
+    def _post(self, topic: str, sending: _Sending) -> None:
+        """Send it where that may block: a producer waits for a topic that is gone, and no worker may wait with it."""
+        start = partial(copy_context().run, sending.start)
+
+        def calls() -> Calls:
+            yield start
+
+        with self._posting:
+            if self._has_closed:
+                return
+            caller = self._callers.get(topic)
+            if caller is None:
+                caller = self._callers[topic] = self._new_caller(f"kadence-work-{topic}")
+            caller.carry(calls())
+
+    def close(self) -> None:
+        """The processing has ended, and so has the producer. No letter is sent any more."""
+        with self._posting:
+            self._has_closed = True
+            for caller in self._callers.values():
+                caller.end()
 
     def _smaller(self, task: Task, letter: Letter, error: BaseException) -> Letter | None:
         """What is written in place of a letter that its topic does not take for its size; None: there is nothing."""
@@ -303,12 +335,11 @@ class Desk:
         return smaller
 
     def _tell_unsent(self, task: Task, topic: str, error: BaseException) -> None:
-        """Each is sent every second until it is there: one is named in the log, once in so long."""
+        """Each is sent again until it is there: one is named in the log, once in so long. Under the lock."""
         now = self.clock.now_ms()
-        with self.lock:
-            if now < self._told_unsent.get(topic, now):
-                return
-            self._told_unsent[topic] = now + _TELL_MS
+        if now < self._told_unsent.get(topic, now):
+            return
+        self._told_unsent[topic] = now + _TELL_MS
         log.warning(
             "%s is not in %s yet, and is sent again until it is, as all others for this topic: %s",
             _place(task.record),

@@ -121,6 +121,7 @@ class _Work:
             self.producer.get,
             changed,
             inside.aside.later,
+            inside.aside.caller,
         )
         self.workers: Workers | None = None
         self.children: Children | None = None
@@ -129,7 +130,7 @@ class _Work:
         if settings.transactional_id is None:
             self.desk = Desk(*shared)
             self.processing = Processing(settings, self.desk, *self._around(consumer, inside))
-            self.close = self.producer.close
+            self.close = self._close_producer
         else:
             # Most programs have no transactions.
             from kadence.work.transactional import TransactionalDesk, TransactionalProcessing
@@ -171,6 +172,11 @@ class _Work:
         else:
             new_call = lambda: plain_call(settings, inside.new_decode())  # noqa: E731 - the twin of the method above
         self.workers = ThreadWorkers(self.desk, settings, new_call)
+
+    def _close_producer(self) -> None:
+        """What is still to be sent fails at once."""
+        self.producer.close()
+        self.desk.close()
 
     def end(self) -> None:
         """Workers take nothing more."""

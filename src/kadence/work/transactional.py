@@ -10,7 +10,12 @@ from typing import Any, ClassVar, Final
 
 from kadence.client.aside import Caller
 from kadence.clock import FOREVER, add_ms
-from kadence.errors import BrokerError, KafkaError, OffsetMetadataTooLargeError
+from kadence.errors import (
+    BrokerError,
+    KafkaError,
+    OffsetMetadataTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 from kadence.logs import logger
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.work.desk import Desk
@@ -30,6 +35,9 @@ _AGAIN_MS: Final = 100
 
 _RESEND_MS: Final = 1_000
 """After so long a dead letter or a retry record that was refused is sent again."""
+
+_GONE_MS: Final = 30_000
+"""…and one whose topic is gone: transactions wait some seconds for it each time."""
 
 _LAST_MS: Final = 10_000
 """The last transaction before partitions go has so long, at least."""
@@ -114,8 +122,9 @@ class TransactionalDesk(Desk):
                 self.failure = self.failure or letter.error
                 self.is_ended = True
                 return
-        log.warning("%s is not written yet: %s", letter.topic, error)
-        each.not_before = add_ms(now, _RESEND_MS)
+        self._tell_unsent(task, letter.topic, error)
+        is_gone = isinstance(error, UnknownTopicOrPartitionError)
+        each.not_before = add_ms(now, _GONE_MS if is_gone else _RESEND_MS)
 
 
 class TransactionalProcessing(Processing):
