@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from kadence.errors import BrokerError, RecordTooLargeError, WorkerStartError
-from kadence.printable import printable
+from kadence.printable import printable, text_of
 from kadence.protocol import error_codes as ec
 from kadence.records import MOST_HEADERS, Record
 
@@ -151,7 +151,7 @@ def dead_letter(
     headers: list[tuple[str, bytes | None]] = [
         *_origin(record, _ERROR),
         (_ERROR + "class", type(error).__name__.encode()),
-        (_ERROR + "message", printable(str(error))[:_MESSAGE_CHARACTERS].encode(errors="replace")),
+        (_ERROR + "message", printable(text_of(error))[:_MESSAGE_CHARACTERS].encode(errors="replace")),
         (_ERROR + "attempts", b"%d" % attempts),
         (_ERROR + "first", b"%d" % _number(record, _RETRY + "first", first_ms)),
         (_ERROR + "last", b"%d" % now),
