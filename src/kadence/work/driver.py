@@ -382,14 +382,19 @@ class _Listener:
         self._theirs = theirs
 
     def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
-        self._carry(self._processing.assigned(tuple(partitions)))
-        if self._theirs is not None:
-            self._theirs.on_partitions_assigned(partitions)
+        # Theirs hears of it whatever that raises: it is told of the end of these, too.
+        try:
+            self._carry(self._processing.assigned(tuple(partitions)))
+        finally:
+            if self._theirs is not None:
+                self._theirs.on_partitions_assigned(partitions)
 
     def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
-        self._carry(self._processing.revoked(tuple(partitions)))
-        if self._theirs is not None:
-            self._theirs.on_partitions_revoked(partitions)
+        try:
+            self._carry(self._processing.revoked(tuple(partitions)))
+        finally:
+            if self._theirs is not None:
+                self._theirs.on_partitions_revoked(partitions)
 
     def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
         self._processing.lost(tuple(partitions))
@@ -412,12 +417,16 @@ class _AsyncListener:
                 await result
 
     async def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
-        await self._carry(self._processing.assigned(tuple(partitions)))
-        await self._tell("on_partitions_assigned", partitions)
+        try:
+            await self._carry(self._processing.assigned(tuple(partitions)))
+        finally:
+            await self._tell("on_partitions_assigned", partitions)
 
     async def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
-        await self._carry(self._processing.revoked(tuple(partitions)))
-        await self._tell("on_partitions_revoked", partitions)
+        try:
+            await self._carry(self._processing.revoked(tuple(partitions)))
+        finally:
+            await self._tell("on_partitions_revoked", partitions)
 
     async def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
         self._processing.lost(tuple(partitions))
