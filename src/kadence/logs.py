@@ -12,10 +12,17 @@ import logging
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
 
-from kadence.printable import printable
+from kadence.printable import printable, text_of
 from kadence.types import TopicPartition
 
 __all__ = ["Lines", "LogLimiter", "in_short", "logger"]
+
+
+class _Told(str):
+    """What stands for an argument whose text raises; by ``%r`` as well."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 class Lines(str):
@@ -67,9 +74,19 @@ def _shown(argument: Any) -> Any:
     """The argument itself wherever it is printable, so that handlers get numbers and errors as they were."""
     if isinstance(argument, int | float | Lines):
         return argument
-    text = str(argument)
+    try:
+        text = str(argument)
+        if isinstance(argument, BaseException):
+            repr(argument)
+    except Exception:  # noqa: BLE001 - exceptions of applications come here, and their methods are no code of ours
+        return _Told(printable(text_of(argument, _raising)))
     shown = printable(text)
     return argument if shown == text else shown
+
+
+def _raising(argument: Any) -> str:
+    """Both texts, of which one raises."""
+    return str(argument) + repr(argument)
 
 
 _ONLY_PRINTABLE: Final = _OnlyPrintable()

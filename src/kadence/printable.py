@@ -8,9 +8,10 @@ override shows letters in another order.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-__all__ = ["printable", "printable_json"]
+__all__ = ["printable", "printable_json", "text_of"]
 
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters, marks and overrides of direction, line and paragraph separators."""
@@ -23,6 +24,14 @@ def printable(text: str) -> str:
     shown = _UNSAFE.sub(_escaped, text)
     # Half of a surrogate pair cannot be written to any stream.
     return shown.encode(errors="backslashreplace").decode()
+
+
+def text_of(thing: object, show: Callable[[Any], str] = str) -> str:
+    """``str(thing)``, or by ``repr``. Where that raises, for it is an application's code: the class of the thing."""
+    try:
+        return show(thing)
+    except Exception as error:  # noqa: BLE001 - what it raises says nothing about what is to be shown
+        return f"<{type(thing).__name__}, whose text raises {type(error).__name__}>"
 
 
 def printable_json(text: str) -> str:

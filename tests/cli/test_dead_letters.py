@@ -109,6 +109,40 @@ def test_replay_elsewhere_and_all(kadence: Run, letters: str, broker: Broker) ->
     assert sorted(values, key=str) == [b"0", b"2", b"4", b"6", b"six"]
 
 
+def test_a_letter_without_its_value_is_told_and_not_replayed(
+    kadence: Run, letters: str, broker: Broker
+) -> None:
+    """It was too large for the dead letter topic. What a replay sent would be another record."""
+    headers = {
+        "topic": b"orders",
+        "partition": b"1",
+        "offset": b"7",
+        "class": b"OSError",
+        "value.bytes": b"5000000",
+    }
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send(
+            letters,
+            None,
+            b"key 1",
+            headers=[(f"kadence.error.{name}", value) for name, value in headers.items()],
+        )
+    rows = kadence("dead-letters", "list", letters).rows
+    assert [row["value_bytes"] for row in rows if row["error"] == "OSError"] == [5_000_000]
+    assert {row["value_bytes"] for row in rows if row["error"] != "OSError"} == {None}
+    [row] = kadence("dead-letters", "show", letters, "--error", "OSError").rows
+    assert (row["key"], row["value"], row["value_bytes"], row["headers"]) == ("key 1", None, 5_000_000, [])
+    text = kadence("dead-letters", "show", letters, "--error", "OSError", "--wide").out
+    assert "  missing  value of 5000000 bytes, too large for this topic\n" in text
+    ran = kadence("dead-letters", "replay", letters, "--all", "--to", "elsewhere")
+    assert ran.status == 1
+    assert (
+        f"dead-0@{row['offset']} is not sent: it has no value (5000000 bytes), which was too large for the dead letter "
+        "topic; the record itself was orders-1@7, and may still be there\n"
+    ) in ran.err
+    assert ran.err.endswith("5 dead letters sent, 1 not\n")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -17,11 +17,12 @@ from tests.work import handlers
 from tests.work.conftest import TOPICS
 from tests.work.test_process import Seen, committed, member, produce, read
 
-from kadence import Broker, Producer, Record
+from kadence import Admin, Broker, ConfigResource, Producer, Record
 from kadence.protocol.error_codes import GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED
 from kadence.protocol.offset_commit import OffsetCommitRequest
 from kadence.protocol.produce import ProduceRequest
 from kadence.work import Context, ProducerRecord, Retry, desk
+from kadence.work.frontier import decode
 from kadence.work.processing import Processing, Steps
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +90,99 @@ def test_letters_that_are_refused_are_told_once(
     shell.do(consumer.close)
     assert sorted(record.value or b"" for record in read(cluster, "dead")) == [b"%d" % n for n in range(5)]
     assert caplog.text.count("is not in dead yet") == 1
+
+
+def limit(cluster: Cluster, *topics: str) -> None:
+    """From now on these topics take 1,000 bytes at once."""
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        changed = admin.incremental_alter_configs(
+            {ConfigResource("topic", topic): {"max.message.bytes": "1000"} for topic in topics}
+        )
+    assert set(changed.values()) == {None}
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+@pytest.mark.parametrize("topic", [None, "again"])
+def test_a_letter_that_is_too_large_for_its_topic_is_written_without_its_value(
+    cluster: Cluster,
+    shell: Shell,
+    topic: str | None,
+    transactional_id: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It would be sent for ever otherwise. A record for the retry topic becomes a dead letter."""
+    limit(cluster, "dead", "again")
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for value in (b"0", b"1" * 5_000, b"2"):
+            producer.send("one", value, b"key", headers=[("trace", b"t")])
+        producer.send("one", b"3" * 5_000, b"key", headers=[("trace", b"t" * 5_000)])
+    consumer = member(cluster, shell, "one", auto_commit_interval_ms=20, isolation_level="read_committed")
+    seen: list[bytes] = []
+
+    def work(record: Record[Any, Any]) -> None:
+        seen.append(record.value)
+        if len(record.value) > 1:
+            raise ValueError("bad")
+
+    watcher = threading.Thread(target=lambda: stop_at(cluster, consumer, 4))
+    watcher.start()
+    retry = Retry(attempts=2, backoff=0, topic=topic)
+    totals = shell.do(
+        lambda: consumer.process(
+            work, retry=retry, dead_letter="dead", transactional_id=transactional_id, order="none"
+        )
+    )
+    watcher.join(PATIENCE)
+    shell.do(consumer.close)
+    assert (totals.retried, totals.dead_lettered) == (0, 2)
+    assert len(seen) == (4 if topic else 6), "nothing is handled again for it"
+    first, second = sorted(read(cluster, "dead"), key=lambda letter: len(letter.headers), reverse=True)
+    told = dict(first.headers)
+    assert (first.value, first.key, told["trace"]) == (None, b"key", b"t")
+    assert (told["kadence.error.value.bytes"], told["kadence.error.offset"]) == (b"5000", b"1")
+    assert (told["kadence.error.class"], told["kadence.error.attempts"]) == (
+        b"ValueError",
+        b"1" if topic else b"2",
+    )
+    told = dict(second.headers)
+    assert (second.value, second.key, told.get("trace")) == (None, b"key", None)
+    assert (told["kadence.error.value.bytes"], told["kadence.error.headers.bytes"]) == (b"5000", b"5005")
+    assert caplog.text.count("without its value (5000 bytes)") == 2
+    assert read(cluster, "again") == []
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_a_record_that_is_too_large_for_the_retry_topic_ends_it_without_dead_letters(
+    cluster: Cluster, shell: Shell, transactional_id: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    limit(cluster, "again")
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for value in (b"0", b"1" * 5_000):
+            producer.send("one", value)
+    consumer = member(cluster, shell, "one", auto_commit_interval_ms=20, isolation_level="read_committed")
+
+    def work(record: Record[Any, Any]) -> None:
+        if len(record.value) > 1:
+            raise ValueError("bad")
+
+    with pytest.raises(ValueError, match="bad"):
+        shell.do(
+            lambda: consumer.process(
+                work,
+                retry=Retry(attempts=3, backoff=0, topic="again"),
+                transactional_id=transactional_id,
+                drain=0,
+            )
+        )
+    shell.do(consumer.close)
+    assert committed(cluster, "one")[0][0] == 1
+    assert caplog.text.count("is too large for again, and is not tried again") == 1
+
+
+def stop_at(cluster: Cluster, consumer: Any, offset: int) -> None:
+    """Stop the consumer when so much of topic ``one`` is committed."""
+    until(lambda: committed(cluster, "one").get(0, (0, ""))[0] == offset)
+    consumer.stop()
 
 
 def test_ctrl_c_that_a_coroutine_raises_is_a_failed_attempt_where_no_signal_comes(cluster: Cluster) -> None:
@@ -308,3 +402,47 @@ def test_after_stop_nothing_begins_and_what_runs_is_waited_for(
     shell.do(consumer.close)
     assert done == list(range(len(done)))
     assert committed(cluster, "one")[0][0] == len(done) < 10
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_a_dead_letter_topic_that_is_deleted_holds_up_no_other_key(transactional_id: str | None) -> None:
+    """A producer waits long for a topic that is gone. Neither workers nor transactions may wait with it."""
+    config = {**FAST_GROUPS, "auto.create.topics.enable": False}
+    with Broker(topics=TOPICS, config=config) as broker:
+        cluster = Cluster("embedded", broker.bootstrap_servers, broker=broker)
+        cluster.produce("one", 6, partitions=1)
+        settings = {"auto_commit_interval_ms": 20, "isolation_level": "read_committed"}
+        shell = Shell("threads")
+        consumer = member(cluster, shell, "one", **settings)
+        is_deleted = threading.Event()
+
+        def work(record: Record[Any, Any]) -> None:
+            if record.offset == 0:
+                with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+                    admin.delete_topics(["dead"])
+                is_deleted.set()
+            assert is_deleted.wait(PATIENCE)
+            if record.offset < 4:
+                raise ValueError("bad")
+
+        def stop() -> None:
+            try:
+                until(lambda: decode(*committed(cluster, "one").get(0, (0, ""))) == [(4, 6)])
+            finally:
+                consumer.stop()
+
+        watcher = threading.Thread(target=stop)
+        watcher.start()
+        totals = shell.do(
+            lambda: consumer.process(
+                work,
+                workers=2,
+                order="none",
+                dead_letter="dead",
+                drain=0,
+                transactional_id=transactional_id,
+            )
+        )
+        watcher.join(PATIENCE)
+        shell.do(consumer.close)
+        assert (totals.done, totals.dead_lettered) == (2, 0)

@@ -15,7 +15,15 @@ from tests.consumer.support import Cluster, Shell
 from tests.patience import PATIENCE, until
 from tests.work import handlers
 
-from kadence import Admin, Consumer, OffsetAndMetadata, Producer, Record, TopicPartition
+from kadence import (
+    Admin,
+    Consumer,
+    OffsetAndMetadata,
+    Producer,
+    RebalanceListener,
+    Record,
+    TopicPartition,
+)
 from kadence.errors import (
     ConcurrentAccessError,
     ConfigError,
@@ -92,7 +100,7 @@ def committed(cluster: Cluster, topic: str = "orders") -> dict[int, tuple[int, s
 
 
 def read(cluster: Cluster, topic: str) -> list[Record[Any, Any]]:
-    with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers, isolation_level="read_committed") as consumer:
         partitions = [TopicPartition(topic, p.partition) for p in consumer.partitions_for(topic)]
         ends = consumer.end_offsets(partitions)
         consumer.assign({p: (0, end) for p, end in ends.items()})
@@ -560,6 +568,71 @@ def test_partitions_that_go_are_finished_and_committed_first(cluster: Cluster) -
     assert len({each[1:] for each in handled}) == 400
     assert len(handled) == 400, "none was handled twice: the frontier was committed before its partition went"
     assert sum(offset for offset, _ in committed(cluster).values()) == 400
+
+
+class Pairs(RebalanceListener):
+    """Hears only what can be: partitions come when they are not here, and go when they are."""
+
+    def __init__(self) -> None:
+        self.owned: set[TopicPartition] = set()
+        self.told: list[str] = []
+        self.wrong: list[Any] = []
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
+        self._tell("assigned", self.owned.isdisjoint(partitions), partitions)
+        self.owned.update(partitions)
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
+        self._tell("revoked", self.owned.issuperset(partitions), partitions)
+        self.owned.difference_update(partitions)
+
+    def _tell(self, what: str, is_right: bool, partitions: list[TopicPartition]) -> None:
+        self.told += [what] * bool(partitions)
+        if not is_right:
+            self.wrong.append((what, partitions, set(self.owned)))
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("retry_topic", [None, "again"])
+def test_a_listener_hears_partitions_come_and_go_in_pairs(
+    cluster: Cluster, shell: Shell, protocol: str, retry_topic: str | None
+) -> None:
+    """While `process` runs, when it ends with partitions, when it is called again, and at the end."""
+    produce(cluster, 40, keys=20)
+    pairs = Pairs()
+    consumer = member(cluster, shell, group_protocol=protocol)
+    shell.do(lambda: consumer.subscribe("orders", listener=pairs))
+
+    def fail(record: Record[Any, Any]) -> None:
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        shell.do(lambda: consumer.process(fail, retry=Retry(topic=retry_topic)))
+    assert pairs.owned == consumer.assignment() != set()
+    other = member(cluster, Shell("threads"), group_protocol=protocol)
+    with other:
+        joined = threading.Thread(target=lambda: until(lambda: other.poll(0.1) is None or other.assignment()))
+        joined.start()
+
+        def work(record: Record[Any, Any]) -> None:
+            until(lambda: "revoked" in pairs.told)
+            consumer.stop()
+
+        produce(cluster, 40, keys=20)
+        shell.do(lambda: consumer.process(work, workers=1, order="none", max_records=4, drain=0))
+        joined.join(PATIENCE)
+        assert pairs.owned == consumer.assignment()
+    shell.do(consumer.close)
+    assert pairs.owned == set()
+    assert pairs.wrong == []
+    assert "revoked" in pairs.told
+
+
+@pytest.mark.parametrize("on", [17, "OSError", (OSError, "x"), [OSError], OSError(), int, (int,)])
+def test_retries_are_on_classes_of_exceptions_only(on: Any) -> None:
+    with pytest.raises(TypeError, match=r"Retry\(on=.*a class of exceptions or a tuple of them"):
+        Retry(on=on)
+    assert Retry(attempts=2, on=OSError).allows(1, TimeoutError())
 
 
 def test_a_value_that_cannot_be_read_is_a_dead_letter_with_its_bytes(cluster: Cluster, shell: Shell) -> None:

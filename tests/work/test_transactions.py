@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 from unittest.mock import Mock
 
@@ -19,8 +20,9 @@ from tests.work.test_failures import ROOT
 from tests.work.test_process import Interrupted, committed, handled_by, member, produce
 
 from kadence import Admin, Broker, Consumer, Producer, Record, TopicPartition
+from kadence.client.aside import Calls, _make
 from kadence.clock import SystemClock
-from kadence.errors import ConfigError, ProducerFencedError, SerializationError
+from kadence.errors import ConfigError, KafkaTimeoutError, ProducerFencedError, SerializationError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.end_txn import EndTxnRequest
 from kadence.protocol.produce import ProduceRequest
@@ -28,8 +30,10 @@ from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from kadence.work import Context, ProducerRecord, Retry
 from kadence.work.frontier import decode
 from kadence.work.processing import Seek
+from kadence.work.rounds import Finished, Round
 from kadence.work.settings import settings_of
 from kadence.work.transactional import TransactionalDesk, TransactionalProcessing
+from kadence.work.transactions import Transactions
 
 ONE = TopicPartition("one", 0)
 
@@ -292,6 +296,34 @@ def test_a_transaction_that_fails_is_made_again_and_nothing_is_handled_again(
     assert sorted(work.handled) == sorted(values(cluster)) == list(range(20))
 
 
+class AtOnce:
+    """Makes calls where they are asked for."""
+
+    def carry(self, calls: Calls) -> None:
+        _make(calls)
+
+    def end(self) -> None:
+        """There is nothing to end."""
+
+
+def test_a_transaction_is_not_waited_for_when_a_record_of_it_has_failed() -> None:
+    """Its commit says so at once, each time. Brokers did not take it in time, because its topic is gone, say."""
+    late = KafkaTimeoutError("not acknowledged in time")
+    future: Future[None] = Future()
+    future.set_exception(late)
+    producer = Mock()
+    producer.send.return_value = future
+    producer.commit_transaction.side_effect = late
+    ended: list[Any] = []
+    transactions = Transactions(lambda: producer, lambda *end: ended.append(end), Mock(), Mock(), AtOnce())
+    transactions.start()
+    finished = Finished(1, [], [ProducerRecord("out", b"1")], None)
+    this = Round([finished], {})
+    transactions.commit(this, Mock())
+    assert ended == [(this, late, {})]
+    assert producer.abort_transaction.call_count == 1
+
+
 def test_a_second_member_of_the_same_name_ends_the_first_one(cluster: Cluster, shell: Shell) -> None:
     cluster.produce("one", 10, partitions=1)
     consumer = exact(cluster, shell, "one", auto_commit_interval_ms=10)
@@ -521,7 +553,7 @@ def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() 
     )
     one = TopicPartition("one", 0)
     clock = SystemClock()
-    desk = TransactionalDesk(settings, clock, clock.now_ms, "g", Mock(), Mock(), Mock())
+    desk = TransactionalDesk(settings, clock, clock.now_ms, "g", Mock(), Mock(), Mock(), Mock())
     subject = Mock(assignment=lambda: frozenset({one}))
     processing = TransactionalProcessing(
         settings, desk, subject, clock, Mock(), Mock(), True, 1000, make=Mock(), changed=Mock(), caller=Mock()

@@ -40,7 +40,7 @@ def list_letters(admin: Admin, arguments: argparse.Namespace) -> None:
     # `kadence top` is much to import.
     from kadence.cli.top.rows import duration
 
-    found: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    found: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
     for letter in _letters(admin, arguments):
         origin = letter.origin
         found[
@@ -48,7 +48,7 @@ def list_letters(admin: Admin, arguments: argparse.Namespace) -> None:
             None if origin is None else origin.topic,
             None if origin is None else origin.partition,
             letter.error,
-        ].append(letter.at)
+        ].append((letter.at, letter.left_out.get("value", 0)))
     now = time.time()
     rows = [
         {
@@ -56,16 +56,19 @@ def list_letters(admin: Admin, arguments: argparse.Namespace) -> None:
             "origin": origin,
             "partition": partition,
             "error": error,
-            "records": len(times),
-            "oldest": moment(min(times)),
-            "newest": moment(max(times)),
-            "age": f"{duration(now - min(times) / 1000)} to {duration(now - max(times) / 1000)}",
+            "records": len(each),
+            "oldest": moment(oldest := min(each)[0]),
+            "newest": moment(newest := max(each)[0]),
+            "age": f"{duration(now - oldest / 1000)} to {duration(now - newest / 1000)}",
+            "value_bytes": sum(size for _, size in each) or None,
         }
-        for (topic, origin, partition, error), times in sorted(
-            found.items(), key=lambda each: [(part is not None, part) for part in each[0]]
+        for (topic, origin, partition, error), each in sorted(
+            found.items(), key=lambda item: [(part is not None, part) for part in item[0]]
         )
     ]
-    columns = ("topic", "origin", "partition", "error", "records", "age")
+    columns = ["topic", "origin", "partition", "error", "records", "age"]
+    if any(row["value_bytes"] for row in rows):
+        columns.append("value_bytes")
     print_rows(rows, as_json=arguments.json, wide=arguments.wide, columns=() if arguments.wide else columns)
 
 
@@ -123,6 +126,10 @@ def replay_letters(admin: Admin, arguments: argparse.Namespace) -> int:
             }
             at = None if arguments.to or letter.origin is None else letter.origin.partition
             at = at if at is not None and at < counts[to] else None
+            if letter.left_out:
+                failed += 1
+                say(_incomplete(letter))
+                continue
             if arguments.dry_run:
                 rows.append({**row, "to_partition": at, "to_offset": None})
                 continue
@@ -133,7 +140,10 @@ def replay_letters(admin: Admin, arguments: argparse.Namespace) -> int:
         settle()
     print_rows(rows, as_json=arguments.json, wide=arguments.wide)
     if arguments.dry_run:
-        say(f"{counted(len(rows), 'dead letter')} would be sent; nothing was (--dry-run)")
+        say(
+            f"{counted(len(rows), 'dead letter')} would be sent{f', {failed:,} not' if failed else ''}; nothing was "
+            "(--dry-run)"
+        )
     else:
         say(f"{counted(len(rows), 'dead letter')} sent" + (f", {failed:,} not" if failed else ""))
     return 1 if failed else 0
@@ -202,6 +212,19 @@ def _target(letter: Letter, arguments: argparse.Namespace) -> str:
             "kadence.error.topic); name a topic with --to"
         )
     return letter.origin.topic
+
+
+def _incomplete(letter: Letter) -> str:
+    """Why it is not sent: what came out would be another record."""
+    record, origin = letter.record, letter.origin
+    missing = " and ".join(f"{part} ({size} bytes)" for part, size in letter.left_out.items())
+    where = (
+        "" if origin is None else f"; the record itself was {origin}@{letter.offset}, and may still be there"
+    )
+    return (
+        f"kadence dead-letters: {record.topic}-{record.partition}@{record.offset} is not sent: it has no {missing}, "
+        f"which was too large for the dead letter topic{where}"
+    )
 
 
 def _partitions_of(admin: Admin, topic: str) -> int:

@@ -6,7 +6,7 @@ headers; the latter has no attempts and no times, but says which part of the rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ class Letter:
         origin: where the record came from; None: its headers do not say so, another program wrote it. offset: there.
         error: the exception's class. attempts, first, last: of `Consumer.process`; ms since 1970. field: of a consumer
             that could not read the ``key`` or the ``value``.
+        left_out: bytes of its ``value``, ``headers`` and ``key`` that are missing: they are too large for this topic.
         headers: the record's own.
     """
 
@@ -42,6 +43,7 @@ class Letter:
     last: int | None
     group: str | None
     field: str | None
+    left_out: Mapping[str, int]
     headers: tuple[tuple[str, bytes | None], ...]
 
     @classmethod
@@ -72,6 +74,11 @@ class Letter:
             number("last"),
             text("group"),
             text("field"),
+            {
+                part: size
+                for part in ("value", "headers", "key")
+                if (size := number(part + ".bytes")) is not None
+            },
             tuple(each for each in record.headers if not each[0].startswith(_OURS)),
         )
 
@@ -129,6 +136,7 @@ def document(letter: Letter) -> dict[str, Any]:
         "group": letter.group,
         "key": text_of(record.key),
         "value": text_of(record.value),
+        "value_bytes": letter.left_out.get("value"),
         "headers": [[name, text_of(value)] for name, value in letter.headers],
     }
 
@@ -150,6 +158,8 @@ def described(letter: Letter) -> Iterator[str]:
             yield printable(f"  {name:<8} {value}")
     yield printable(f"  key      {_shown(record.key)}")
     yield printable(f"  value    {_shown(record.value)}")
+    for part, size in letter.left_out.items():
+        yield f"  missing  {part} of {size} bytes, too large for this topic"
     for name, data in letter.headers:
         yield printable(f"  header   {name}: {_shown(data)}")
 

@@ -7,6 +7,7 @@ the program has set another one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from opentelemetry import propagate
@@ -15,6 +16,7 @@ from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, get_current_span
 from opentelemetry.util.types import AttributeValue
 
+from kadence.printable import text_of
 from kadence.producer.arguments import Headers, checked_headers
 from kadence.records import MOST_HEADERS, Record
 
@@ -194,9 +196,11 @@ def _text(key: Any) -> str | None:
 def fail(span: Span, error: BaseException) -> None:
     """The span ends with this error. One that has ended already stays as it is."""
     if span.is_recording():
-        span.record_exception(error)
+        # Its text may raise: it is an application's.
+        with suppress(Exception):
+            span.record_exception(error)
         span.set_attribute("error.type", _class_of(error))
-        span.set_status(Status(StatusCode.ERROR, str(error)))
+        span.set_status(Status(StatusCode.ERROR, text_of(error)))
 
 
 def _class_of(error: BaseException) -> str:

@@ -15,6 +15,17 @@ _TRANSACTION_TIMEOUT_MS: Final = 10_000
 """As that of Kafka Streams (KIP-447): so long the offsets of a member that died amid a transaction cannot be read."""
 
 
+_BLOCK_MS: Final = 5_000
+"""No call may wait longer than brokers leave a transaction open. Those that must not give up are made again."""
+
+_DELIVERY_MS: Final = 8_000
+"""A record of a transaction that brokers do not take in this time, because its topic is gone, say, fails before they
+abort the transaction: the others can be committed in another one."""
+
+_MOST_BYTES: Final = 32 * 1024 * 1024
+"""Of one record: what its memory takes. The topic decides what is too large, and no default of the producer's."""
+
+
 def producer_for(config: ConsumerConfig, transactional_id: str | None = None) -> Any:
     """A producer with what the consumer was told of its cluster."""
     given = {
@@ -23,10 +34,14 @@ def producer_for(config: ConsumerConfig, transactional_id: str | None = None) ->
         if (value := getattr(config, item.name)) != item.default
     }
     given["client.id"] = f"{config.client_id}-dead-letters"
+    given["max.request.size"] = _MOST_BYTES
     if transactional_id is not None:
         given |= {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+            "max.block.ms": _BLOCK_MS,
+            "delivery.timeout.ms": _DELIVERY_MS,
+            "request.timeout.ms": min(config.request_timeout_ms, _DELIVERY_MS - 1_000),
             "client.id": f"{config.client_id}-transactions",
         }
     return (here().new_sender or Producer)(given)

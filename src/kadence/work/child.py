@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from kadence.errors import HandlerTimeoutError, WorkerDiedError, WorkerStartError
 from kadence.logs import logger
+from kadence.printable import text_of
 from kadence.work.scheduler import Task
 from kadence.work.workers import outputs_of
 
@@ -259,16 +260,19 @@ def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
                     outputs = outputs_of(call(*arguments))
                     given_back = None if outputs is None else list(outputs)
                 answer = pickle.dumps((True, given_back), protocol=5)
-            except Exception as error:  # noqa: BLE001 - the parent raises it
+            # sys.exit() ends no child: it is what the handler raised, as on threads.
+            except BaseException as error:  # noqa: BLE001 - the parent raises it
                 answer = _as_bytes(error)
             pipe.send_bytes(answer)
 
 
-def _as_bytes(error: Exception) -> bytes:
+def _as_bytes(error: BaseException) -> bytes:
     """The exception for the parent; one that cannot be pickled becomes a RuntimeError of the same words."""
     try:
         data = pickle.dumps((False, error), protocol=5)
-        pickle.loads(data)  # noqa: S301 - our own
+        is_whole = isinstance(pickle.loads(data)[1], BaseException)  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - user code makes exceptions of any kind
-        return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")), protocol=5)
-    return data
+        is_whole = False
+    if is_whole:
+        return data
+    return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {text_of(error)}")), protocol=5)

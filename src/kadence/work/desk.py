@@ -11,20 +11,25 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
+from kadence.client.aside import Caller, Calls
 from kadence.clock import FOREVER, Clock
 from kadence.errors import RecordDeserializationError
 from kadence.logs import logger
 from kadence.records import Record
 from kadence.work.letters import (
+    Letter,
     ProducerRecord,
     UndecidedError,
     attempts_of,
     dead_letter,
     due_at,
     is_of_all,
+    is_too_large,
     retry_record,
+    shortened,
 )
 from kadence.work.scheduler import Scheduler, Task
 from kadence.work.settings import Settings
@@ -62,7 +67,7 @@ class Desk:
     Args:
         sender: gives the producer, made when it is first needed.
         changed: called when the loop has something to do: there is room again, or this has failed. Any thread.
-        later: makes a call when so many seconds have passed.
+        later: makes a call when so many seconds have passed. caller: makes callers, each for the letters of one topic.
 
     Attributes:
         lock: held for each use of what follows. scheduler: what was read. failure: what ended the processing.
@@ -85,6 +90,7 @@ class Desk:
         sender: Callable[[], Sender],
         changed: Callable[[], None],
         later: Callable[[float, Callable[[], None]], None],
+        caller: Callable[[str], Caller],
     ) -> None:
         self.lock = threading.Lock()
         self.scheduler = self.new_scheduler(
@@ -105,6 +111,10 @@ class Desk:
         self._sender = sender
         self._changed = changed
         self._later = later
+        self._new_caller = caller
+        self._callers: dict[str, Caller] = {}
+        self._posting = threading.Lock()
+        self._has_closed = False
         # By the process's own generator, which a simulation has set to its seed.
         self._chance = random.Random(random.getrandbits(64))
         self._filling_since = FOREVER
@@ -211,18 +221,12 @@ class Desk:
                 self._under_lock(self.scheduler.again, task, now + wait)
             else:
                 wall = self._wall_ms()
-                self._letter(
-                    task, retry_record(record, retry.topic, error, attempts, wall + wait, wall), "retried"
-                )
-        elif settings.dead_letter is not None and not is_undecided:
+                again = retry_record(record, retry.topic, error, attempts, wall + wait, wall)
+                instead = None if is_undecided else self._dead_letter(task, error, attempts)
+                self._letter(task, Letter.of(again, "retried", error, instead))
+        elif not is_undecided and (letter := self._dead_letter(task, error, attempts)) is not None:
             log.warning("%s becomes a dead letter after %d attempts: %r", _place(record), attempts, error)
-            wall = self._wall_ms()
-            first = wall - (now - task.first_at)
-            self._letter(
-                task,
-                dead_letter(record, settings.dead_letter, error, attempts, first, wall, self._group),
-                "dead_lettered",
-            )
+            self._letter(task, letter)
         else:
             log.error(
                 "%s failed after %d attempts, which ends the processing: %r", _place(record), attempts, error
@@ -246,17 +250,34 @@ class Desk:
             self.is_ended = True
         self._changed()
 
-    def _letter(self, task: Task, letter: ProducerRecord, counter: str) -> None:
+    def _dead_letter(self, task: Task, error: BaseException, attempts: int) -> Letter | None:
+        """The dead letter of a record; None: there is no topic for it."""
+        topic = self._settings.dead_letter
+        if topic is None:
+            return None
+        wall = self._wall_ms()
+        first = wall - (self.clock.now_ms() - task.first_at)
+        letter = dead_letter(task.record, topic, error, attempts, first, wall, self._group)
+        return Letter.of(letter, "dead_lettered", error)
+
+    def _letter(self, task: Task, letter: Letter) -> None:
         """The record is done when this is acknowledged. Until then it is sent again and again: it must not be lost."""
 
         def sent() -> None:
             with self.lock:
-                setattr(self, counter, getattr(self, counter) + 1)
+                setattr(self, letter.counter, getattr(self, letter.counter) + 1)
             self._finished([task])
 
         def unsent(error: BaseException) -> None:
-            self._tell_unsent(task, letter.topic, error)
+            if is_too_large(error):
+                if (smaller := self._smaller(task, letter, error)) is not None:
+                    self._letter(task, smaller)
+                    return
+                if letter.counter == "retried":
+                    self._end_with(task, letter.error)
+                    return
             with self.lock:
+                self._tell_unsent(task, letter.topic, error)
                 if self.is_ended or task.is_lost:
                     self.scheduler.drop(task, self.clock.now_ms())
                     done = True
@@ -265,17 +286,60 @@ class Desk:
             if done:
                 self._changed()
             else:
-                self._later(_RESEND_MS / 1000, _Sending(self, [letter], unsent, sent).start)
+                self._later(_RESEND_MS / 1000, post)
 
-        _Sending(self, [letter], unsent, sent).start()
+        def post() -> None:
+            self._post(letter.topic, _Sending(self, [letter], unsent, sent))
+
+        post()
+
+    def _post(self, topic: str, sending: _Sending) -> None:
+        """Send it where that may block: a producer waits for a topic that is gone, and no worker may wait with it."""
+        start = partial(copy_context().run, sending.start)
+
+        def calls() -> Calls:
+            yield start
+
+        with self._posting:
+            if self._has_closed:
+                return
+            caller = self._callers.get(topic)
+            if caller is None:
+                caller = self._callers[topic] = self._new_caller(f"kadence-work-{topic}")
+            caller.carry(calls())
+
+    def close(self) -> None:
+        """The processing has ended, and so has the producer. No letter is sent any more."""
+        with self._posting:
+            self._has_closed = True
+            for caller in self._callers.values():
+                caller.end()
+
+    def _smaller(self, task: Task, letter: Letter, error: BaseException) -> Letter | None:
+        """What is written in place of a letter that its topic does not take for its size; None: there is nothing."""
+        place = _place(task.record)
+        if letter.counter == "retried":
+            log.warning("%s is too large for %s, and is not tried again: %s", place, letter.topic, error)
+            return letter.instead
+        if (found := shortened(letter)) is None:
+            return None
+        smaller, part, size = found
+        log.warning(
+            "the dead letter of %s is too large for %s, and is written without its %s (%d bytes): %s",
+            place,
+            letter.topic,
+            part,
+            size,
+            error,
+        )
+        return smaller
 
     def _tell_unsent(self, task: Task, topic: str, error: BaseException) -> None:
-        """Each is sent every second until it is there: one is named in the log, once in so long."""
+        """Each is sent again until it is there: one is named in the log, once in so long. Under the lock."""
         now = self.clock.now_ms()
-        with self.lock:
-            if now < self._told_unsent.get(topic, now):
-                return
-            self._told_unsent[topic] = now + _TELL_MS
+        if now < self._told_unsent.get(topic, now):
+            return
+        self._told_unsent[topic] = now + _TELL_MS
         log.warning(
             "%s is not in %s yet, and is sent again until it is, as all others for this topic: %s",
             _place(task.record),

@@ -121,6 +121,7 @@ class _Work:
             self.producer.get,
             changed,
             inside.aside.later,
+            inside.aside.caller,
         )
         self.workers: Workers | None = None
         self.children: Children | None = None
@@ -129,7 +130,7 @@ class _Work:
         if settings.transactional_id is None:
             self.desk = Desk(*shared)
             self.processing = Processing(settings, self.desk, *self._around(consumer, inside))
-            self.close = self.producer.close
+            self.close = self._close_producer
         else:
             # Most programs have no transactions.
             from kadence.work.transactional import TransactionalDesk, TransactionalProcessing
@@ -171,6 +172,11 @@ class _Work:
         else:
             new_call = lambda: plain_call(settings, inside.new_decode())  # noqa: E731 - the twin of the method above
         self.workers = ThreadWorkers(self.desk, settings, new_call)
+
+    def _close_producer(self) -> None:
+        """What is still to be sent fails at once."""
+        self.producer.close()
+        self.desk.close()
 
     def end(self) -> None:
         """Workers take nothing more."""
@@ -376,14 +382,19 @@ class _Listener:
         self._theirs = theirs
 
     def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
-        self._carry(self._processing.assigned(tuple(partitions)))
-        if self._theirs is not None:
-            self._theirs.on_partitions_assigned(partitions)
+        # Theirs hears of it whatever that raises: it is told of the end of these, too.
+        try:
+            self._carry(self._processing.assigned(tuple(partitions)))
+        finally:
+            if self._theirs is not None:
+                self._theirs.on_partitions_assigned(partitions)
 
     def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
-        self._carry(self._processing.revoked(tuple(partitions)))
-        if self._theirs is not None:
-            self._theirs.on_partitions_revoked(partitions)
+        try:
+            self._carry(self._processing.revoked(tuple(partitions)))
+        finally:
+            if self._theirs is not None:
+                self._theirs.on_partitions_revoked(partitions)
 
     def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
         self._processing.lost(tuple(partitions))
@@ -406,12 +417,16 @@ class _AsyncListener:
                 await result
 
     async def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
-        await self._carry(self._processing.assigned(tuple(partitions)))
-        await self._tell("on_partitions_assigned", partitions)
+        try:
+            await self._carry(self._processing.assigned(tuple(partitions)))
+        finally:
+            await self._tell("on_partitions_assigned", partitions)
 
     async def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
-        await self._carry(self._processing.revoked(tuple(partitions)))
-        await self._tell("on_partitions_revoked", partitions)
+        try:
+            await self._carry(self._processing.revoked(tuple(partitions)))
+        finally:
+            await self._tell("on_partitions_revoked", partitions)
 
     async def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
         self._processing.lost(tuple(partitions))

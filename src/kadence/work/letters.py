@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from kadence.errors import WorkerStartError
-from kadence.printable import printable
+from kadence.errors import BrokerError, RecordTooLargeError, WorkerStartError
+from kadence.printable import printable, text_of
+from kadence.protocol import error_codes as ec
 from kadence.records import MOST_HEADERS, Record
 
 __all__ = [
+    "Letter",
     "ProducerRecord",
     "ResultError",
     "attempts_of",
     "dead_letter",
     "due_at",
     "is_of_all",
+    "is_too_large",
     "named",
     "retry_record",
+    "shortened",
 ]
 
 _ERROR: Final = "kadence.error."
@@ -44,6 +48,30 @@ class ProducerRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+class Letter(ProducerRecord):
+    """A dead letter or a retry record, and what is to be known if it is too large for its topic.
+
+    Attributes:
+        counter: of the desk: ``dead_lettered`` or ``retried``. error: of the last attempt.
+        instead: the dead letter that is written if a retry record is too large; None: there is none.
+    """
+
+    counter: str
+    error: BaseException
+    instead: Letter | None
+
+    @classmethod
+    def of(
+        cls, record: ProducerRecord, counter: str, error: BaseException, instead: Letter | None = None
+    ) -> Letter:
+        """Such a letter."""
+        letter = cls(*record)
+        letter.counter = counter
+        letter.error = error
+        letter.instead = instead
+        return letter
+
+
 class ResultError(TypeError):
     """A handler returned what cannot be sent. It says so of each record, so it ends the processing."""
 
@@ -55,6 +83,13 @@ class UndecidedError(Exception):
 def is_of_all(error: BaseException) -> bool:
     """Whether every record would end so: that is no matter of one, and ends the processing."""
     return isinstance(error, (ResultError, WorkerStartError))
+
+
+def is_too_large(error: BaseException) -> bool:
+    """Whether a record was refused for its size, by the producer or by the broker."""
+    if isinstance(error, BrokerError):
+        return error.code in (ec.MESSAGE_TOO_LARGE, ec.RECORD_LIST_TOO_LARGE)
+    return isinstance(error, RecordTooLargeError)
 
 
 def named(record: Record[Any, Any]) -> str:
@@ -116,7 +151,7 @@ def dead_letter(
     headers: list[tuple[str, bytes | None]] = [
         *_origin(record, _ERROR),
         (_ERROR + "class", type(error).__name__.encode()),
-        (_ERROR + "message", printable(str(error))[:_MESSAGE_CHARACTERS].encode(errors="replace")),
+        (_ERROR + "message", printable(text_of(error))[:_MESSAGE_CHARACTERS].encode(errors="replace")),
         (_ERROR + "attempts", b"%d" % attempts),
         (_ERROR + "first", b"%d" % _number(record, _RETRY + "first", first_ms)),
         (_ERROR + "last", b"%d" % now),
@@ -124,6 +159,30 @@ def dead_letter(
     if group is not None:
         headers.append((_ERROR + "group", group.encode()))
     return _copy(record, topic, headers)
+
+
+def shortened(letter: Letter) -> tuple[Letter, str, int] | None:
+    """A dead letter without its value; else without the headers of its record; else without its key.
+
+    A header says how many bytes were left out, for its topic does not take them. Where the record came from stays.
+
+    Returns:
+        The letter, what was left out, and its bytes. None: nothing more can be.
+    """
+    own = [pair for pair in letter.headers if not pair[0].startswith(_ERROR)]
+    ours = [pair for pair in letter.headers if pair[0].startswith(_ERROR)]
+    if letter.value:
+        part, size, shorter = "value", len(letter.value), letter._replace(value=None)
+    elif own:
+        size = sum(len(name.encode(errors="replace")) + len(value or b"") for name, value in own)
+        part, shorter, own = "headers", letter, []
+    elif letter.key:
+        part, size, shorter = "key", len(letter.key), letter._replace(key=None)
+    else:
+        return None
+    ours.append((f"{_ERROR}{part}.bytes", b"%d" % size))
+    shorter = shorter._replace(headers=(*own[: MOST_HEADERS - len(ours)], *ours))
+    return Letter.of(shorter, letter.counter, letter.error), part, size
 
 
 def _origin(record: Record[Any, Any], prefix: str) -> list[tuple[str, bytes | None]]:

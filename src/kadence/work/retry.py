@@ -20,13 +20,14 @@ class Retry:
         backoff: seconds before the second attempt. factor: how much longer each wait is than the one before.
         max_backoff: the longest wait, in seconds.
         jitter: the share of each wait that is left to chance, 0 to 1: 0.2 waits 80 to 100 % of it.
-        on: exceptions that are worth another attempt; any other ends the attempts at once.
+        on: the exceptions that are worth another attempt, a class or a tuple of classes; any other ends the attempts
+            at once.
         topic: None repeats in place, and the records of the same key wait. Otherwise a record that failed is written
             to this topic, with the time of its next attempt in a header, and the records of its key go on. The
             consumer reads the topic, too: create it with as many partitions as you want to work on at once.
 
     Raises:
-        ValueError: a number outside its range.
+        ValueError: a number outside its range. TypeError: ``on`` is something else.
     """
 
     attempts: int = 3
@@ -34,7 +35,7 @@ class Retry:
     factor: float = 2.0
     max_backoff: float = 60.0
     jitter: float = 0.2
-    on: tuple[type[BaseException], ...] = (Exception,)
+    on: type[BaseException] | tuple[type[BaseException], ...] = (Exception,)
     topic: str | None = None
 
     def __post_init__(self) -> None:
@@ -45,6 +46,13 @@ class Retry:
                 raise ValueError(f"Retry({name}={getattr(self, name)}): at least {least}")
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"Retry(jitter={self.jitter}): from 0 to 1")
+        for each in self.on if isinstance(self.on, tuple) else (self.on,):
+            # Otherwise the first attempt that fails would raise it, where nobody looks for it.
+            if not (isinstance(each, type) and issubclass(each, BaseException)):
+                raise TypeError(
+                    f"Retry(on={self.on!r}): a class of exceptions or a tuple of them, such as (TimeoutError,); "
+                    f"not {each!r}"
+                )
 
     def allows(self, attempts: int, error: BaseException) -> bool:
         """Whether a record that failed so often is tried again."""

@@ -9,13 +9,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from kadence.client.aside import Caller
-from kadence.clock import add_ms
-from kadence.errors import BrokerError, KafkaError, OffsetMetadataTooLargeError
+from kadence.clock import FOREVER, add_ms
+from kadence.errors import (
+    BrokerError,
+    KafkaError,
+    OffsetMetadataTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 from kadence.logs import logger
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.work.desk import Desk
 from kadence.work.frontier import decode
-from kadence.work.letters import ProducerRecord
+from kadence.work.letters import Letter, ProducerRecord, is_too_large
 from kadence.work.processing import Committed, Idle, Processing, Steps
 from kadence.work.rounds import Finished, Round, Rounds
 from kadence.work.scheduler import Scheduler, Task
@@ -30,6 +35,9 @@ _AGAIN_MS: Final = 100
 
 _RESEND_MS: Final = 1_000
 """After so long a dead letter or a retry record that was refused is sent again."""
+
+_GONE_MS: Final = 30_000
+"""…and one whose topic is gone: transactions wait some seconds for it each time."""
 
 _LAST_MS: Final = 10_000
 """The last transaction before partitions go has so long, at least."""
@@ -64,10 +72,10 @@ class TransactionalDesk(Desk):
             return
         self._keep(tasks, given, None)
 
-    def _letter(self, task: Task, letter: ProducerRecord, counter: str) -> None:
-        self._keep([task], [letter], counter)
+    def _letter(self, task: Task, letter: Letter) -> None:
+        self._keep([task], [letter], letter.counter)
 
-    def _keep(self, tasks: Sequence[Task], outputs: list[ProducerRecord], counter: str | None) -> None:
+    def _keep(self, tasks: Sequence[Task], outputs: Sequence[ProducerRecord], counter: str | None) -> None:
         with self.lock:
             self.scheduler.finish(tasks, outputs, self.clock.now_ms(), counter)
             self._tell()
@@ -93,14 +101,30 @@ class TransactionalDesk(Desk):
                         setattr(self, each.counter, getattr(self, each.counter) + 1)
             else:
                 for each in refused.keys() - failed.keys():
-                    # It must not be lost, and the records beside it need not wait for it.
-                    log.warning("%s is not written yet: %s", each.outputs[0].topic, refused[each])
-                    each.not_before = add_ms(now, _RESEND_MS)
+                    self._refused(each, refused[each], now)
                 self.scheduler.aborted(this, failed.keys(), now)
         for each, problem in failed.items():
             # A dead letter belongs to the handler's trace.
             each.context.run(self.fails, [task for task in each.tasks if task.is_running], problem)
         self.wake()
+
+    def _refused(self, each: Finished, error: Exception, now: int) -> None:
+        """A dead letter or a retry record is. It must not be lost, and the records beside it need not wait for it."""
+        (task,), (letter,) = each.tasks, each.outputs
+        assert isinstance(letter, Letter)
+        if is_too_large(error):
+            if (smaller := self._smaller(task, letter, error)) is not None:
+                each.outputs, each.counter = [smaller], smaller.counter
+                return
+            if letter.counter == "retried":
+                # It is not done, so it is part of no later round.
+                each.not_before = FOREVER
+                self.failure = self.failure or letter.error
+                self.is_ended = True
+                return
+        self._tell_unsent(task, letter.topic, error)
+        is_gone = isinstance(error, UnknownTopicOrPartitionError)
+        each.not_before = add_ms(now, _GONE_MS if is_gone else _RESEND_MS)
 
 
 class TransactionalProcessing(Processing):

@@ -8,7 +8,7 @@ failed attempt of its record, and anything else has nothing to do with the recor
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -34,6 +34,9 @@ log = logger("kadence.work")
 
 _IN_A_HURRY: Final = 1.0
 """Seconds that the producer has to end when a transaction is under way for which nobody waits any more."""
+
+_TRIES: Final = 12
+"""So often the producer is given ``max.block.ms`` to end what an earlier one of its name has left open."""
 
 _OF_TRANSACTIONS: Final = frozenset(
     {
@@ -61,6 +64,7 @@ Ended = Callable[[Round, "Exception | None", "Mapping[Finished, Exception]"], No
 class TransactionalProducer(Sender, Protocol):
     """What is needed of a `Producer`. In a simulation each of these calls is awaited."""
 
+    def partitions_for(self, topic: str) -> Any: ...
     def init_transactions(self) -> Any: ...
     def begin_transaction(self) -> Any: ...
     def send_offsets_to_transaction(
@@ -145,13 +149,23 @@ class Transactions:
         if is_closing:
             yield partial(producer.close, timeout=0)
             return
-        yield producer.init_transactions
+        for left in reversed(range(_TRIES)):
+            try:
+                yield producer.init_transactions
+                break
+            except KafkaTimeoutError:
+                if not left or self._is_closing:
+                    raise
         self.is_ready = True
         self._changed()
 
     def _carry(self, producer: TransactionalProducer, this: Round, group: GroupMetadata) -> Calls:
         futures: list[tuple[Finished, Any]] = []
         sending: Finished | None = None
+        gone = yield from self._without_topic(producer, this)
+        if gone:
+            self._end(this, next(iter(gone.values())), gone)
+            return
         yield producer.begin_transaction
         try:
             for sending in this.finished:
@@ -169,7 +183,7 @@ class Transactions:
                     futures.append((sending, future))
             sending = None
             yield partial(producer.send_offsets_to_transaction, this.offsets, group)
-            yield from self._until_decided(producer.commit_transaction)
+            yield from self._until_decided(producer.commit_transaction, futures)
         except Exception as error:  # noqa: BLE001 - whatever it was, the transaction is not committed
             yield from self._until_decided(producer.abort_transaction)
             # After the end of the transaction the outcome of each record is known.
@@ -184,14 +198,36 @@ class Transactions:
         else:
             self._end(this, None, {})
 
-    def _until_decided(self, call: Callable[[], Any]) -> Calls:
-        """Commit or abort. What takes too long goes on, and is waited for again: it cannot be taken back."""
+    def _without_topic(
+        self, producer: TransactionalProducer, this: Round
+    ) -> Generator[Callable[[], Any], Any, dict[Finished, Exception]]:
+        """The dead letters and retry records whose topic is not there, and why.
+
+        A producer waits for such a topic. No transaction may be open meanwhile: brokers would abort it.
+        """
+        letters = [each for each in this.finished if each.counter is not None]
+        problems: dict[str, Exception] = {}
+        for topic in {each.outputs[0].topic: None for each in letters}:
+            try:
+                yield partial(producer.partitions_for, topic)
+            except Exception as error:  # noqa: BLE001 - others are met again in the transaction
+                if _blames(error):
+                    problems[topic] = error
+        return {
+            each: problems[each.outputs[0].topic] for each in letters if each.outputs[0].topic in problems
+        }
+
+    def _until_decided(self, call: Callable[[], Any], futures: Sequence[tuple[Finished, Any]] = ()) -> Calls:
+        """Commit or abort. What takes too long goes on, and is waited for again: it cannot be taken back.
+
+        If one of ``futures`` has failed, its transaction never commits: each call would raise why at once.
+        """
         while True:
             try:
                 yield call
                 return
             except KafkaTimeoutError as error:
-                if self._is_closing:
+                if self._is_closing or any(each.done() and each.exception() for _, each in futures):
                     raise
                 log.warning("the transaction has not ended yet, it is waited for: %s", error)
 

@@ -18,6 +18,7 @@ from kadence.clock import FOREVER
 from kadence.deserializers import converts_on_loop
 from kadence.errors import ConfigError, HandlerTimeoutError, RecordDeserializationError, SchemaRegistryError
 from kadence.errors.local import AnswerPendingError
+from kadence.printable import text_of
 from kadence.records import Record
 from kadence.work.context import Context
 from kadence.work.desk import Desk
@@ -124,13 +125,15 @@ def outputs_of(result: Any) -> Iterable[ProducerRecord] | None:
         return (result,)
     if isinstance(result, (list, tuple)) or inspect.isgenerator(result):
         return _checked(result)
-    raise ResultError(f"a handler returns None, ProducerRecords or an iterable of them, not {result!r}")
+    raise ResultError(
+        f"a handler returns None, ProducerRecords or an iterable of them, not {text_of(result, repr)}"
+    )
 
 
 def _checked(results: Iterable[Any]) -> Iterator[ProducerRecord]:
     for each in results:
         if not isinstance(each, ProducerRecord):
-            raise ResultError(f"a handler gives ProducerRecords to be sent, not {each!r}")
+            raise ResultError(f"a handler gives ProducerRecords to be sent, not {text_of(each, repr)}")
         yield each
 
 
@@ -214,12 +217,13 @@ class ThreadWorkers:
             self._work_is_there.notify_all()
 
     def _run(self, hand: _Hand) -> None:
-        desk, clock = self._desk, self._desk.clock
         try:
-            call = self._new_call()
-        except BaseException as error:  # noqa: BLE001 - without a call there is no worker, and without one no end
-            desk.ends_with(error)
-            return
+            self._turns(hand, self._new_call())
+        except BaseException as error:  # noqa: BLE001 - who waits for a worker that has ended waits for ever
+            self._desk.ends_with(error)
+
+    def _turns(self, hand: _Hand, call: Call) -> None:
+        clock = self._desk.clock
         most, is_new = 1, True
         while (tasks := self._taken(hand, most, is_new)) is not None:
             is_new = False
@@ -394,6 +398,12 @@ class LoopWorkers:
         self._idle.clear()
 
     async def _run(self) -> None:
+        try:
+            await self._turns()
+        except Exception as error:  # noqa: BLE001 - as on threads
+            self._desk.ends_with(error)
+
+    async def _turns(self) -> None:
         desk = self._desk
         tasks: list[Task] = []
         self._is_waking = False
@@ -423,6 +433,7 @@ class LoopWorkers:
 
     async def _works(self, tasks: Sequence[Task]) -> bool:
         settings = self._settings
+        this = asyncio.current_task()
         try:
             if settings.timeout_ms is None:
                 outputs = await self._call(tasks)
@@ -431,8 +442,6 @@ class LoopWorkers:
                     outputs = await self._call(tasks)
             if settings.halves and outputs is not None:
                 outputs = list(outputs)
-        except GeneratorExit:
-            raise
         except _RefusedError as refused:
             for each, refusal in refused.refused.items():
                 await self._aside.call(self._desk.fails, (each,), refusal)
@@ -441,6 +450,9 @@ class LoopWorkers:
         # As on threads; and what the handler awaited may have been cancelled, without this task being so.
         except BaseException as problem:
             error: BaseException = problem
+            if isinstance(problem, GeneratorExit) and not _is_current(this):
+                # The coroutine is closed, at the end of the loop: it may await nothing. Else the handler raised it.
+                raise
             if (
                 isinstance(problem, KeyboardInterrupt)
                 and threading.current_thread() is threading.main_thread()
@@ -523,6 +535,14 @@ class LoopWorkers:
             pending.check()
         except (SchemaRegistryError, ConfigError) as error:
             raise UndecidedError from error
+
+
+def _is_current(task: asyncio.Task[Any] | None) -> bool:
+    """Whether a loop runs this task now."""
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:
+        return False
 
 
 _NO_ANSWER: Final = "the handler took longer than timeout={} s"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kadence.logs import logger
+from kadence.printable import text_of
 from kadence.records import MOST_HEADERS, Record
 
 __all__ = ["BadRecord", "DeadLetters", "Delivery", "LetterProducer", "LetterProducers"]
@@ -125,7 +126,7 @@ class DeadLetters:
             ("kadence.error.offset", b"%d" % record.offset),
             ("kadence.error.field", field.encode()),
             ("kadence.error.class", type(error).__name__.encode()),
-            ("kadence.error.message", str(error).encode(errors="replace")),
+            ("kadence.error.message", text_of(error).encode(errors="replace")),
         ]
         if self._group is not None:
             origin.append(("kadence.error.group", self._group.encode()))
