@@ -3,7 +3,7 @@
 
 BROKER ?= embedded
 # The tests wait for clocks and brokers more than for processors.
-WORKERS ?= 3
+WORKERS ?= 4
 # How often make kill-spark, make kill-lakehouse and make kill-work kill.
 ROUNDS ?= 100
 # What make test-spark runs on.

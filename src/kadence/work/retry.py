@@ -46,7 +46,8 @@ class Retry:
                 raise ValueError(f"Retry({name}={getattr(self, name)}): at least {least}")
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"Retry(jitter={self.jitter}): from 0 to 1")
-        for each in self.on if isinstance(self.on, tuple) else (self.on,):
+        given: tuple[object, ...] = self.on if isinstance(self.on, tuple) else (self.on,)
+        for each in given:
             # Otherwise the first attempt that fails would raise it, where nobody looks for it.
             if not (isinstance(each, type) and issubclass(each, BaseException)):
                 raise TypeError(

@@ -660,7 +660,7 @@ def test_c7_another_thread_is_refused_until_a_poll_has_let_its_records_go(served
             other.join(PATIENCE)
             subject._core.steps.let_go()
 
-    subject._steps = Watched()
+    subject._steps = Watched()  # type: ignore[assignment]  # it stands for all of it
     with subject:
         assert subject.poll(10)
     assert refused == [True]
