@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 __all__ = ["NEVER", "Retry"]
 
@@ -46,8 +46,8 @@ class Retry:
                 raise ValueError(f"Retry({name}={getattr(self, name)}): at least {least}")
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"Retry(jitter={self.jitter}): from 0 to 1")
-        given: tuple[object, ...] = self.on if isinstance(self.on, tuple) else (self.on,)
-        for each in given:
+        given: Any = self.on
+        for each in given if isinstance(given, tuple) else (given,):
             # Otherwise the first attempt that fails would raise it, where nobody looks for it.
             if not (isinstance(each, type) and issubclass(each, BaseException)):
                 raise TypeError(
