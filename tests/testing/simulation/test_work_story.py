@@ -155,3 +155,8 @@ def test_transactions_of_members_that_are_no_longer_in_the_group(monkeypatch: py
 def test_a_member_that_is_killed_before_its_listener_hears_of_an_assignment() -> None:
     """It leaves its consumer then, which gives up what the listener has not heard of."""
     WorkStory(210353, transactional=True).run()
+
+
+def test_a_member_that_was_cut_off_begins_what_another_one_did_meanwhile() -> None:
+    """Its first records come before the answer that it is out: it had the partition before they were done."""
+    WorkStory(110552).run()

@@ -162,7 +162,7 @@ class Journal:
         self._copies: Counter[tuple[str, bytes, int]] = Counter()
         self._unseen: set[_Place] = set()
         self._covered: dict[TopicPartition, _Covered] = {}
-        self._at_assignment: dict[tuple[str, int, int, TopicPartition], _Covered] = {}
+        self._covered_since: defaultdict[TopicPartition, list[tuple[int, _Covered]]] = defaultdict(list)
         self.begun = self.ended = self.late = self.repeats = self.kills = self.undone = 0
         simulation.history.observers.append(self._turned)
 
@@ -238,8 +238,7 @@ class Journal:
             )
         if name in self._returned:
             self._object(f"{place} began again in the assignment in which it was done")
-        of = program.name, attempt.life, attempt.assignment, place.partition
-        covered = self._at_assignment.setdefault(of, self._covered.get(place.partition, _NOTHING))
+        covered = self._covered_at(place.partition, _assigned_ms(program, place.partition))
         # Who is frozen between the look at what is committed and its first record has an older view: that is no fault.
         if covered.has(place.offset) and not program.was_frozen:
             self._object(f"{place} began, and was committed as done before {program.name} had the partition")
@@ -264,6 +263,14 @@ class Journal:
                 self._object(f"{place} began before {earlier} of its key had ended")
                 return
 
+    def _covered_at(self, partition: TopicPartition, elapsed_ms: int) -> _Covered:
+        """What was committed of a partition at that time."""
+        # A member that was cut off may begin what another one did meanwhile, until it learns that it is out.
+        for since, covered in reversed(self._covered_since[partition]):
+            if since <= elapsed_ms:
+                return covered
+        return _NOTHING
+
     # ------------------------------------------------------------ by the broker
 
     def _turned(self, core: BrokerCore) -> None:
@@ -279,7 +286,8 @@ class Journal:
             above = frozenset(
                 offset for start, end in decode(at.offset, at.metadata) for offset in range(start, end)
             )
-            self._covered[partition] = _Covered(at.offset, at.metadata, above)
+            covered = self._covered[partition] = _Covered(at.offset, at.metadata, above)
+            self._covered_since[partition].append((self._simulation.scheduler.elapsed_ms, covered))
             places = (_Place(partition, offset) for offset in (*range(before.offset, at.offset), *above))
             self._unseen.update(place for place in places if place in self._known)
         if self._unseen and self._is_settled(core):
@@ -426,6 +434,14 @@ class Journal:
 def _assignments(program: Program, partition: TopicPartition) -> int:
     """How often the program got the partition, in all its lives."""
     return sum(told.kind == "assigned" and partition in told.partitions for told in program.told)
+
+
+def _assigned_ms(program: Program, partition: TopicPartition) -> int:
+    """When the program got the partition last."""
+    return max(
+        (told.at_ms for told in program.told if told.kind == "assigned" and partition in told.partitions),
+        default=0,
+    )
 
 
 def _name(attempt: Attempt) -> tuple[str, int, TopicPartition, Any]:
