@@ -20,7 +20,6 @@ from tests.spark.processes import JOBS, environment, run_job
 
 from kadence.errors import IllegalStateError, MissingDependencyError
 from kadence.spark import session as make_session
-from kadence.spark.checkpoint_files import MANAGER, write_without_programs
 from kadence.spark.home import home_without_zip
 from kadence.spark.interpreter import choose
 from kadence.spark.session import _check, _environment, _handlers_kept, _Interrupt, _on_ctrl_c, _surroundings
@@ -57,32 +56,6 @@ def test_options_of_java_that_somebody_has_set_are_kept_and_count(monkeypatch: p
 def test_java_got_its_options(spark: SparkSession) -> None:
     assert spark._jvm is not None
     assert spark._jvm.java.lang.System.getProperty("arrow.enable_null_check_for_get") == "false"
-
-
-def test_spark_writes_checkpoints_on_this_machine_without_programs(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    assert spark._jvm is not None
-    plain = spark.conf.get(MANAGER)
-    streaming = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing
-    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
-    place = spark._jvm.org.apache.hadoop.fs.Path(tmp_path.as_uri())
-    files = streaming.CheckpointFileManager.create(place, hadoop)
-    assert files.getClass().getName() == plain
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    by_default = hadoop.get("fs.defaultFS")
-    try:
-        spark.conf.set(MANAGER, "what.somebody.has.Chosen")
-        write_without_programs(spark)
-        assert spark.conf.get(MANAGER) == "what.somebody.has.Chosen"
-        spark.conf.unset(MANAGER)
-        hadoop.set("fs.defaultFS", "hdfs://somewhere:8020")
-        write_without_programs(spark)
-        assert spark.conf.get(MANAGER, None) is None
-    finally:
-        hadoop.set("fs.defaultFS", by_default)
-        write_without_programs(spark)
-    assert spark.conf.get(MANAGER) == plain
 
 
 @pytest.mark.usefixtures("unnamed")

@@ -8,7 +8,6 @@
 * Spark's Python processes compile PySpark out of a zip, one to two seconds each; here they find it installed (`home`).
 * Each of those processes imports the same; with a local master they are forked from one that has (`spawner`).
 * Arrow checks each number that Java reads for null, after Spark has; with a local master it is told not to.
-* Spark starts 20 programs to write the checkpoint of a micro-batch; with a local master four (`checkpoint_files`).
 
 If something is missing, an error says so in one sentence before Spark starts. Spark's own error would be stack
 traces of two languages.
@@ -28,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.errors import IllegalStateError, MissingDependencyError
 from kadence.java import find_java
 from kadence.logs import logger
-from kadence.spark.checkpoint_files import write_without_programs
 from kadence.spark.home import home_without_zip
 from kadence.spark.interpreter import NAMED_BY, choose, is_submitted, what_it_lacks
 from kadence.spark.parallelism import known_parallelism, parallelism_of, told
@@ -116,8 +114,6 @@ def started(
         start({**named, **settings})
         with _handlers_kept():
             spark = _with_zone(_able(_with(builder, settings).getOrCreate()))
-    if _is_in_one_process(str(spark.sparkContext.master)):
-        write_without_programs(spark)
     _on_ctrl_c(spark.sparkContext)
     return spark
 
