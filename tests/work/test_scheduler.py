@@ -317,6 +317,8 @@ def test_without_keys_nothing_more_is_read(order: Order) -> None:
     taken(scheduler)
     assert scheduler.pauses() == ([P], [])
     assert scheduler.room() == 0
+    # So what waits here is what pauses the partition, and the log says so.
+    assert scheduler.is_at_most
 
 
 def test_nothing_more_is_read_while_all_records_fail() -> None:

@@ -420,7 +420,7 @@ class Scheduler:
     @property
     def is_at_most(self) -> bool:
         """Whether nothing more would be read if fewer of these records could be worked on."""
-        return self._bound == self._limits.records
+        return self._order != "key" or self._bound == self._limits.records
 
     def _has_few(self) -> bool:
         """Whether the records that can be worked on do not keep the workers busy.
