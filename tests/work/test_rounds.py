@@ -146,6 +146,22 @@ def test_a_partition_that_is_lost_takes_batches_with_it_that_others_have_part_in
     assert offsets_of(begun(scheduler)) == [0]
 
 
+def test_a_transaction_of_an_earlier_assignment_fails_and_takes_nothing_of_this_one_with_it() -> None:
+    scheduler, [first] = rounds(1)
+    scheduler.finish([first], OUT, 0)
+    this = begun(scheduler)
+    scheduler.forget([P])
+    scheduler.assign(P)
+    scheduler.add(P, [record(P, n) for n in range(2)], 0)
+    for offset in (0, 1):
+        [task] = taken(scheduler)
+        assert task.record.offset == offset
+        scheduler.finish([task], OUT, 0)
+    scheduler.aborted(this, [], 0)
+    assert (taken(scheduler), scheduler.total) == ([], 2)
+    assert offsets_of(begun(scheduler)) == [0, 1]
+
+
 def test_it_presses_when_nothing_more_can_be_read_or_half_of_the_limit_waits() -> None:
     scheduler, tasks = rounds(8, "none", Limits(records=10))
     assert not scheduler.is_pressing

@@ -209,7 +209,7 @@ class Rounds(Scheduler):
         kept: list[Finished] = []
         lanes: set[Any] = set()
         for each in self._finished:
-            names = [_name_of(task.lane, task) for task in each.tasks]
+            names = [_name_of(task) for task in each.tasks]
             if each in these or not lanes.isdisjoint(names):
                 lanes.update(names)
                 again.append(each)
@@ -259,6 +259,7 @@ def _are_first(tasks: Sequence[Task]) -> bool:
     return True
 
 
-def _name_of(lane: Lane, task: Task) -> Any:
-    """Lanes of one key are one, though an empty one is dropped and made anew."""
-    return lane if lane.home is None else (task.work.partition, lane.key)
+def _name_of(task: Task) -> Any:
+    """Of its lane in its assignment. Lanes of one key are one, though an empty one is dropped and made anew."""
+    lane = task.lane
+    return lane if lane.home is None else (task.work, lane.key)

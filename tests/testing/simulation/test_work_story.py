@@ -160,3 +160,8 @@ def test_a_member_that_is_killed_before_its_listener_hears_of_an_assignment() ->
 def test_a_member_that_was_cut_off_begins_what_another_one_did_meanwhile() -> None:
     """Its first records come before the answer that it is out: it had the partition before they were done."""
     WorkStory(110552).run()
+
+
+def test_a_transaction_fails_after_its_member_has_lost_the_partition_and_got_it_again() -> None:
+    """What was handled since then is not handled once more."""
+    WorkStory(120140, transactional=True).run()
