@@ -70,8 +70,11 @@ def written(spark: Any, plan: dict[str, Any], topic: str, *, transactions: bool 
     from kadence.admin import NewTopic
 
     size = int(topic.rpartition("-")[2])
+    # What makes the rows must cost little beside what writes them: rpad to 1,008 characters took Java 6.4 µs for a row,
+    # as much as all the rest.
+    key = "lpad(cast(id as string), 16, '0')"
     rows = spark.range(plan["topics"][topic], numPartitions=8).selectExpr(
-        "lpad(cast(id as string), 16, '0') as key", f"rpad(cast(id as string), {size - 16}, 'x') as value"
+        f"{key} as key", f"concat({key}, '{'x' * (size - 32)}') as value"
     )
     target = f"{topic}-by-{plan['format']}-{uuid.uuid4().hex[:6]}"
     sink = rows.write.format(plan["format"]).option("kafka.bootstrap.servers", plan["bootstrap"])
