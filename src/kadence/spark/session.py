@@ -8,6 +8,7 @@
 * Spark's Python processes compile PySpark out of a zip, one to two seconds each; here they find it installed (`home`).
 * Each of those processes imports the same; with a local master they are forked from one that has (`spawner`).
 * Arrow checks each number that Java reads for null, after Spark has; with a local master it is told not to.
+* A stream whose application dies while Spark writes its first offsets has to start again (Spark 4.2 and 4.3 refuse).
 
 If something is missing, an error says so in one sentence before Spark starts. Spark's own error would be stack
 traces of two languages.
@@ -41,7 +42,10 @@ __all__ = ["SETTINGS", "session", "started"]
 
 _log = logger("kadence.spark")
 
-SETTINGS: Final[Mapping[str, str]] = (
+_VERIFY_EMPTY: Final = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
+"""Whether Spark refuses a checkpoint without offsets in which there is any file, such as one half written."""
+
+SETTINGS: Final[Mapping[str, str]] = {_VERIFY_EMPTY: "false"} | (
     {
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.daemon.module": "kadence.spark.daemon",

@@ -51,6 +51,20 @@ def test_start_at_latest_survives_a_failed_batch(cluster: Cluster, runs: Runs) -
     assert runs.values() == list(range(70))
 
 
+@pytest.mark.parametrize("of", ["offsets", "commits"])
+def test_an_application_that_died_while_spark_wrote_its_first_offsets_starts_again(
+    cluster: Cluster, runs: Runs, tmp_path: Path, of: str
+) -> None:
+    """Spark writes into such a hidden file and renames it; in a checkpoint without offsets it takes offence at one."""
+    cluster.create(1)
+    cluster.produce(range(30))
+    left = tmp_path / "checkpoint" / of / ".0.6f1c2f3e-5d4c-4b3a-8f21-0123456789ab.tmp"
+    left.parent.mkdir(parents=True)
+    left.write_text("v1\n")
+    assert runs.available_now() == [30]
+    assert runs.values() == list(range(30))
+
+
 def test_a_topic_made_anew_and_longer(cluster: Cluster, runs: Runs) -> None:
     """Its name is the same, and offset 50 exists in it: only the id in the checkpoint tells."""
     cluster.create(1)
