@@ -120,13 +120,15 @@ def extensions() -> list[Extension]:
             f"not built on Windows: {', '.join(POSIX_ONLY)}; these run as plain Python, without native heartbeats"
         )
         names = [name for name in names if name not in POSIX_ONLY]
+    # What a sanitizer reports has the lines of functions only so (tools/check_threads.py).
+    tuning = ["-O1", "-g"] if "-fsanitize" in os.environ.get("CFLAGS", "") else ["-O3", "-g0"]
     found = [
         Extension(
             name,
             [path.as_posix()],
             include_dirs=sorted({path_of(each).parent.as_posix() for each in (name, *needs(name))}),
             depends=["setup.py", *sorted(header.as_posix() for header in path.parent.glob("*.h"))],
-            extra_compile_args=[] if WINDOWS else ["-O3", "-g0", "-fno-strict-aliasing"],
+            extra_compile_args=[] if WINDOWS else [*tuning, "-fno-strict-aliasing"],
         )
         for name, path in ((name, path_of(name)) for name in names)
     ]

@@ -22,7 +22,7 @@ from tests.net.test_native_heartbeat import FRAME, Link
 from tests.patience import PATIENCE
 from tests.records.batches import Row, from_rows
 
-from kadence import Broker, Consumer, Producer
+from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.clock import SystemClock
 from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
 from kadence.net import drain, native_heartbeat
@@ -126,6 +126,75 @@ def test_consumers_and_producers_side_by_side(broker: Broker) -> None:
             for consumer in consumers:
                 consumer.close()
     assert [len(values) for values in found] == [everything] * readers
+
+
+def test_tables_beside_records(broker: Broker) -> None:
+    """Batches are built from columns and read into columns while other threads do both with records."""
+    pa = pytest.importorskip("pyarrow")
+    broker.create_topic("t", 2)
+    rows, count = 4_000, 2_000
+    everything = 2 * (rows + count)
+    table = pa.table({"value": [b"%0100d" % number for number in range(rows)]})
+    settings: dict[str, Any] = {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "auto_offset_reset": "earliest",
+    }
+    partitions = [TopicPartition("t", number) for number in range(2)]
+    found = {"records": 0, "rows": 0}
+    with (
+        Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=1) as producer,
+        Consumer(**settings) as by_records,
+        Consumer(**settings) as by_tables,
+    ):
+        by_records.assign(partitions)
+        by_tables.assign(partitions)
+
+        def write() -> None:
+            for number in range(count):
+                producer.send("t", b"%d" % number)
+
+        def write_table() -> None:
+            producer.send_arrow(table, "t")
+
+        def read() -> None:
+            while found["records"] < everything:
+                found["records"] += len(by_records.poll(1))
+
+        def read_tables() -> None:
+            while found["rows"] < everything:
+                found["rows"] += by_tables.poll_arrow(1).num_rows
+
+        at_once(write, write, write_table, write_table, read, read_tables)
+    assert found == {"records": everything, "rows": everything}
+
+
+def test_a_wait_that_ends_beside_records_that_come(broker: Broker) -> None:
+    """The network thread passes each on without the interpreter, and looks whether somebody waits for it."""
+    broker.create_topic("t", 1)
+    count = ROUNDS // 10
+    taken = threading.Semaphore(1)
+    values: list[bytes] = []
+    with (
+        Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer,
+        Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest") as consumer,
+    ):
+        consumer.assign([TopicPartition("t", 0)])
+
+        def write() -> None:
+            for number in range(count):
+                assert taken.acquire(timeout=PATIENCE)
+                producer.send("t", b"%d" % number)
+
+        def read() -> None:
+            while len(values) < count:
+                # Waits as short as this end now and then just when a record comes.
+                found = consumer.poll(0.002)
+                values.extend(record.value for record in found)
+                for _ in found:
+                    taken.release()
+
+        at_once(write, read)
+    assert values == [b"%d" % number for number in range(count)]
 
 
 def test_pausing_and_seeking_beside_the_loop(broker: Broker) -> None:

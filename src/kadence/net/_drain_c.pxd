@@ -64,6 +64,7 @@ cdef extern from "arrivals.h" nogil:
         int number
     ctypedef struct kd_arrivals:
         kd_flag flag
+    void kd_flag_await(kd_flag *flag, int waiting)
     void kd_flag_enter(kd_flag *flag)
     void kd_flag_raise(kd_flag *flag)
     void kd_flag_show(kd_flag *flag, int fd)

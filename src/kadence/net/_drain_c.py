@@ -482,7 +482,7 @@ class Flag:
 
     @waiting.setter
     def waiting(self, value: cython.bint) -> None:
-        self._flag.waiting = value
+        kd_flag_await(self._flag, value)
 
     def enter(self) -> None:
         kd_flag_enter(self._flag)
@@ -506,7 +506,7 @@ class Flag:
                     return
 
     def leave(self, *, interrupts: cython.bint = False) -> None:
-        self._flag.waiting = interrupts
+        kd_flag_await(self._flag, interrupts)
         if interrupts:
             self.set()
 

@@ -46,10 +46,15 @@ typedef struct {
 #if defined(__linux__) && !defined(Py_GIL_DISABLED)
 #define KD_HAS_ARRIVALS 1
 
+/* Have it raised from now on, or not any more. The network thread may look at any moment, without the interpreter. */
+static void kd_flag_await(kd_flag *flag, int waiting) {
+    __atomic_store_n(&flag->waiting, (uint32_t)waiting, __ATOMIC_SEQ_CST);
+}
+
 /* Lower the flag, and have it raised from now on. What comes before that is seen by a look after it. */
 static void kd_flag_enter(kd_flag *flag) {
     __atomic_store_n(&flag->up, 0, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&flag->waiting, 1, __ATOMIC_SEQ_CST);
+    kd_flag_await(flag, 1);
 }
 
 static void kd_flag_raise(kd_flag *flag) {
@@ -91,9 +96,11 @@ static int kd_flag_wait(kd_flag *flag, int64_t timeout_ns) {
 #else
 #define KD_HAS_ARRIVALS 0
 
+static void kd_flag_await(kd_flag *flag, int waiting) { flag->waiting = (uint32_t)waiting; }
+
 static void kd_flag_enter(kd_flag *flag) {
     flag->up = 0;
-    flag->waiting = 1;
+    kd_flag_await(flag, 1);
 }
 
 static void kd_flag_raise(kd_flag *flag) { flag->up = 1; }
