@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from tests.spark.source.queries import PARTITIONS, RECORDS, START_MS, STEPS_MS, Queries, Side
 
 from kadence import Admin, Broker, Producer, TopicPartition
@@ -44,7 +44,8 @@ def fill(bootstrap_servers: str, topic: str) -> int:
     """Make the topic, and say how many records it has: with keys and nulls, headers, and many times."""
     chance = random.Random(topic)
     with Admin(bootstrap_servers=bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+        # Their times are years ago: a broker would delete them in minutes.
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1, {"retention.ms": "-1"})])
         with Producer(bootstrap_servers=bootstrap_servers) as producer:
             when = START_MS
             for number in range(RECORDS):
@@ -77,42 +78,39 @@ class Pair:
     """The same topic in two sessions: one load() where filters are pushed, and rows that are kept.
 
     Args:
-        spark: the sessions are new ones beside it. source: the name of the source where filters are pushed.
+        spark: the sessions are new ones beside it. source: the name of what reads where filters are pushed.
     """
 
     def __init__(
-        self, spark: SparkSession, bootstrap_servers: str, topic: str, source: str = "kadence"
+        self,
+        spark: SparkSession,
+        bootstrap_servers: str,
+        topic: str,
+        source: str = "kadence",
     ) -> None:
         self.topic = topic
-        self._sides = []
-        for name, pushes in ((source, "true"), ("kadence", "false")):
-            beside = spark.newSession()
-            beside.conf.set(SETTING, pushes)
-            beside.conf.set("spark.sql.session.timeZone", ZONE)
-            for setting, value in _QUICK.items() if pushes == "false" else ():
-                beside.conf.set(setting, value)
-            options = {
-                "kafka.bootstrap.servers": bootstrap_servers,
-                "subscribe": topic,
-                "includeHeaders": "true",
-            }
-            self._sides.append(Side.of(beside, beside.read.format(name).options(**options).load()))
-        self._kept: DataFrame = self._sides[1].frames["records"].cache()
-
-    def rows(self) -> int:
-        """How many are kept."""
-        return self._kept.count()
+        options = {
+            "kafka.bootstrap.servers": bootstrap_servers,
+            "subscribe": topic,
+            "includeHeaders": "true",
+        }
+        pushes, keeps = (spark.newSession() for _ in range(2))
+        for session_, settings in ((pushes, {SETTING: "true"}), (keeps, {SETTING: "false", **_QUICK})):
+            for setting, value in {"spark.sql.session.timeZone": ZONE, **settings}.items():
+                session_.conf.set(setting, value)
+        self.kept = keeps.read.format("kadence").options(**options).load().cache()
+        self._pushed = Side.of(pushes, pushes.read.format(source).options(**options).load())
+        self._plain = Side.of(keeps, self.kept)
 
     def ask(self, seed: int, queries: int) -> Iterator[Difference | None]:
         """What is wrong with each query's answer."""
-        pushed, plain = self._sides
         random_queries = Queries(seed, self.topic)
         for number, step in enumerate(random_queries.take(queries)):
-            expected = step.answer(plain)
+            expected = step.answer(self._plain)
             if step.keeps and not expected:
                 random_queries.forget(step.keeps)
             try:
-                found = step.answer(pushed)
+                found = step.answer(self._pushed)
             except PySparkException as problem:
                 yield Difference(number, str(step), str(problem))
                 continue
@@ -129,7 +127,7 @@ class Pair:
 
     def close(self) -> None:
         """Give back what is cached, also by queries."""
-        for side in self._sides:
+        for side in (self._pushed, self._plain):
             for frame in side.frames.values():
                 frame.unpersist()
 

@@ -1,8 +1,8 @@
 """Random queries over one table of Kafka's records; the same seed gives the same queries.
 
 What a query reads is a relation: the table, a view, or a frame that is kept. Each row of a relation is a record, with
-some of its columns, and the record may be there several times. So rows that are equal in topic, partition and offset are
-equal, an order by these is total, and each query has one answer, with a limit too.
+some of its columns, and the record may be there several times. So rows that are equal in topic, partition and offset
+are equal, an order by these is total, and each query has one answer, with a limit too.
 
 Casts and comparisons are those that end no query in ANSI mode: which row Spark evaluates first is its own business.
 """
@@ -288,7 +288,8 @@ class Queries:
         )
         where = self._chance.choice((self._where(left, "a."), "" if is_half else self._where(right, "b.")))
         return _sql(
-            f"select {hint}{what} from {self._source(left, 'a')} {kind} {self._source(right, 'b')} on {condition}{where}"
+            f"select {hint}{what} from {self._source(left, 'a')} {kind} {self._source(right, 'b')} "
+            f"on {condition}{where}"
         )
 
     def _set_operation(self) -> Step:
@@ -328,8 +329,8 @@ class Queries:
         relates = self._chance.choice(("=", "=", "<"))
         return _sql(
             f"select {', '.join(self._expressions(outer, 'a.'))} from {self._source(outer, 'a')} where {word} "
-            f"(select 1 from {self._source(inner, 'b')} where a.partition = b.partition and a.offset {relates} b.offset "
-            f"and {self._condition(inner, 'b.')}) and {self._condition(outer, 'a.')}"
+            f"(select 1 from {self._source(inner, 'b')} where a.partition = b.partition "
+            f"and a.offset {relates} b.offset and {self._condition(inner, 'b.')}) and {self._condition(outer, 'a.')}"
         )
 
     def _scalar(self) -> Step:
@@ -354,17 +355,18 @@ class Queries:
         relation = self._pick(2)
         named = f"select * from {self._source(relation)}{self._where(relation)}"
         first, second = self._where(relation), self._where(relation)
-        return _sql(
-            self._chance.choice(
-                (
-                    f"with w as ({named}) select count(*), max(offset) from (select * from w as r{first} union all "
-                    f"select * from w as r{second})",
-                    f"with w as ({named}) select (select count(*) from w as r{first}) as x, "
-                    f"(select count(*) from w as r{second}) as y, (select max(offset) from {relation.name}) as z",
-                    f"with w as ({named}), u as (select * from w as r{first}) select u.offset, u.partition, w.topic "
-                    "from u join w on u.partition = w.partition and u.offset = w.offset",
-                )
+        kind = self._chance.randrange(3)
+        if kind == 0:
+            both = f"select * from w as r{first} union all select * from w as r{second}"
+            return _sql(f"with w as ({named}) select count(*), max(offset) from ({both})")
+        if kind == 1:
+            return _sql(
+                f"with w as ({named}) select (select count(*) from w as r{first}) as x, "
+                f"(select count(*) from w as r{second}) as y, (select max(offset) from {relation.name}) as z"
             )
+        return _sql(
+            f"with w as ({named}), u as (select * from w as r{first}) select u.offset, u.partition, w.topic "
+            "from u join w on u.partition = w.partition and u.offset = w.offset"
         )
 
     # ---- what is kept for queries to come
@@ -386,7 +388,8 @@ class Queries:
         text = f"select {', '.join(columns)} from {self._source(relation)}{self._where(relation)}"
         match self._chance.randrange(4):
             case 0:
-                text += f" {self._chance.choice(_SETS)} select {', '.join(columns)} from {TABLE} as r{self._where(self._table)}"
+                another = f"select {', '.join(columns)} from {TABLE} as r{self._where(self._table)}"
+                text += f" {self._chance.choice(_SETS)} {another}"
                 scans += 1
             case 1:
                 text += f" order by topic, partition, offset limit {self._chance.randint(1, 200)}"
@@ -642,7 +645,7 @@ _EXCHANGES: Final[tuple[_Change, ...]] = (
 
 # ------------------------------------------------------------ words
 
-_COMPARED: Final = ("=", "<", "<=", ">", ">=", "<>")
+_COMPARED: Final = ("=", "=", "<", "<=", ">", ">=", "<>")
 _SETS: Final = ("union all", "union all", "union", "except", "except all", "intersect", "intersect all")
 _GROUPS: Final = (
     ("partition",),
