@@ -19,11 +19,13 @@ from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 from tests.spark.source.queries import PARTITIONS, RECORDS, START_MS, STEPS_MS, Queries, Side
 
 from kadence import Admin, Broker, Producer, TopicPartition
 from kadence.admin import NewTopic
 from kadence.spark import session
+from kadence.spark.datasource import KadenceDataSource
 
 __all__ = ["Difference", "Pair", "fill"]
 
@@ -78,7 +80,7 @@ class Pair:
     """The same topic in two sessions: one load() where filters are pushed, and rows that are kept.
 
     Args:
-        spark: the sessions are new ones beside it. source: the name of what reads where filters are pushed.
+        spark: the sessions are new ones beside it. source: what reads where filters are pushed.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Pair:
         spark: SparkSession,
         bootstrap_servers: str,
         topic: str,
-        source: str = "kadence",
+        source: type[DataSource] = KadenceDataSource,
     ) -> None:
         self.topic = topic
         options = {
@@ -98,8 +100,10 @@ class Pair:
         for session_, settings in ((pushes, {SETTING: "true"}), (keeps, {SETTING: "false", **_QUICK})):
             for setting, value in {"spark.sql.session.timeZone": ZONE, **settings}.items():
                 session_.conf.set(setting, value)
+        if source is not KadenceDataSource:
+            pushes.dataSource.register(source)
         self.kept = keeps.read.format("kadence").options(**options).load().cache()
-        self._pushed = Side.of(pushes, pushes.read.format(source).options(**options).load())
+        self._pushed = Side.of(pushes, pushes.read.format(source.name()).options(**options).load())
         self._plain = Side.of(keeps, self.kept)
 
     def ask(self, seed: int, queries: int) -> Iterator[Difference | None]:

@@ -186,7 +186,7 @@ class Queries:
 
     def _where(self, relation: _Relation, prefix: str = "") -> str:
         """Mostly a condition; now and then none, so that a query without filters follows one with them."""
-        if self._chance.random() < 0.2:
+        if self._chance.random() < 0.3:
             return ""
         return f" where {self._condition(relation, prefix)}"
 
@@ -451,9 +451,28 @@ class _Conditions:
         self._chance = chance
         self._topics = (topic, topic[:4], "", "zzz", topic.upper())
 
-    def of(self, columns: tuple[str, ...], prefix: str, depth: int = 2) -> str:
+    def of(self, columns: tuple[str, ...], prefix: str) -> str:
+        """Half of them are such that a source could take them whole."""
+        if self._chance.random() < 0.5:
+            return " and ".join(self._plain(columns, prefix) for _ in range(self._chance.randint(1, 2)))
+        return self._any(columns, prefix, 2)
+
+    def _plain(self, columns: tuple[str, ...], prefix: str) -> str:
+        column = self._chance.choice(
+            [each for each in ("offset", "partition", "timestamp") if each in columns]
+        )
+        name, word = f"{prefix}{column}", self._chance.choice(_COMPARED)
+        if column == "timestamp":
+            later = self._chance.choice(STEPS_MS) * self._chance.randint(0, 40)
+            return f"{name} {word} timestamp_millis({START_MS + later})"
+        most = _LAST_OFFSET if column == "offset" else PARTITIONS - 1
+        if self._chance.random() < 0.2:
+            return f"{name} in ({', '.join(str(self._chance.randint(0, most)) for _ in range(3))})"
+        return f"{name} {word} {self._chance.randint(0, most)}"
+
+    def _any(self, columns: tuple[str, ...], prefix: str, depth: int) -> str:
         if depth and self._chance.random() < 0.45:
-            left, right = (self.of(columns, prefix, depth - 1) for _ in range(2))
+            left, right = (self._any(columns, prefix, depth - 1) for _ in range(2))
             return self._chance.choice(
                 (
                     f"({left} and {right})",
@@ -462,7 +481,7 @@ class _Conditions:
                     f"({left} and not {right})",
                 )
             )
-        # Those that Spark can push to a source, and that take some of the records, come most often.
+        # Those of which a condition takes some of the records come most often.
         often = [each for each in columns if each in ("partition", "offset", "timestamp")]
         column = self._chance.choice([*often, *often, *columns])
         name = f"{prefix}{column}"

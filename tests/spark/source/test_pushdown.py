@@ -15,7 +15,9 @@ from pyspark.sql.datasource import (
     EqualTo,
     Filter,
     GreaterThan,
+    GreaterThanOrEqual,
     InputPartition,
+    LessThan,
     LessThanOrEqual,
 )
 from pyspark.sql.types import StructType
@@ -24,6 +26,7 @@ from tests.spark.source.pushdown import DELETED, Pair, fill
 from tests.spark.source.queries import RECORDS, Queries
 
 from kadence import Broker
+from kadence.spark.datasource import KadenceDataSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +63,8 @@ def test_they_find_a_source_that_takes_filters(spark: SparkSession, embedded: Br
             operators: dict[type[Filter], Callable[[Any, Any], bool]] = {
                 EqualTo: operator.eq,
                 GreaterThan: operator.gt,
+                GreaterThanOrEqual: operator.ge,
+                LessThan: operator.lt,
                 LessThanOrEqual: operator.le,
             }
             for each in filters:
@@ -72,17 +77,19 @@ def test_they_find_a_source_that_takes_filters(spark: SparkSession, embedded: Br
 
         def partitions(self) -> Sequence[InputPartition]:
             planned = self._reader.partitions()
-            pieces = [
-                piece._replace(start=offset, end=offset + 1)
-                for whole in planned
-                for piece in whole.value
-                for offset in range(piece.start, piece.end)
-                if all(
-                    passes(offset if column == "offset" else piece.partition)
-                    for column, passes in self._taken
-                )
-            ]
-            return [type(planned[0])(tuple(pieces))] if pieces else []
+            left = []
+            for piece in (each for task in planned for each in task.value):
+                offsets = [
+                    offset
+                    for offset in range(piece.start, piece.end)
+                    if all(
+                        passes(offset if column == "offset" else piece.partition)
+                        for column, passes in self._taken
+                    )
+                ]
+                if offsets:
+                    left.append(piece._replace(start=offsets[0], end=offsets[-1] + 1))
+            return [type(planned[0])(tuple(left))] if left else []
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
             return self._reader.read(partition)  # type: ignore[return-value]
@@ -93,8 +100,6 @@ def test_they_find_a_source_that_takes_filters(spark: SparkSession, embedded: Br
             return "kadence-takes-filters"
 
         def _kadence(self) -> DataSource:
-            from kadence.spark.datasource import KadenceDataSource
-
             return KadenceDataSource(self.options)
 
         def schema(self) -> StructType | str:
@@ -103,8 +108,7 @@ def test_they_find_a_source_that_takes_filters(spark: SparkSession, embedded: Br
         def reader(self, schema: StructType) -> DataSourceReader:
             return TakesFilters(self._kadence().reader(schema))
 
-    spark.dataSource.register(Source)
-    pair = Pair(spark, embedded.bootstrap_servers, topic, Source.name())
+    pair = Pair(spark, embedded.bootstrap_servers, topic, Source)
     try:
         wrong = next((each for each in pair.ask(0, QUERIES) if each), None)
         assert wrong is not None
