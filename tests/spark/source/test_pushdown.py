@@ -92,7 +92,7 @@ def test_they_find_a_source_that_takes_filters(spark: SparkSession, embedded: Br
             return [type(planned[0])(tuple(left))] if left else []
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            return self._reader.read(partition)  # type: ignore[return-value]
+            return self._reader.read(partition)
 
     class Source(DataSource):
         @classmethod
