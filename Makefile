@@ -22,7 +22,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-heavy test-pythons test-spark soak hold coverage check-browser check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work docs site first-record wheel clean
+.PHONY: help demo test test-heavy test-pythons test-spark soak hold coverage check-browser check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -49,6 +49,7 @@ help:
 	@echo "make test-librdkafka librdkafka's own integration tests against it (Debian; needs gcc, OpenSSL's and zstd's headers)"
 	@echo "make parity-spark    the same options to Spark's JVM connector and to Kadence's source, every row compared"
 	@echo "make parity-json     the same JSON documents to from_json and to Kadence's source, every row compared (ARGS='--seed 5')"
+	@echo "make parity-pushdown 1,000 random queries over one load(), with Spark pushing filters and without (ARGS='--seed 5')"
 	@echo "make docs            write the generated pages of docs/"
 	@echo "make site            the documentation as a site, in build/site (strict: a broken link fails it)"
 	@echo "make first-record    the time from a fresh clone to the first record read, in parts (BROKER=kafka: on real Kafka)"
@@ -167,6 +168,9 @@ test-librdkafka: $(VENV)/.has-test
 
 parity-json: $(VENV)/.has-test
 	@$(RUN) -m tests.spark.decode.parity $(ARGS)
+
+parity-pushdown: $(VENV)/.has-test
+	@$(RUN) -m tests.spark.source.pushdown $(ARGS)
 
 parity-spark: $(VENV)/.has-test
 	@$(RUN) bench/parity.py $(ARGS)

@@ -37,6 +37,7 @@ _SHARED_SPARK: Final = (
     "tests/spark/pipeline/test_formats.py",
     "tests/spark/pipeline/test_examples.py",
     "tests/spark/decode/test_spark_decode.py",
+    "tests/spark/source/test_pushdown.py",
     "tests/spark/source/test_spark_batch.py",
     "tests/spark/sink/test_spark_sink.py",
     "tests/spark/source/test_spark_kafka.py",

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import expr
 from tests.patience import PATIENCE, until
 from tests.spark.conftest import Cluster, Runs
 
 from kadence import Broker, Consumer, TopicPartition
+from kadence.protocol.offset_commit import OffsetCommitRequest
 from kadence.spark import lag
 
 
@@ -33,6 +35,35 @@ def test_limits_restart_growth_and_committed_offsets(cluster: Cluster, runs: Run
     cluster.produce(range(100, 130), partition=3)
     assert runs.available_now(**group) == [30]
     assert runs.values() == list(range(130))
+    assert cluster.committed() == cluster.ends()
+
+
+def test_the_two_sides_of_a_self_join_commit_as_one_application(
+    embedded: Broker, cluster: Cluster, runs: Runs
+) -> None:
+    """Runs of one application are not warned of: `test_two_queries_of_one_group`."""
+    cluster.create(2)
+    cluster.produce(range(20))
+    with embedded.faults.observe(OffsetCommitRequest) as commits:
+        runs.available_now(
+            lambda frame: (
+                frame.alias("a")
+                .join(frame.alias("b"), expr("a.partition = b.partition and a.offset = b.offset"))
+                .select("a.value")
+            ),
+            kafka_group_id=cluster.group,
+            commitOffsets="true",
+        )
+    assert runs.values() == list(range(20))
+    committers = {
+        partition.committed_metadata or ""
+        for request in commits.messages
+        if request.group_id == cluster.group
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    assert len(committers) == 2
+    assert len({each.rpartition("-")[0] for each in committers}) == 1
     assert cluster.committed() == cluster.ends()
 
 
