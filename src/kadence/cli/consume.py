@@ -164,7 +164,7 @@ def run(arguments: argparse.Namespace) -> int:
         config["value.deserializer"] = JsonText(arguments.value, registry_of(arguments, config))
     # What is wrong with the settings is told before what is wrong with the network.
     ConsumerConfig.parse(config)
-    with reached(admin_settings(config)) as admin:
+    with reached(admin_settings(config), arguments) as admin:
         plan = _plan(admin, arguments, config.get("isolation.level", "read_uncommitted"))
     with Consumer(config) as consumer:
         _begin(consumer, arguments, plan)

@@ -29,9 +29,16 @@ from kadence.cli import (
 )
 from kadence.cli.common import CommandError, Parser, UsageError, add_cluster_option, say, settings_files
 from kadence.cli.demo import command as demo
+from kadence.cli.reach import said_of_cluster
 from kadence.cli.top import command as top
 from kadence.cli.where import times_joined
-from kadence.errors import ConfigError, KafkaError
+from kadence.errors import (
+    ConfigError,
+    KafkaError,
+    KafkaTimeoutError,
+    SchemaRegistryError,
+    TransportError,
+)
 
 __all__ = ["main", "make_parser"]
 
@@ -147,10 +154,13 @@ def _files(prefix: str, action: argparse.Action, **asked: Any) -> list[str]:
     return found
 
 
-def _told(error: Exception) -> str:
-    """The error in words; of a file the system's words without their number."""
+def _told(error: Exception, arguments: argparse.Namespace) -> str:
+    """The error in words; of a file the system's words without their number, of a cluster with its name."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
+    is_of_brokers = isinstance(error, KafkaTimeoutError | TransportError)
+    if is_of_brokers and not isinstance(error, SchemaRegistryError):
+        return said_of_cluster(str(error), arguments)
     return str(error)
 
 
@@ -184,7 +194,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(f"  settings were taken from {' and '.join(files)}")
         return 2
     except (KafkaError, CommandError, OSError) as error:
-        say(f"kadence {arguments.command}: {_told(error)}")
+        say(f"kadence {arguments.command}: {_told(error, arguments)}")
         for note in getattr(error, "__notes__", ()):
             say(f"  {note}")
         return 1

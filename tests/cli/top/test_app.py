@@ -334,12 +334,13 @@ def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def look(screen: Screen) -> None:
         await screen.shows("127.0.0.1:1: ", "Connection refused; trying again every 0.1 s")
+        assert "cluster 'dead' 127.0.0.1:1" in screen.lines[0]
 
     asyncio.run(_wide(look))
 
 
 async def _wide(look: Callable[[Screen], Awaitable[None]]) -> None:
-    app = Top({"bootstrap.servers": "127.0.0.1:1"}, delay=0.1)
+    app = Top({"bootstrap.servers": "127.0.0.1:1"}, delay=0.1, name="cluster 'dead'")
     async with app.run_test(size=(160, HEIGHT)) as pilot:
         await look(Screen(app, pilot))
 

@@ -120,6 +120,7 @@ class Top(App[None]):
     Args:
         config: of the admin client. group: the one to begin with; None: the list. delay: seconds between two rounds.
         records: whether records may be shown. cluster: completes the commands on the screen; None: with the brokers.
+        name: of the cluster, as in ``cluster 'prod'``; empty where it has none.
     """
 
     TITLE = "kadence top"
@@ -156,8 +157,10 @@ class Top(App[None]):
         delay: float = 2.0,
         records: bool = True,
         cluster: SameCluster | None = None,
+        name: str = "",
     ) -> None:
         super().__init__()
+        self._name = name
         self._cluster = cluster or SameCluster(str(config.get("bootstrap.servers", "")))
         self._shows_records = records
         self._config = config
@@ -514,7 +517,8 @@ class Top(App[None]):
 
     def _draw_title(self) -> None:
         place, width = self._place, self.size.width
-        where = str(self._config.get("bootstrap.servers", ""))
+        servers = str(self._config.get("bootstrap.servers", ""))
+        where = f"{self._name} {servers}".lstrip()
         state = "PAUSED" if self._is_paused else f"every {self._delay:g} s"
         right = f"{state}  {clock_time(time.time())} "
         path = f" kadence top  {printable(self._path(place))}"
