@@ -77,7 +77,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "topics", nargs="+", metavar="TOPIC[:0,1,…]", help="a topic, or some of its partitions"
     )
-    parser.add_argument("-g", "--group", help="read as a member of this consumer group")
+    parser.add_argument("-g", "--group", metavar="GROUP", help="read as a member of this consumer group")
     parser.add_argument(
         "--from",
         dest="start",
