@@ -48,3 +48,15 @@ def kadence(broker: Broker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
         return Ran(status, out, err)
 
     return run
+
+
+def told(kadence: Run, monkeypatch: pytest.MonkeyPatch, words: str, *command: str) -> Ran:
+    """Run a command that cannot reach a broker, with as much time as this machine needs to find that out."""
+    for seconds in (0.2, 1.0, 5.0, 25.0):
+        monkeypatch.setattr("kadence.cli.reach.REACHED_S", seconds)
+        # What goes on because nothing is known yet ends soon, too.
+        bound = () if "produce" in command else ("-X", f"default.api.timeout.ms={int(seconds * 1000)}")
+        ran = kadence(*command, *bound)
+        if words in ran.err + ran.out and "in time" not in ran.err + ran.out:
+            break
+    return ran

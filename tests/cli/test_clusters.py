@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import pty
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, told
 
 from kadence.broker import Broker
 from kadence.cli.clusters import clusters_file, names, settings_in, settings_of
@@ -193,6 +194,95 @@ def test_a_wrong_setting_is_told_with_its_file(
     assert "did you mean 'sasl.password'?" in ran.err
     assert f"settings were taken from {path}" in ran.err
     assert "hunter2" not in ran.err
+
+
+DEAD = """
+[clusters.dead]
+bootstrap.servers = ["127.0.0.1:1", "nohost.invalid:2"]
+security.protocol = "SASL_PLAINTEXT"
+sasl.mechanism = "PLAIN"
+sasl.username = "me"
+sasl.password = "hunter2"
+"""
+
+
+@pytest.fixture
+def dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with a cluster whose addresses nobody answers."""
+    path = tmp_path / "config.toml"
+    path.write_text(DEAD)
+    monkeypatch.setenv("KADENCE_CONFIG", str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["topics list", "groups lag g", "groups why g", "consume t", "produce t", "dead-letters list t"],
+)
+def test_a_cluster_that_cannot_be_reached_is_named_with_its_addresses(
+    kadence: Run, monkeypatch: pytest.MonkeyPatch, dead: Path, command: str
+) -> None:
+    ran = told(kadence, monkeypatch, "cannot connect to ", "-c", "dead", *command.split())
+    assert (ran.status, ran.out) == (1, "")
+    (line,) = (each for each in ran.err.splitlines() if "in time" not in each)
+    assert line.startswith(f"kadence {command.split(maxsplit=1)[0]}: cluster 'dead' cannot be reached: ")
+    assert line.endswith(f"; its addresses stand in {dead}")
+    assert "127.0.0.1:1: " in line
+    assert "nohost.invalid:2: " in line
+    assert "hunter2" not in ran.err
+    # Another broker is meant by -b.
+    assert "-b HOST:PORT" not in line
+
+
+def test_a_cluster_of_the_environment_is_named_with_its_variable(
+    kadence: Run, monkeypatch: pytest.MonkeyPatch, dead: Path
+) -> None:
+    monkeypatch.setenv("KADENCE_CLUSTER", "dead")
+    ran = told(kadence, monkeypatch, "cannot connect to ", "cluster")
+    assert "kadence cluster: cluster 'dead' ($KADENCE_CLUSTER) cannot be reached: " in ran.err
+
+
+@pytest.mark.parametrize("other", [("-b", "127.0.0.1:3"), ("-X", "bootstrap.servers=127.0.0.1:3")])
+def test_other_addresses_than_those_of_the_cluster_are_not_called_so(
+    kadence: Run, monkeypatch: pytest.MonkeyPatch, dead: Path, other: tuple[str, str]
+) -> None:
+    ran = told(kadence, monkeypatch, "cannot connect to ", "-c", "dead", "topics", "list", *other)
+    assert "'dead'" not in ran.err
+    assert ran.err.endswith("; name a broker with -b HOST:PORT, or start one: kadence broker\n")
+
+
+def test_doctor_names_the_cluster_that_cannot_be_reached(
+    kadence: Run, monkeypatch: pytest.MonkeyPatch, dead: Path
+) -> None:
+    ran = told(kadence, monkeypatch, "cannot connect to ", "-c", "dead", "doctor", "--json")
+    (found,) = (row["found"] for row in ran.rows if row["check"] == "brokers")
+    assert found.startswith("cluster 'dead' cannot be reached: ")
+
+
+def test_a_refused_login_and_a_silent_broker_are_told_with_the_cluster(
+    kadence: Run, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.toml"
+    monkeypatch.setenv("KADENCE_CONFIG", str(path))
+    path.write_text(DEAD.replace('["127.0.0.1:1", "nohost.invalid:2"]', f'"{broker.bootstrap_servers}"'))
+    ran = kadence("-c", "dead", "topics", "list")
+    assert ran.status == 1
+    assert ran.err.startswith(f"kadence topics: cluster 'dead': bootstrap {broker.bootstrap_servers} ")
+    assert "hunter2" not in ran.err
+    # It takes connections, and says nothing.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        path.write_text(f'[clusters.dead]\nbootstrap.servers = "127.0.0.1:{port}"\n')
+        monkeypatch.setattr("kadence.cli.reach.REACHED_S", 0.1)
+        settings = ("socket.connection.setup.timeout.ms=60000", "default.api.timeout.ms=300")
+        ran = kadence("-c", "dead", "topics", "list", *(part for each in settings for part in ("-X", each)))
+    first, last = ran.err.splitlines()
+    assert ran.status == 1
+    assert first == (
+        f"kadence: cluster 'dead': 127.0.0.1:{port} did not answer in time (0.1 s); still waiting"
+    )
+    assert last.startswith("kadence topics: cluster 'dead'")
+    assert f"127.0.0.1:{port}" in last
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

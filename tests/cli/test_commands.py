@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Ran, Run
+from tests.cli.conftest import Run, told
 
 from kadence import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition, records
 from kadence.broker import Broker
@@ -23,18 +23,6 @@ def fill(broker: Broker, topic: str, count: int, **settings: object) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for n in range(count):
             producer.send(topic, b"%d" % n, b"k%d" % n, timestamp=1000 + n)
-
-
-def told(kadence: Run, monkeypatch: pytest.MonkeyPatch, words: str, *command: str) -> Ran:
-    """Run a command that cannot reach a broker, with as much time as this machine needs to find that out."""
-    for seconds in (0.2, 1.0, 5.0, 25.0):
-        monkeypatch.setattr("kadence.cli.reach.REACHED_S", seconds)
-        # What goes on because nothing is known yet ends soon, too.
-        bound = () if command[0] == "produce" else ("-X", f"default.api.timeout.ms={int(seconds * 1000)}")
-        ran = kadence(*command, *bound)
-        if words in ran.err + ran.out and "in time" not in ran.err + ran.out:
-            break
-    return ran
 
 
 # ---------------------------------------------------------------- the program

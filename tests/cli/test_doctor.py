@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 import trustme
-from tests.cli.conftest import Run
-from tests.cli.test_commands import told
+from tests.cli.conftest import Run, told
 
 from kadence import records
 from kadence.broker import Broker

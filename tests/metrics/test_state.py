@@ -20,9 +20,9 @@ from kadence import Consumer, Producer, Record, TopicPartition, publish_state
 from kadence.broker import Broker
 from kadence.cli.top import local
 from kadence.cli.top.gathering import Gatherer, Model, Wish
+from kadence.cli.top.partition_rows import partition_rows
 from kadence.cli.top.rows import (
     member_rows,
-    partition_rows,
     process_events,
     process_rows,
     process_summary,

@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    with reached(client_config(arguments)) as admin:
+    with reached(client_config(arguments), arguments) as admin:
         cluster = admin.describe_cluster()
     rows = [
         {

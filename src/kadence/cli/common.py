@@ -33,6 +33,7 @@ __all__ = [
     "add_settings_option",
     "bytes_of",
     "client_config",
+    "cluster_asked",
     "counted",
     "json_text",
     "keys_of_others",
@@ -248,13 +249,27 @@ def keys_of_others(client: ClientConfig) -> set[str]:
 
 def shared_settings(arguments: argparse.Namespace) -> dict[str, str]:
     """What the files say that -c and --config name."""
-    # An empty name, as of a variable that is not set, is a mistake, and no other cluster is meant by it.
-    cluster = arguments.cluster
-    if cluster is None:
-        cluster = os.environ.get("KADENCE_CLUSTER") or None
+    cluster = _cluster(arguments)
     shared = {} if cluster is None else settings_of(cluster, os.environ)
     file = arguments.client_settings
     return {**shared, **({} if file is None else settings_in(file, os.environ))}
+
+
+def _cluster(arguments: argparse.Namespace) -> str | None:
+    # An empty name, as of a variable that is not set, is a mistake, and no other cluster is meant by it.
+    given: str | None = arguments.cluster
+    return (os.environ.get("KADENCE_CLUSTER") or None) if given is None else given
+
+
+def cluster_asked(arguments: argparse.Namespace, servers: str) -> str:
+    """The name of the cluster that was asked at these addresses, as in ``cluster 'prod'``.
+
+    Empty where none is named, and where -b, --config or -X say other addresses than the file of clusters.
+    """
+    name = _cluster(arguments)
+    if name is None or settings_of(name, os.environ)["bootstrap.servers"] != servers:
+        return ""
+    return f"cluster {name!r}{'' if arguments.cluster else ' ($KADENCE_CLUSTER)'}"
 
 
 def settings_files(arguments: argparse.Namespace) -> list[str]:

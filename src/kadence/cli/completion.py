@@ -1,4 +1,4 @@
-"""``kadence completion``: the script with which a shell completes commands, options and names of clusters."""
+"""``kadence completion``: the script with which a shell completes commands, options and names."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ __all__ = ["add", "run"]
 _SHELLS: Final = ("bash", "zsh", "fish")
 
 _DESCRIPTION = """\
-Print a script for a shell, which then completes commands, options and the
-names of clusters. It needs kadence[cli]."""
+Print a script for a shell, which then completes commands, options, files, the
+names of clusters, and the names of topics, groups and transactions as the
+brokers have them: those of -c, -b or --config where it stands before on the
+line. Brokers that do not answer at once (0.7 s) are not waited for. It needs
+kadence[cli]."""
 
 _EXAMPLES = """\
   kadence completion bash >> ~/.bashrc

@@ -77,7 +77,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "topics", nargs="+", metavar="TOPIC[:0,1,…]", help="a topic, or some of its partitions"
     )
-    parser.add_argument("-g", "--group", help="read as a member of this consumer group")
+    parser.add_argument("-g", "--group", metavar="GROUP", help="read as a member of this consumer group")
     parser.add_argument(
         "--from",
         dest="start",
@@ -164,7 +164,7 @@ def run(arguments: argparse.Namespace) -> int:
         config["value.deserializer"] = JsonText(arguments.value, registry_of(arguments, config))
     # What is wrong with the settings is told before what is wrong with the network.
     ConsumerConfig.parse(config)
-    with reached(admin_settings(config)) as admin:
+    with reached(admin_settings(config), arguments) as admin:
         plan = _plan(admin, arguments, config.get("isolation.level", "read_uncommitted"))
     with Consumer(config) as consumer:
         _begin(consumer, arguments, plan)

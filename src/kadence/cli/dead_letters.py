@@ -117,5 +117,5 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    with reached(admin_settings(client_config(arguments))) as admin:
+    with reached(admin_settings(client_config(arguments)), arguments) as admin:
         return arguments.action_function(admin, arguments) or 0

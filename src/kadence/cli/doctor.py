@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run it; 1 when something does not work."""
     findings = [*_here(), *_packages(), *_spark()]
     if _names_brokers(arguments):
-        findings += _brokers(client_config(arguments))
+        findings += _brokers(client_config(arguments), arguments)
     else:
         findings.append(_finding("brokers", "none", "not asked: name one with -b HOST:PORT"))
     if arguments.json:
@@ -228,14 +228,14 @@ def _worker() -> Finding:
     return _finding("Spark's workers", "ok", named)
 
 
-def _brokers(config: Mapping[str, Any]) -> Iterator[Finding]:
+def _brokers(config: Mapping[str, Any], arguments: argparse.Namespace) -> Iterator[Finding]:
     from kadence.cli.common import CommandError
-    from kadence.cli.reach import quiet, reached
+    from kadence.cli.reach import quiet, reached, said_of_cluster
     from kadence.errors import ConfigError, KafkaError
 
     servers = str(config["bootstrap.servers"])
     try:
-        with reached(config) as admin, quiet():
+        with reached(config, arguments) as admin, quiet():
             for node in admin.describe_cluster(timeout=5).nodes:
                 try:
                     said = _about_broker(admin, node.node_id)
@@ -249,12 +249,18 @@ def _brokers(config: Mapping[str, Any]) -> Iterator[Finding]:
         raise
     except (KafkaError, CommandError) as error:
         said = _told(error)
+        if isinstance(error, KafkaError):
+            said = said_of_cluster(said, arguments)
         yield _finding("brokers", "wrong", f"{_naming(servers, said)}{_advice(said, config)}")
 
 
 def _told(error: Exception) -> str:
     """The error in one line; of a deadline that passed, why it passed."""
-    why = error.__cause__ if isinstance(error.__cause__, Exception) else error
+    from kadence.errors import BrokerError
+
+    # What a broker answered to a login is a code; the error says what to do about it.
+    is_told = isinstance(error.__cause__, Exception) and not isinstance(error.__cause__, BrokerError)
+    why = error.__cause__ if is_told else error
     return " ".join(str(why).split())
 
 

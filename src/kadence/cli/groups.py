@@ -133,7 +133,7 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
     with (
-        reached(client_config(arguments)) as admin,
+        reached(client_config(arguments), arguments) as admin,
         naming(arguments.groups, lambda: _listed(admin), "group", ec.GROUP_ID_NOT_FOUND),
     ):
         arguments.action_function(admin, arguments)

@@ -38,7 +38,7 @@ _TOGETHER: Final = 10_000
 def list_letters(admin: Admin, arguments: argparse.Namespace) -> None:
     """Count them by origin and error."""
     # `kadence top` is much to import.
-    from kadence.cli.top.rows import duration
+    from kadence.cli.figures import duration
 
     found: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
     for letter in _letters(admin, arguments):

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 from types import FrameType
-from typing import Any
 
 from kadence import records
 from kadence.cli import (
@@ -29,9 +28,17 @@ from kadence.cli import (
 )
 from kadence.cli.common import CommandError, Parser, UsageError, add_cluster_option, say, settings_files
 from kadence.cli.demo import command as demo
+from kadence.cli.offered import offered
+from kadence.cli.reach import said_of_cluster
 from kadence.cli.top import command as top
 from kadence.cli.where import times_joined
-from kadence.errors import ConfigError, KafkaError
+from kadence.errors import (
+    ConfigError,
+    KafkaError,
+    KafkaTimeoutError,
+    SchemaRegistryError,
+    TransportError,
+)
 
 __all__ = ["main", "make_parser"]
 
@@ -139,18 +146,13 @@ def _terminate(signum: int, frame: FrameType | None) -> None:
     raise _Terminated
 
 
-def _files(prefix: str, action: argparse.Action, **asked: Any) -> list[str]:
-    """What a shell offers where the parser has no words: files where a file is meant, and no files for a topic."""
-    if action.metavar not in ("FILE", "DIR"):
-        return []
-    found: list[str] = import_module("argcomplete.completers").FilesCompleter()(prefix)
-    return found
-
-
-def _told(error: Exception) -> str:
-    """The error in words; of a file the system's words without their number."""
+def _told(error: Exception, arguments: argparse.Namespace) -> str:
+    """The error in words; of a file the system's words without their number, of a cluster with its name."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
+    is_of_brokers = isinstance(error, KafkaTimeoutError | TransportError)
+    if is_of_brokers and not isinstance(error, SchemaRegistryError):
+        return said_of_cluster(str(error), arguments)
     return str(error)
 
 
@@ -159,7 +161,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser()
     if "_ARGCOMPLETE" in os.environ:
         # A shell asks what may come next: eval "$(kadence completion bash)"
-        import_module("argcomplete").autocomplete(parser, default_completer=_files)
+        # Options are offered behind a dash alone, so that names stand by themselves.
+        import_module("argcomplete").autocomplete(
+            parser, always_complete_options=False, default_completer=offered
+        )
     arguments = parser.parse_args(times_joined(sys.argv[1:] if argv is None else argv))
     before = signal.signal(signal.SIGTERM, _terminate)
     log, handler = logging.getLogger("kadence"), logging.StreamHandler(sys.stderr)
@@ -184,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(f"  settings were taken from {' and '.join(files)}")
         return 2
     except (KafkaError, CommandError, OSError) as error:
-        say(f"kadence {arguments.command}: {_told(error)}")
+        say(f"kadence {arguments.command}: {_told(error, arguments)}")
         for note in getattr(error, "__notes__", ()):
             say(f"  {note}")
         return 1

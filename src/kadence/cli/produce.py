@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--value and --value-message need --value-schema FILE")
     # What is wrong with the settings is told before what is wrong with the network.
     ProducerConfig.parse(config)
-    with reached(admin_settings(config)):
+    with reached(admin_settings(config), arguments):
         pass
     typed = bool(arguments.value_schema)
     with Producer(config) as producer:

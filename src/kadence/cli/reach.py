@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.cli.common import CommandError
+from kadence.cli.clusters import clusters_file
+from kadence.cli.common import CommandError, client_config, cluster_asked, say
 
 if TYPE_CHECKING:
+    import argparse
+
     from kadence import Admin
 
-__all__ = ["admin_settings", "quiet", "reached"]
+__all__ = ["admin_settings", "quiet", "reached", "said_of_cluster"]
 
 REACHED_S: Final = 4.0
 """How long a connection is tried."""
@@ -27,10 +31,13 @@ def admin_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def reached(config: Mapping[str, Any]) -> Iterator[Admin]:
+def reached(config: Mapping[str, Any], arguments: argparse.Namespace) -> Iterator[Admin]:
     """An `Admin` of a cluster that has answered.
 
-    A broker that is merely slow, or does not describe its cluster, is no error here.
+    A broker that is merely slow, or does not describe its cluster, is no error here. That it is slow is said.
+
+    Args:
+        arguments: of the command line, which may name the cluster.
 
     Raises:
         CommandError: no address could be connected to, or each hung up: a listener that wants a login does so.
@@ -39,8 +46,9 @@ def reached(config: Mapping[str, Any]) -> Iterator[Admin]:
     from kadence import Admin
     from kadence.errors import BrokerError, ConnectError, DisconnectedError, KafkaTimeoutError
 
-    patience = config.get("default.api.timeout.ms", "")
-    seconds = min(REACHED_S, int(patience) / 1000) if str(patience).isdecimal() else REACHED_S
+    patience = str(config.get("default.api.timeout.ms", ""))
+    is_short = patience.isdecimal() and int(patience) <= REACHED_S * 1000
+    seconds = int(patience) / 1000 if is_short else REACHED_S
     with Admin({"socket.connection.setup.timeout.ms": int(seconds * 900), **config}) as admin:
         try:
             with quiet():
@@ -48,15 +56,47 @@ def reached(config: Mapping[str, Any]) -> Iterator[Admin]:
         except KafkaTimeoutError as problem:
             cause = problem.__cause__
             if isinstance(cause, ConnectError):
-                raise CommandError(
-                    f"{cause}; name a broker with -b HOST:PORT, or start one: kadence broker"
-                ) from None
+                raise CommandError(_unreached(str(cause), config, arguments)) from None
             if isinstance(cause, DisconnectedError):
                 # What it says itself, without what it was asked.
-                raise CommandError(str(cause.__cause__ or cause)) from None
+                said = said_of_cluster(str(cause.__cause__ or cause), arguments)
+                raise CommandError(said) from None
+            if not is_short:
+                servers = config["bootstrap.servers"]
+                whole = said_of_cluster(f"{servers} did not answer in time ({seconds:g} s)", arguments)
+                say(f"kadence: {whole}; still waiting")
         except BrokerError:
             pass
         yield admin
+
+
+def _unreached(why: str, config: Mapping[str, Any], arguments: argparse.Namespace) -> str:
+    """That no address could be connected to, and what to do about it: it is another thing where a file names them."""
+    servers = str(config["bootstrap.servers"])
+    cluster = cluster_asked(arguments, servers)
+    if not cluster:
+        return f"{why}; name a broker with -b HOST:PORT, or start one: kadence broker"
+    return (
+        f"{cluster}{_addresses(servers, why)} cannot be reached: {why}; its addresses stand in "
+        f"{clusters_file(os.environ)}"
+    )
+
+
+def said_of_cluster(said: str, arguments: argparse.Namespace) -> str:
+    """What was said, after the name of the cluster that it is of, and its addresses unless they are in it.
+
+    As it is where the command line names no cluster.
+    """
+    if "bootstrap_servers" not in arguments:
+        return said
+    servers = str(client_config(arguments)["bootstrap.servers"])
+    cluster = cluster_asked(arguments, servers)
+    return f"{cluster}{_addresses(servers, said)}: {said}" if cluster else said
+
+
+def _addresses(servers: str, said: str) -> str:
+    are_said = all(address.strip() in said for address in servers.split(","))
+    return "" if are_said else f" ({servers})"
 
 
 @contextlib.contextmanager

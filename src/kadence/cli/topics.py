@@ -130,7 +130,7 @@ _TOPICS = {
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
     with (
-        reached(client_config(arguments)) as admin,
+        reached(client_config(arguments), arguments) as admin,
         naming(
             getattr(arguments, "topics", ()),
             lambda: admin.list_topics(internal=True),

@@ -181,7 +181,7 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
     with (
-        reached(client_config(arguments)) as admin,
+        reached(client_config(arguments), arguments) as admin,
         naming(
             getattr(arguments, "ids", ()),
             lambda: _listed(admin),

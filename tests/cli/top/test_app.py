@@ -236,6 +236,23 @@ def test_a_rebalance_is_seen_as_it_happens(broker: Broker, consumer: Consumer) -
     watched(broker.bootstrap_servers, look, group="report")
 
 
+def test_a_round_asks_for_so_many_partitions_off_the_screen(broker: Broker) -> None:
+    """Partitions are what takes time: many small groups are asked at once, and a large one alone."""
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics({"t": 90})
+        for name, partitions in {"a-large": 90, "b": 1, "c": 40, "d": 40, "e": 1}.items():
+            offsets = {TopicPartition("t", n): 0 for n in range(partitions)}
+            admin.alter_consumer_group_offsets(name, offsets)
+    gatherer = Gatherer({"bootstrap.servers": broker.bootstrap_servers}, print, delay=2)
+    asked = [sorted(gatherer.round(Wish(("e",), others=60)).samples) for _ in range(4)]
+    gatherer.close()
+    # Nothing is known of their sizes at first.
+    assert asked[0] == ["a-large", "b", "c", "e"]
+    assert asked[1] == ["a-large", "d", "e"]
+    assert asked[2] == ["b", "c", "e"]
+    assert asked[3] == ["a-large", "e"]
+
+
 def test_filter_sort_and_a_group_by_its_name(broker: Broker) -> None:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topics({"t": 1})
@@ -243,7 +260,7 @@ def test_filter_sort_and_a_group_by_its_name(broker: Broker) -> None:
             admin.alter_consumer_group_offsets(f"group-{n:02}", {TopicPartition("t", 0): 0})
     gatherer = Gatherer({"bootstrap.servers": broker.bootstrap_servers}, print, delay=2)
     with broker.faults.observe(OffsetFetchRequest) as asked:
-        assert len(gatherer.round(Wish(others=60)).samples) == 60
+        assert len(gatherer.round(Wish()).samples) == 60
     assert len(asked) == 1, "one request has all groups of a coordinator"
     gatherer.close()
 
@@ -334,12 +351,13 @@ def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def look(screen: Screen) -> None:
         await screen.shows("127.0.0.1:1: ", "Connection refused; trying again every 0.1 s")
+        assert "cluster 'dead' 127.0.0.1:1" in screen.lines[0]
 
     asyncio.run(_wide(look))
 
 
 async def _wide(look: Callable[[Screen], Awaitable[None]]) -> None:
-    app = Top({"bootstrap.servers": "127.0.0.1:1"}, delay=0.1)
+    app = Top({"bootstrap.servers": "127.0.0.1:1"}, delay=0.1, name="cluster 'dead'")
     async with app.run_test(size=(160, HEIGHT)) as pilot:
         await look(Screen(app, pilot))
 

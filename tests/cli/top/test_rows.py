@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from kadence.admin import ConsumerGroupDescription, MemberDescription
+from kadence.cli.figures import count, duration, rate, shortened, sparkline
 from kadence.cli.top import rows as r
+from kadence.cli.top.partition_rows import partition_rows
 from kadence.cli.top.sampling import GroupHistory, Progress, Sample
 from kadence.types import TopicPartition
 
@@ -18,21 +20,21 @@ from kadence.types import TopicPartition
     [(None, "-"), (0, "0"), (12_345, "12,345"), (99_999, "99,999"), (1_234_567, "1.23M"), (5e18, "5E")],
 )
 def test_counts(value: float | None, expected: str) -> None:
-    assert r.count(value) == expected
+    assert count(value) == expected
 
 
 @pytest.mark.parametrize("exponent", range(16))
 def test_numbers_fit_their_columns(exponent: int) -> None:
     for digits in (1, 9.4, 9.95, 9.996, 9.9999):
         value = digits * 10**exponent
-        assert len(r.count(value)) <= 8
-        assert len(r.duration(value)) <= 6
+        assert len(count(value)) <= 8
+        assert len(duration(value)) <= 6
         if exponent < 12:
-            assert len(r.rate(value)) <= 6
+            assert len(rate(value)) <= 6
 
 
 def test_durations() -> None:
-    assert [r.duration(each) for each in (None, 0, 59, 99.6, 3600, 90_000, 864_000, math.inf)] == [
+    assert [duration(each) for each in (None, 0, 59, 99.6, 3600, 90_000, 864_000, math.inf)] == [
         "-",
         "0s",
         "59s",
@@ -45,17 +47,17 @@ def test_durations() -> None:
 
 
 def test_a_sparkline_is_of_the_last_values() -> None:
-    assert r.sparkline([9, 0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
-    assert r.sparkline([5, 5, 5], 8) == "▁▁▁"
-    assert r.sparkline([None, 3, None, 4], 8) == " ▁ █"
-    assert r.sparkline([None], 8) == ""
-    assert r.sparkline([10**15, 2 * 10**15], 2) == "▁█"
+    assert sparkline([9, 0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
+    assert sparkline([5, 5, 5], 8) == "▁▁▁"
+    assert sparkline([None, 3, None, 4], 8) == " ▁ █"
+    assert sparkline([None], 8) == ""
+    assert sparkline([10**15, 2 * 10**15], 2) == "▁█"
 
 
 def test_long_names_keep_both_ends() -> None:
-    assert r.shortened("short", 8) == "short"
-    assert r.shortened("payments.orders.v2", 9) == "paym…s.v2"
-    assert [len(r.shortened("payments.orders.v2", width)) for width in range(1, 20)] == [*range(1, 19), 18]
+    assert shortened("short", 8) == "short"
+    assert shortened("payments.orders.v2", 9) == "paym…s.v2"
+    assert [len(shortened("payments.orders.v2", width)) for width in range(1, 20)] == [*range(1, 19), 18]
 
 
 @pytest.mark.parametrize("columns", [r.GROUPS, r.MEMBERS, r.PARTITIONS, r.PROCESSES, r.READING, r.EVENTS])
@@ -104,7 +106,7 @@ def test_only_the_partitions_that_are_looked_at_are_put_into_words(monkeypatch: 
         made.append(values[-1])
         return "▁"
 
-    monkeypatch.setattr(r, "sparkline", seen)
+    monkeypatch.setattr("kadence.cli.top.partition_rows.sparkline", seen)
     everything = [TopicPartition("t", n) for n in range(1000)]
     member = MemberDescription("m-1", None, "me", "/127.0.0.1", frozenset(everything[:500]))
     group = ConsumerGroupDescription("g", "Stable", "classic", "consumer", "range", 1, (member,))
@@ -112,7 +114,7 @@ def test_only_the_partitions_that_are_looked_at_are_put_into_words(monkeypatch: 
     history.add(
         Sample(group, dict.fromkeys(everything, 5), {tp: 5 + tp.partition for tp in everything}), 0, 0
     )
-    rows = r.partition_rows(history)
+    rows = partition_rows(history)
     for column, _ in enumerate(r.PARTITIONS):
         r.arranged(rows, column, backwards=True)
     assert not made
@@ -121,7 +123,7 @@ def test_only_the_partitions_that_are_looked_at_are_put_into_words(monkeypatch: 
     cells = [row.cells for row in [*shown, *shown]]
     assert cells[0] == ("t-999", "-", "5", "1,004", "999", "▁", "-", "-", "-", "0")
     assert made == [*range(999, 979, -1)]
-    assert len(r.partition_rows(history, "m-1")) == 500
+    assert len(partition_rows(history, "m-1")) == 500
     assert [row.cells[1] for row in r.arranged(rows, 1, backwards=False)[499:501]] == ["me", "-"]
 
 

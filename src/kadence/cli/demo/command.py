@@ -19,7 +19,6 @@ from kadence.cli.demo import picture
 from kadence.cli.demo.flights import Summary, data_file, departures, to_json
 from kadence.cli.demo.group import Outcome, Plan, run_group, total_lag
 from kadence.cli.demo.table import Landed, land
-from kadence.cli.pipeline_screen import line
 
 __all__ = ["add", "run"]
 
@@ -119,6 +118,7 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
     from kadence import Admin
+    from kadence.cli.pipeline_screen import line
 
     began = time.monotonic()
     screen = _Screen()

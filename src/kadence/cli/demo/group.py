@@ -19,13 +19,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kadence import Admin, TopicPartition
 from kadence.cli.common import CommandError
 from kadence.cli.demo.ledger import Ledger
 from kadence.cli.demo.timeline import Timeline
 from kadence.lag import lag
+from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kadence import Admin
 
 __all__ = ["Outcome", "Plan", "run_group", "total_lag"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from html import escape
 from typing import Any, Final
-from xml.sax.saxutils import escape
 
 from kadence.cli.demo.timeline import Span, Timeline
 
@@ -90,7 +90,7 @@ def _group(timeline: Timeline) -> list[str]:
         count = sum(work.count for work in timeline.work if work.member == member)
         label = f"{member}: {count:,} records"
         parts.append(f'<rect x="{at}" y="40" width="11" height="11" rx="2" fill="{color[member]}"/>')
-        parts.append(f'<text x="{at + 16}" y="50">{escape(label)}</text>')
+        parts.append(f'<text x="{at + 16}" y="50">{escape(label, quote=False)}</text>')
         at += 34 + 7 * len(label)
     for partition in partitions:
         y = top[partition]
@@ -167,7 +167,7 @@ def _above(x: float, y: int, said: str, kind: str) -> str:
     anchor = ' text-anchor="end"' if is_right and x - 6.6 * len(said) > 0 else ""
     if is_right and not anchor:
         x = 16
-    return f'<text class="{kind}" x="{x}" y="{y}"{anchor}>{escape(said)}</text>'
+    return f'<text class="{kind}" x="{x}" y="{y}"{anchor}>{escape(said, quote=False)}</text>'
 
 
 def _seconds(scale: _Scale, bottom: int) -> list[str]:
@@ -209,7 +209,7 @@ def _delays(rows: Sequence[dict[str, Any]], left: int, height: int) -> list[str]
         length = room * abs(mean) / (highest - lowest)
         x = zero if mean >= 0 else zero - length
         middle = y + pitch / 2 + 3
-        parts.append(f'<text x="{left}" y="{middle:.1f}">{escape(str(row["carrier"]))}</text>')
+        parts.append(f'<text x="{left}" y="{middle:.1f}">{escape(str(row["carrier"]), quote=False)}</text>')
         parts.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{length:.1f}" height="{pitch * 0.72:.1f}" fill="#30638e"/>'
         )

@@ -16,12 +16,14 @@ from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
+from kadence.cli.figures import clock_time, plural, shortened
 from kadence.cli.same_cluster import SameCluster
 from kadence.cli.top import rows as r
 from kadence.cli.top.gathering import OTHERS, Gatherer, Model, Round, Wish
 from kadence.cli.top.keys import Help
 from kadence.cli.top.local import Process, by_member
 from kadence.cli.top.memory import Memory, memory_file
+from kadence.cli.top.partition_rows import partition_rows
 from kadence.cli.top.records import LINES, MOST, Records, command, commands_fit, record_rows, stack_rows
 from kadence.cli.top.table import Table
 from kadence.cli.why.page import completed, lines
@@ -118,6 +120,7 @@ class Top(App[None]):
     Args:
         config: of the admin client. group: the one to begin with; None: the list. delay: seconds between two rounds.
         records: whether records may be shown. cluster: completes the commands on the screen; None: with the brokers.
+        name: of the cluster, as in ``cluster 'prod'``; empty where it has none.
     """
 
     TITLE = "kadence top"
@@ -154,8 +157,10 @@ class Top(App[None]):
         delay: float = 2.0,
         records: bool = True,
         cluster: SameCluster | None = None,
+        name: str = "",
     ) -> None:
         super().__init__()
+        self._name = name
         self._cluster = cluster or SameCluster(str(config.get("bootstrap.servers", "")))
         self._shows_records = records
         self._config = config
@@ -464,7 +469,7 @@ class Top(App[None]):
             return r.event_rows(history.events)
         if view == "why":
             return r.why_rows(self._why(place.group))
-        return r.partition_rows(history, place.key)
+        return partition_rows(history, place.key)
 
     def _partition_rows(self, place: _Place) -> list[r.Row]:
         width = self.size.width
@@ -507,22 +512,21 @@ class Top(App[None]):
             said.sort(key=lambda each: each[0].at)
         else:
             said = [(event, "") for event in list(self.model.history(place.group).events)[-_NEWS:]]
-        lines = [f"{r.clock_time(event.at)} {prefix}{event.text}" for event, prefix in said[-_NEWS:]]
-        return Text("\n".join(r.shortened(line, self.size.width) for line in lines), style="dim")
+        lines = [f"{clock_time(event.at)} {prefix}{event.text}" for event, prefix in said[-_NEWS:]]
+        return Text("\n".join(shortened(line, self.size.width) for line in lines), style="dim")
 
     def _draw_title(self) -> None:
         place, width = self._place, self.size.width
-        where = str(self._config.get("bootstrap.servers", ""))
+        servers = str(self._config.get("bootstrap.servers", ""))
+        where = f"{self._name} {servers}".lstrip()
         state = "PAUSED" if self._is_paused else f"every {self._delay:g} s"
-        right = f"{state}  {r.clock_time(time.time())} "
+        right = f"{state}  {clock_time(time.time())} "
         path = f" kadence top  {printable(self._path(place))}"
         if len(path) + len(right) >= width:
             # A name says more than the views that are not shown.
             path = f" kadence top  {printable(self._path(place, with_tabs=False))}"
         room = width - len(right) - len(path) - 3
-        left = (
-            f"{path}  {r.shortened(where, room)}" if room > 8 else r.shortened(path, width - len(right) - 1)
-        )
+        left = f"{path}  {shortened(where, room)}" if room > 8 else shortened(path, width - len(right) - 1)
         self.query_one("#title", Static).update(Text(left.ljust(width - len(right)) + right))
         self.query_one("#about", Static).update(self._about(place, width))
 
@@ -541,10 +545,10 @@ class Top(App[None]):
 
     def _about(self, place: _Place, width: int) -> Text:
         lines = self._summary(place)
-        text = Text("\n".join(r.shortened(line, width) for line in lines[:2]))
+        text = Text("\n".join(shortened(line, width) for line in lines[:2]))
         wrong = self._trouble()
         if wrong:
-            text = Text(r.shortened(lines[0], width) + "\n")
+            text = Text(shortened(lines[0], width) + "\n")
             # It wraps: what to do about it stands at its end, and would be what a cut leaves out.
             text.append(printable(wrong), style="bold red")
         return text
@@ -573,7 +577,7 @@ class Top(App[None]):
             latest = model.latest
             took = f", asked in {latest.took * 1000:,.0f} ms" if latest else ""
             shown = f", filter {place.filter!r}" if place.filter else ""
-            return [f"{r.plural(len(model.groups), 'group')}{took}{shown}", ""]
+            return [f"{plural(len(model.groups), 'group')}{took}{shown}", ""]
         if place.group in model.refused:
             return [model.refused[place.group], ""]
         lines = r.group_summary(model.history(place.group))

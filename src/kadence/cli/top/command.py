@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from kadence.cli.common import CommandError, add_client_options, add_command, client_config
+from kadence.cli.common import CommandError, add_client_options, add_command, client_config, cluster_asked
 from kadence.cli.reach import quiet
 from kadence.cli.same_cluster import SameCluster
 from kadence.errors import MissingDependencyError
@@ -101,6 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         delay=arguments.delay,
         records=arguments.records,
         cluster=SameCluster.of(arguments, config),
+        name=cluster_asked(arguments, config["bootstrap.servers"]),
     )
     # What the client logs is told on the screen; a line on stderr would go across it.
     with quiet():

@@ -1,8 +1,8 @@
 """Asks the brokers, on a thread of its own, and keeps what they said. Nothing is written to a group.
 
 A round asks for the list of groups, and for details of some of them: of the groups that are on the screen, then of
-those that were asked for longest ago. So a cluster of many groups costs the same as one of a few; what is off the
-screen is a few rounds old.
+those that were asked for longest ago, until these have so many partitions together. So a large cluster costs no more
+than that; what is off the screen is a few rounds old there.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ __all__ = ["Gatherer", "Model", "Round", "Why", "Wish"]
 PATIENCE_S: Final = 5.0
 """How long one call may take. A broker that is silent for longer is told of, and asked again in the next round."""
 
-OTHERS: Final = 20
-"""How many groups that are not on the screen a round asks for."""
+OTHERS: Final = 2_000
+"""How many partitions of groups that are not on the screen a round asks for: partitions are what takes time."""
+
+_LEAST: Final = 20
+"""As how many partitions a group counts that has fewer, or of which nothing is known yet."""
 
 _NEVER_S: Final = float("inf")
 
@@ -43,9 +46,9 @@ class Wish:
     """What the next rounds are to ask for.
 
     Attributes:
-        groups: those on the screen. others: how many more. listing: whether the list of groups is needed.
-        why: the group of which is asked why it lags; empty: of none. records: the partition of which records are
-            shown, and from which offset on.
+        groups: those on the screen. others: how many partitions of further groups. listing: whether the list of groups
+            is needed. why: the group of which is asked why it lags; empty: of none. records: the partition of which
+            records are shown, and from which offset on.
     """
 
     groups: tuple[str, ...] = ()
@@ -155,6 +158,7 @@ class Gatherer:
         self._delay = delay
         self._wish = Wish()
         self._asked: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
         self._absent: dict[TopicPartition, int] = {}
         self._is_over = False
         self._is_paused = False
@@ -266,8 +270,15 @@ class Gatherer:
         if listing is not None:
             names = [group.group_id for group in listing]
             self._asked = {name: self._asked.get(name, -1) for name in names}
+            self._sizes = {name: self._sizes[name] for name in names if name in self._sizes}
             rest = set(names).difference(chosen)
-            chosen += sorted(rest, key=lambda name: (self._asked[name], name))[: wish.others]
+            room = wish.others
+            for name in sorted(rest, key=lambda name: (self._asked[name], name)):
+                # The last one may be larger than what room is left, or its turn would never come.
+                if room <= 0:
+                    break
+                chosen.append(name)
+                room -= max(_LEAST, self._sizes.get(name, 0))
         self._asked.update(dict.fromkeys(chosen, self._clock.now_ms()))
         return chosen
 
@@ -294,6 +305,7 @@ class Gatherer:
         for name, of_name in committed.items():
             group = described[name]
             of_group = of_name.keys() | {tp for member in group.members for tp in member.assignment}
+            self._sizes[name] = len(of_group)
             samples[name] = (
                 committed_at,
                 Sample(group, of_name, {tp: ends[tp] for tp in of_group if tp in ends}, above[name]),

@@ -9,8 +9,9 @@ from shlex import quote
 from typing import Any, Final
 
 from kadence.cli.consume import as_record
+from kadence.cli.figures import clock_time, duration
 from kadence.cli.top.local import Process
-from kadence.cli.top.rows import Column, Row, clock_time, duration
+from kadence.cli.top.rows import Column, Row
 from kadence.errors import KafkaError
 from kadence.printable import printable
 from kadence.types import TopicPartition

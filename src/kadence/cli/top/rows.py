@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kadence.cli.figures import clock_time, count, duration, plural, rate
 from kadence.cli.top.local import Process
-from kadence.cli.top.sampling import Event, GroupHistory, PartitionHistory, Progress, ranges
-from kadence.printable import printable
+from kadence.cli.top.partition_rows import PartitionRow, progress_cells, progress_sort
+from kadence.cli.top.sampling import Event, GroupHistory, Progress, ranges
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,34 +28,23 @@ __all__ = [
     "WHY",
     "Column",
     "Line",
-    "PartitionRow",
     "Row",
     "arranged",
-    "clock_time",
-    "count",
-    "duration",
     "event_rows",
     "folded",
     "group_rows",
     "group_summary",
     "member_rows",
-    "partition_rows",
-    "plural",
     "process_events",
     "process_rows",
     "process_summary",
-    "rate",
     "reading_rows",
-    "shortened",
-    "sparkline",
     "where",
     "why_rows",
     "widths",
 ]
 
 L = TypeVar("L", bound="Row | PartitionRow")
-
-_BARS: Final = "▁▂▃▄▅▆▇█"
 
 _STATES: Final = {"PreparingRebalance": "Preparing", "CompletingRebalance": "Completing"}
 """Kafka's two long states in as many letters as there is room for."""
@@ -94,58 +83,6 @@ class Row:
         """What a column sorts by."""
         return self.sort[column]
 
-
-class PartitionRow:
-    """The line of a partition.
-
-    Its cells are made when they are looked at: a group may have 10,000 partitions, and a screen has room for 20.
-    """
-
-    __slots__ = ("_cells", "_known", "_owner", "key")
-
-    mark: ClassVar[str] = ""
-    folds: ClassVar[bool] = False
-    spans: ClassVar[bool] = False
-
-    def __init__(self, key: TopicPartition, owner: str, known: PartitionHistory) -> None:
-        self.key = key
-        self._owner = owner
-        self._known = known
-        self._cells: tuple[str, ...] | None = None
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """As of `PARTITIONS`."""
-        if self._cells is None:
-            known = self._known
-            self._cells = (
-                str(self.key),
-                self._owner or "-",
-                count(known.committed.last),
-                count(known.end.last),
-                *_progress_cells(known.progress),
-                count(known.above),
-            )
-        return self._cells
-
-    def value(self, column: int) -> Any:
-        """What a column sorts by."""
-        return _OF_PARTITION[column](self.key, self._owner, self._known)
-
-
-_OF_PARTITION: Final[Sequence[Callable[[TopicPartition, str, PartitionHistory], Any]]] = (
-    lambda key, owner, known: key,
-    lambda key, owner, known: owner or None,
-    lambda key, owner, known: known.committed.last,
-    lambda key, owner, known: known.end.last,
-    lambda key, owner, known: known.lag,
-    lambda key, owner, known: _change(known.lags),
-    lambda key, owner, known: known.progress.produced,
-    lambda key, owner, known: known.progress.consumed,
-    lambda key, owner, known: known.progress.catches_up_in,
-    lambda key, owner, known: known.above,
-)
-"""What the columns of `PARTITIONS` sort by, each made only where it is asked for."""
 
 Line = Row | PartitionRow
 
@@ -225,81 +162,6 @@ WHY: Final = (Column("WHY IT LAGS, THE WORST FIRST", 0),)
 EVENTS: Final = (Column("TIME", 8), Column("WHAT HAPPENED", 0))
 
 
-# ---------------------------------------------------------------- words
-
-
-def shortened(text: str, width: int) -> str:
-    """A text in at most ``width`` letters, all printable; an ellipsis in its middle says that there was more."""
-    text = printable(text)
-    if len(text) <= width:
-        return text
-    if width < 3:
-        return text[:width]
-    head = (width - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
-
-
-def count(value: float | None) -> str:
-    """A number in at most seven letters: 12,345 or 1.23M."""
-    if value is None:
-        return "-"
-    if abs(value) < 99_999.5:
-        return f"{value:,.0f}"
-    return _scaled(value)
-
-
-def rate(value: float | None) -> str:
-    """Records a second, in at most six letters."""
-    if value is None:
-        return "-"
-    if 0 < abs(value) < 9.95:
-        return f"{value:.1f}"
-    return f"{value:,.0f}" if abs(value) < 9_999.5 else _scaled(value)
-
-
-def _scaled(value: float) -> str:
-    """Three digits and a unit."""
-    for unit in ("k", "M", "G", "T", "P"):
-        value /= 1000
-        if abs(value) < 999.5:
-            return f"{value:.3g}{unit}"
-    return f"{value / 1000:.3g}E"
-
-
-def duration(seconds: float | None) -> str:
-    """A time to wait, in at most six letters; ``never`` when it does not end."""
-    if seconds is None:
-        return "-"
-    if math.isinf(seconds):
-        return "never"
-    if seconds < 99.5:
-        return f"{seconds:.0f}s"
-    if seconds < 5_970:
-        return f"{seconds / 60:.0f}m"
-    if seconds < 48 * 3600:
-        return f"{seconds / 3600:.0f}h"
-    days = seconds / 86_400
-    return f"{days:.0f}d" if days < 1000 else ">999d"
-
-
-def clock_time(wall: float) -> str:
-    """The time of day here."""
-    return time.strftime("%H:%M:%S", time.localtime(wall))
-
-
-def sparkline(values: Sequence[int | None], width: int) -> str:
-    """The last ``width`` values as bars, from the smallest to the largest of them; a flat line stands at the bottom."""
-    shown = values[-width:]
-    known = [value for value in shown if value is not None]
-    if not known:
-        return ""
-    low, span = min(known), max(known) - min(known)
-    return "".join(
-        " " if value is None else _BARS[(value - low) * (len(_BARS) - 1) // span if span else 0]
-        for value in shown
-    )
-
-
 # ---------------------------------------------------------------- rows
 
 
@@ -318,31 +180,6 @@ def arranged(rows: Iterable[L], column: int, *, backwards: bool, containing: str
     known = [each for each in values if each[0] is not None]
     known.sort(key=lambda each: each[0], reverse=backwards)
     return [row for _, row in known] + [row for value, row in values if value is None]
-
-
-def _progress_cells(progress: Progress) -> tuple[str, ...]:
-    return (
-        count(progress.lag),
-        sparkline(progress.trend, 10),
-        rate(progress.produced),
-        rate(progress.consumed),
-        duration(progress.catches_up_in),
-    )
-
-
-def _progress_sort(progress: Progress) -> tuple[Any, ...]:
-    return (
-        progress.lag,
-        _change(progress.trend),
-        progress.produced,
-        progress.consumed,
-        progress.catches_up_in,
-    )
-
-
-def _change(trend: Iterable[int | None]) -> int | None:
-    known = [value for value in trend if value is not None]
-    return known[-1] - known[0] if known else None
 
 
 _NOTHING: Final = Progress(None, (), None, None)
@@ -366,13 +203,13 @@ def group_rows(model: Model) -> list[Row]:
         rows.append(
             Row(
                 name,
-                (name, _STATES.get(state, state), kind, count(members), *_progress_cells(progress)),
+                (name, _STATES.get(state, state), kind, count(members), *progress_cells(progress)),
                 (
                     name,
                     (_care(mark, members, progress), state, name),
                     kind,
                     members,
-                    *_progress_sort(progress),
+                    *progress_sort(progress),
                 ),
                 mark,
                 folds=mark != "bad"
@@ -426,25 +263,13 @@ def member_rows(history: GroupHistory, here: Mapping[str, Process]) -> list[Row]
                     name if known is None else f"● {name}",
                     member.host.removeprefix("/"),
                     ranges(member.assignment) or "-",
-                    *_progress_cells(progress),
+                    *progress_cells(progress),
                     count(above),
                     count(in_work),
                 ),
-                (name, member.host, len(member.assignment), *_progress_sort(progress), above, in_work),
+                (name, member.host, len(member.assignment), *progress_sort(progress), above, in_work),
             )
         )
-    return rows
-
-
-def partition_rows(history: GroupHistory, member: str | None = None) -> list[PartitionRow]:
-    """The partitions of a group, or of one member."""
-    rows = []
-    for tp in history.partitions:
-        owner = history.owner(tp)
-        if member is not None and (owner is None or owner.member_id != member):
-            continue
-        name = "" if owner is None else owner.group_instance_id or owner.client_id or owner.member_id
-        rows.append(PartitionRow(tp, name, history.partition(tp)))
     return rows
 
 
@@ -482,11 +307,6 @@ def group_summary(history: GroupHistory) -> list[str]:
         plural(history.rebalances, "rebalance") + " seen",
     ]
     return [", ".join(about), ", ".join(each for each in line if each)]
-
-
-def plural(number: int, noun: str) -> str:
-    """A number and what it counts."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 # ---------------------------------------------------------------- events, and processes of this machine

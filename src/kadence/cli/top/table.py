@@ -13,7 +13,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kadence.cli.top.rows import Column, Line, shortened, widths
+from kadence.cli.figures import shortened
+from kadence.cli.top.rows import Column, Line, widths
 
 __all__ = ["Table"]
 

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     is_page = not arguments.json and (arguments.wide or sys.stdout.isatty())
     watch = Watch(group, patience_ms=int(arguments.seconds * 1000))
     try:
-        with reached(config) as admin:
+        with reached(config, arguments) as admin:
             if is_page:
                 say(f"looking at {group} for {arguments.seconds:g} s …")
             look_for(admin, watch)

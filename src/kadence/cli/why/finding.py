@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from kadence.admin import MemberDescription
-from kadence.cli.top.rows import plural
+from kadence.cli.figures import plural
 from kadence.cli.why.looks import PartitionLook
 from kadence.cli.why.watching import named
 from kadence.types import TopicPartition

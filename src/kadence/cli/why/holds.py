@@ -9,7 +9,8 @@ from typing import Final
 
 from kadence.admin import MemberDescription
 from kadence.cli.common import moment, text_of
-from kadence.cli.top.rows import duration, plural, where
+from kadence.cli.figures import duration, plural
+from kadence.cli.top.rows import where
 from kadence.cli.top.sampling import ranges
 from kadence.cli.why.finding import NAMED, Finding, Harm, colon, waiting
 from kadence.cli.why.looks import Evidence, OpenTransaction, SeenRecord

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import IO, Any, Final
 
+from kadence.cli.figures import count, duration, plural
 from kadence.cli.same_cluster import SameCluster
 from kadence.cli.tables import terminal_width
-from kadence.cli.top.rows import count, duration, plural
 from kadence.cli.why.finding import Finding, Harm
 from kadence.cli.why.watching import Watch
 from kadence.printable import printable

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Final
 
 from kadence.admin import MemberDescription
-from kadence.cli.top.rows import count, duration, plural, rate
+from kadence.cli.figures import count, duration, plural, rate
 from kadence.cli.top.sampling import Progress, ranges
 from kadence.cli.why.finding import (
     NAMED,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from kadence.admin import MemberDescription
-from kadence.cli.top.rows import duration, plural
+from kadence.cli.figures import duration, plural
 from kadence.cli.top.sampling import ranges
 from kadence.cli.why.finding import (
     NAMED,

@@ -1,0 +1,91 @@
+"""Numbers, times and texts in as few letters as a column has. Pure."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from kadence.printable import printable
+
+__all__ = ["clock_time", "count", "duration", "plural", "rate", "shortened", "sparkline"]
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+
+
+def shortened(text: str, width: int) -> str:
+    """A text in at most ``width`` letters, all printable; an ellipsis in its middle says that there was more."""
+    text = printable(text)
+    if len(text) <= width:
+        return text
+    if width < 3:
+        return text[:width]
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def count(value: float | None) -> str:
+    """A number in at most seven letters: 12,345 or 1.23M."""
+    if value is None:
+        return "-"
+    if abs(value) < 99_999.5:
+        return f"{value:,.0f}"
+    return _scaled(value)
+
+
+def rate(value: float | None) -> str:
+    """Records a second, in at most six letters."""
+    if value is None:
+        return "-"
+    if 0 < abs(value) < 9.95:
+        return f"{value:.1f}"
+    return f"{value:,.0f}" if abs(value) < 9_999.5 else _scaled(value)
+
+
+def _scaled(value: float) -> str:
+    """Three digits and a unit."""
+    for unit in ("k", "M", "G", "T", "P"):
+        value /= 1000
+        if abs(value) < 999.5:
+            return f"{value:.3g}{unit}"
+    return f"{value / 1000:.3g}E"
+
+
+def duration(seconds: float | None) -> str:
+    """A time to wait, in at most six letters; ``never`` when it does not end."""
+    if seconds is None:
+        return "-"
+    if math.isinf(seconds):
+        return "never"
+    if seconds < 99.5:
+        return f"{seconds:.0f}s"
+    if seconds < 5_970:
+        return f"{seconds / 60:.0f}m"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.0f}h"
+    days = seconds / 86_400
+    return f"{days:.0f}d" if days < 1000 else ">999d"
+
+
+def clock_time(wall: float) -> str:
+    """The time of day here."""
+    return time.strftime("%H:%M:%S", time.localtime(wall))
+
+
+def sparkline(values: Sequence[int | None], width: int) -> str:
+    """The last ``width`` values as bars, from the smallest to the largest of them; a flat line stands at the bottom."""
+    shown = values[-width:]
+    known = [value for value in shown if value is not None]
+    if not known:
+        return ""
+    low, span = min(known), max(known) - min(known)
+    return "".join(
+        " " if value is None else _BARS[(value - low) * (len(_BARS) - 1) // span if span else 0]
+        for value in shown
+    )
+
+
+def plural(number: int, noun: str) -> str:
+    """A number and what it counts."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

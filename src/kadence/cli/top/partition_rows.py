@@ -1,0 +1,104 @@
+"""The lines of partitions, and what is made of progress for any line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Final
+
+from kadence.cli.figures import count, duration, rate, sparkline
+from kadence.cli.top.sampling import GroupHistory, PartitionHistory, Progress
+from kadence.types import TopicPartition
+
+__all__ = ["PartitionRow", "partition_rows", "progress_cells", "progress_sort"]
+
+
+class PartitionRow:
+    """The line of a partition.
+
+    Its cells are made when they are looked at: a group may have 10,000 partitions, and a screen has room for 20.
+    """
+
+    __slots__ = ("_cells", "_known", "_owner", "key")
+
+    mark: ClassVar[str] = ""
+    folds: ClassVar[bool] = False
+    spans: ClassVar[bool] = False
+
+    def __init__(self, key: TopicPartition, owner: str, known: PartitionHistory) -> None:
+        self.key = key
+        self._owner = owner
+        self._known = known
+        self._cells: tuple[str, ...] | None = None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """As of `rows.PARTITIONS`."""
+        if self._cells is None:
+            known = self._known
+            self._cells = (
+                str(self.key),
+                self._owner or "-",
+                count(known.committed.last),
+                count(known.end.last),
+                *progress_cells(known.progress),
+                count(known.above),
+            )
+        return self._cells
+
+    def value(self, column: int) -> Any:
+        """What a column sorts by."""
+        return _OF_PARTITION[column](self.key, self._owner, self._known)
+
+
+_OF_PARTITION: Final[Sequence[Callable[[TopicPartition, str, PartitionHistory], Any]]] = (
+    lambda key, owner, known: key,
+    lambda key, owner, known: owner or None,
+    lambda key, owner, known: known.committed.last,
+    lambda key, owner, known: known.end.last,
+    lambda key, owner, known: known.lag,
+    lambda key, owner, known: _change(known.lags),
+    lambda key, owner, known: known.progress.produced,
+    lambda key, owner, known: known.progress.consumed,
+    lambda key, owner, known: known.progress.catches_up_in,
+    lambda key, owner, known: known.above,
+)
+"""What the columns of `rows.PARTITIONS` sort by, each made only where it is asked for."""
+
+
+def partition_rows(history: GroupHistory, member: str | None = None) -> list[PartitionRow]:
+    """The partitions of a group, or of one member."""
+    rows = []
+    for tp in history.partitions:
+        owner = history.owner(tp)
+        if member is not None and (owner is None or owner.member_id != member):
+            continue
+        name = "" if owner is None else owner.group_instance_id or owner.client_id or owner.member_id
+        rows.append(PartitionRow(tp, name, history.partition(tp)))
+    return rows
+
+
+def progress_cells(progress: Progress) -> tuple[str, ...]:
+    """The five columns of progress: lag, trend, rates, time to catch up."""
+    return (
+        count(progress.lag),
+        sparkline(progress.trend, 10),
+        rate(progress.produced),
+        rate(progress.consumed),
+        duration(progress.catches_up_in),
+    )
+
+
+def progress_sort(progress: Progress) -> tuple[Any, ...]:
+    """What these columns sort by."""
+    return (
+        progress.lag,
+        _change(progress.trend),
+        progress.produced,
+        progress.consumed,
+        progress.catches_up_in,
+    )
+
+
+def _change(trend: Iterable[int | None]) -> int | None:
+    known = [value for value in trend if value is not None]
+    return known[-1] - known[0] if known else None
