@@ -360,6 +360,53 @@ def test_retries_through_a_topic_let_the_key_go_on(cluster: Cluster, shell: Shel
     assert read(cluster, "dead") == []
 
 
+@pytest.mark.parametrize("max_records", [50, 20_000])
+def test_records_that_wait_in_the_retry_topic_hold_up_no_others(
+    cluster: Cluster, shell: Shell, max_records: int
+) -> None:
+    produce(cluster, 4_000, keys=4_000)
+    consumer = member(cluster, shell, "orders")
+    waiting = threading.Event()
+    lock = threading.Lock()
+    failed: list[bytes] = []
+    done: list[bytes] = []
+
+    def work(record: Record[Any, Any]) -> None:
+        with lock:
+            if not waiting.is_set():
+                failed.append(record.value)
+                raise OSError("not now")
+            done.append(record.value)
+            if len(done) == 2_000:
+                consumer.stop()
+
+    def watch() -> None:
+        try:
+            until(lambda: len(failed) == 4_000 and sum(at for at, _ in committed(cluster).values()) == 4_000)
+            waiting.set()
+            produce(cluster, 2_000, keys=2_000, start=4_000)
+        except BaseException:
+            consumer.stop()
+            raise
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    stopper = threading.Timer(PATIENCE, consumer.stop)
+    stopper.start()
+    shell.do(
+        lambda: consumer.process(
+            work,
+            workers=4,
+            retry=Retry(attempts=3, backoff=600, max_backoff=600, topic="again"),
+            max_records=max_records,
+        )
+    )
+    stopper.cancel()
+    watcher.join(PATIENCE)
+    shell.do(consumer.close)
+    assert len(done) == 2_000
+
+
 def test_what_a_handler_returns_is_sent_before_its_record_is_done(
     cluster: Cluster, shell: Shell, coroutine: bool
 ) -> None:

@@ -94,7 +94,10 @@ class Desk:
     ) -> None:
         self.lock = threading.Lock()
         self.scheduler = self.new_scheduler(
-            settings.order, settings.limits, None if settings.retry.topic is None else self._earlier
+            settings.order,
+            settings.limits,
+            None if settings.retry.topic is None else self._earlier,
+            settings.retry.topic,
         )
         self.failure: BaseException | None = None
         self.is_ended = self.is_over = False
