@@ -154,6 +154,42 @@ def test_a_letter_that_is_too_large_for_its_topic_is_written_without_its_value(
 
 
 @pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_a_letter_whose_exception_says_too_much_is_written_with_the_beginning_of_its_message(
+    cluster: Cluster, shell: Shell, transactional_id: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would be sent for ever otherwise. Its value is the most of it that is worth keeping."""
+    limit(cluster, "dead")
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for value in (b"0" * 100, b"1" * 5_000):
+            producer.send("one", value, b"key", headers=[("trace", b"t")])
+    consumer = member(cluster, shell, "one", auto_commit_interval_ms=20, isolation_level="read_committed")
+
+    def work(record: Record[Any, Any]) -> None:
+        raise ValueError("\N{EURO SIGN}" * 3_000)
+
+    watcher = threading.Thread(target=lambda: stop_at(cluster, consumer, 2))
+    watcher.start()
+    totals = shell.do(
+        lambda: consumer.process(
+            work, dead_letter="dead", transactional_id=transactional_id, order="none", drain=0
+        )
+    )
+    watcher.join(PATIENCE)
+    shell.do(consumer.close)
+    assert totals.dead_lettered == 2
+    first, second = sorted(
+        read(cluster, "dead"), key=lambda letter: dict(letter.headers)["kadence.error.offset"] or b""
+    )
+    for letter in (first, second):
+        told = dict(letter.headers)
+        assert told["kadence.error.message"] == "\N{EURO SIGN}".encode() * 33
+        assert told["kadence.error.message.bytes"] == b"5901"
+        assert (letter.key, told["trace"]) == (b"key", b"t")
+    assert (first.value, second.value) == (b"0" * 100, None)
+    assert caplog.text.count("without the rest of its exception's message (5901 bytes)") == 2
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
 def test_a_record_that_is_too_large_for_the_retry_topic_ends_it_without_dead_letters(
     cluster: Cluster, shell: Shell, transactional_id: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:

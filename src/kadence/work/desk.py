@@ -328,10 +328,10 @@ class Desk:
             return None
         smaller, part, size = found
         log.warning(
-            "the dead letter of %s is too large for %s, and is written without its %s (%d bytes): %s",
+            "the dead letter of %s is too large for %s, and is written without %s (%d bytes): %s",
             place,
             letter.topic,
-            part,
+            "the rest of its exception's message" if part == "message" else f"its {part}",
             size,
             error,
         )
