@@ -407,6 +407,48 @@ def test_after_a_kill_no_record_is_skipped_and_keys_keep_their_order(cluster: Cl
         assert numbers == sorted(numbers)
 
 
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_what_a_thread_has_done_before_a_record_that_outlasts_drain_is_committed(
+    cluster: Cluster, transactional_id: str | None
+) -> None:
+    """A thread whose handler is quick tells of several records at once. With the slow one it does not come to it."""
+    produce(cluster, 400, keys=400, topic="one")
+    shell = Shell("threads")
+    consumer = member(cluster, shell, "one", isolation_level="read_committed")
+    done: set[int] = set()
+    may_end = threading.Event()
+
+    def work(record: Record[Any, Any]) -> None:
+        if len(done) == 316:
+            consumer.stop()
+            may_end.wait(PATIENCE)
+        done.add(record.offset)
+
+    consumer.process(work, workers=1, drain=0.05, transactional_id=transactional_id)
+    consumer.close()
+    offset, metadata = committed(cluster, "one")[0]
+    above = {each for first, end in decode(offset, metadata) for each in range(first, end)}
+    assert {*range(offset), *above} == done
+    may_end.set()
+
+
+def test_no_record_begins_after_one_that_ended_the_processing(cluster: Cluster) -> None:
+    """Not one of those either that a quick thread has taken together with it."""
+    produce(cluster, 400, keys=400, topic="one")
+    consumer = member(cluster, Shell("threads"), "one")
+    seen: list[int] = []
+
+    def work(record: Record[Any, Any]) -> None:
+        seen.append(record.offset)
+        if len(seen) == 317:
+            raise ValueError("bad")
+
+    with pytest.raises(ValueError, match="bad"):
+        consumer.process(work, workers=1)
+    consumer.close()
+    assert len(seen) == 317
+
+
 def by_key(numbers: list[int]) -> dict[int, list[int]]:
     """As `produce` gave them keys."""
     found: dict[int, list[int]] = defaultdict(list)

@@ -479,6 +479,32 @@ def test_a_coroutine_that_takes_too_long_is_cancelled_and_that_is_an_attempt(
     assert committed(cluster, "one")[0][0] == 2
 
 
+def test_a_coroutine_that_took_too_long_is_told_as_such(cluster: Cluster, shell: Shell) -> None:
+    """Also when the loop has not looked at it meanwhile; a timeout of its own is something else."""
+    cluster.produce("one", 3, partitions=1)
+    consumer = member(cluster, shell, "one")
+    tries: list[bytes] = []
+
+    async def work(record: Record[Any, Any]) -> None:
+        tries.append(record.value)
+        if record.value == b"0":
+            await asyncio.sleep(PATIENCE)
+        elif record.value == b"1":
+            raise TimeoutError("its own")
+        else:
+            consumer.stop()
+
+    retry = Retry(attempts=2, backoff=0, on=(TimeoutError,))
+    shell.do(lambda: consumer.process(work, timeout=0.05, retry=retry, dead_letter="dead", order="partition"))
+    shell.do(consumer.close)
+    assert sorted(tries) == [b"0", b"0", b"1", b"1", b"2"]
+    told = [dict(letter.headers) for letter in read(cluster, "dead")]
+    assert [(each["kadence.error.class"], each["kadence.error.message"]) for each in told] == [
+        (b"HandlerTimeoutError", b"the handler took longer than timeout=0.05 s"),
+        (b"TimeoutError", b"its own"),
+    ]
+
+
 def test_batches_and_the_bad_record_in_one(cluster: Cluster, shell: Shell, coroutine: bool) -> None:
     cluster.produce("one", 40, partitions=1)
     consumer = member(cluster, shell, "one")
