@@ -154,6 +154,42 @@ def test_a_letter_that_is_too_large_for_its_topic_is_written_without_its_value(
 
 
 @pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_a_letter_whose_exception_says_too_much_is_written_with_the_beginning_of_its_message(
+    cluster: Cluster, shell: Shell, transactional_id: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would be sent for ever otherwise. Its value is the most of it that is worth keeping."""
+    limit(cluster, "dead")
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for value in (b"0" * 100, b"1" * 5_000):
+            producer.send("one", value, b"key", headers=[("trace", b"t")])
+    consumer = member(cluster, shell, "one", auto_commit_interval_ms=20, isolation_level="read_committed")
+
+    def work(record: Record[Any, Any]) -> None:
+        raise ValueError("\N{EURO SIGN}" * 3_000)
+
+    watcher = threading.Thread(target=lambda: stop_at(cluster, consumer, 2))
+    watcher.start()
+    totals = shell.do(
+        lambda: consumer.process(
+            work, dead_letter="dead", transactional_id=transactional_id, order="none", drain=0
+        )
+    )
+    watcher.join(PATIENCE)
+    shell.do(consumer.close)
+    assert totals.dead_lettered == 2
+    first, second = sorted(
+        read(cluster, "dead"), key=lambda letter: dict(letter.headers)["kadence.error.offset"] or b""
+    )
+    for letter in (first, second):
+        told = dict(letter.headers)
+        assert told["kadence.error.message"] == "\N{EURO SIGN}".encode() * 33
+        assert told["kadence.error.message.bytes"] == b"5901"
+        assert (letter.key, told["trace"]) == (b"key", b"t")
+    assert (first.value, second.value) == (b"0" * 100, None)
+    assert caplog.text.count("without the rest of its exception's message (5901 bytes)") == 2
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
 def test_a_record_that_is_too_large_for_the_retry_topic_ends_it_without_dead_letters(
     cluster: Cluster, shell: Shell, transactional_id: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -369,6 +405,48 @@ def test_after_a_kill_no_record_is_skipped_and_keys_keep_their_order(cluster: Cl
     assert 0 not in told
     for numbers in (*orders.values(), *by_key(told).values()):
         assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_what_a_thread_has_done_before_a_record_that_outlasts_drain_is_committed(
+    cluster: Cluster, transactional_id: str | None
+) -> None:
+    """A thread whose handler is quick tells of several records at once. With the slow one it does not come to it."""
+    produce(cluster, 400, keys=400, topic="one")
+    shell = Shell("threads")
+    consumer = member(cluster, shell, "one", isolation_level="read_committed")
+    done: set[int] = set()
+    may_end = threading.Event()
+
+    def work(record: Record[Any, Any]) -> None:
+        if len(done) == 316:
+            consumer.stop()
+            may_end.wait(PATIENCE)
+        done.add(record.offset)
+
+    consumer.process(work, workers=1, drain=0.05, transactional_id=transactional_id)
+    consumer.close()
+    offset, metadata = committed(cluster, "one")[0]
+    above = {each for first, end in decode(offset, metadata) for each in range(first, end)}
+    assert {*range(offset), *above} == done
+    may_end.set()
+
+
+def test_no_record_begins_after_one_that_ended_the_processing(cluster: Cluster) -> None:
+    """Not one of those either that a quick thread has taken together with it."""
+    produce(cluster, 400, keys=400, topic="one")
+    consumer = member(cluster, Shell("threads"), "one")
+    seen: list[int] = []
+
+    def work(record: Record[Any, Any]) -> None:
+        seen.append(record.offset)
+        if len(seen) == 317:
+            raise ValueError("bad")
+
+    with pytest.raises(ValueError, match="bad"):
+        consumer.process(work, workers=1)
+    consumer.close()
+    assert len(seen) == 317
 
 
 def by_key(numbers: list[int]) -> dict[int, list[int]]:

@@ -360,6 +360,53 @@ def test_retries_through_a_topic_let_the_key_go_on(cluster: Cluster, shell: Shel
     assert read(cluster, "dead") == []
 
 
+@pytest.mark.parametrize("max_records", [50, 20_000])
+def test_records_that_wait_in_the_retry_topic_hold_up_no_others(
+    cluster: Cluster, shell: Shell, max_records: int
+) -> None:
+    produce(cluster, 4_000, keys=4_000)
+    consumer = member(cluster, shell, "orders")
+    waiting = threading.Event()
+    lock = threading.Lock()
+    failed: list[bytes] = []
+    done: list[bytes] = []
+
+    def work(record: Record[Any, Any]) -> None:
+        with lock:
+            if not waiting.is_set():
+                failed.append(record.value)
+                raise OSError("not now")
+            done.append(record.value)
+            if len(done) == 2_000:
+                consumer.stop()
+
+    def watch() -> None:
+        try:
+            until(lambda: len(failed) == 4_000 and sum(at for at, _ in committed(cluster).values()) == 4_000)
+            waiting.set()
+            produce(cluster, 2_000, keys=2_000, start=4_000)
+        except BaseException:
+            consumer.stop()
+            raise
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    stopper = threading.Timer(PATIENCE, consumer.stop)
+    stopper.start()
+    shell.do(
+        lambda: consumer.process(
+            work,
+            workers=4,
+            retry=Retry(attempts=3, backoff=600, max_backoff=600, topic="again"),
+            max_records=max_records,
+        )
+    )
+    stopper.cancel()
+    watcher.join(PATIENCE)
+    shell.do(consumer.close)
+    assert len(done) == 2_000
+
+
 def test_what_a_handler_returns_is_sent_before_its_record_is_done(
     cluster: Cluster, shell: Shell, coroutine: bool
 ) -> None:
@@ -430,6 +477,32 @@ def test_a_coroutine_that_takes_too_long_is_cancelled_and_that_is_an_attempt(
     shell.do(consumer.close)
     assert attempts == [1, 2]
     assert committed(cluster, "one")[0][0] == 2
+
+
+def test_a_coroutine_that_took_too_long_is_told_as_such(cluster: Cluster, shell: Shell) -> None:
+    """Also when the loop has not looked at it meanwhile; a timeout of its own is something else."""
+    cluster.produce("one", 3, partitions=1)
+    consumer = member(cluster, shell, "one")
+    tries: list[bytes] = []
+
+    async def work(record: Record[Any, Any]) -> None:
+        tries.append(record.value)
+        if record.value == b"0":
+            await asyncio.sleep(PATIENCE)
+        elif record.value == b"1":
+            raise TimeoutError("its own")
+        else:
+            consumer.stop()
+
+    retry = Retry(attempts=2, backoff=0, on=(TimeoutError,))
+    shell.do(lambda: consumer.process(work, timeout=0.05, retry=retry, dead_letter="dead", order="partition"))
+    shell.do(consumer.close)
+    assert sorted(tries) == [b"0", b"0", b"1", b"1", b"2"]
+    told = [dict(letter.headers) for letter in read(cluster, "dead")]
+    assert [(each["kadence.error.class"], each["kadence.error.message"]) for each in told] == [
+        (b"HandlerTimeoutError", b"the handler took longer than timeout=0.05 s"),
+        (b"TimeoutError", b"its own"),
+    ]
 
 
 def test_batches_and_the_bad_record_in_one(cluster: Cluster, shell: Shell, coroutine: bool) -> None:

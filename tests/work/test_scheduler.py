@@ -309,9 +309,8 @@ def test_more_is_read_only_while_records_wait_for_others_of_their_keys_and_worke
     assert scheduler.room() == 20 - 14
 
 
-@pytest.mark.parametrize("order", ["partition", "none"])
-def test_without_keys_nothing_more_is_read(order: Order) -> None:
-    scheduler = Scheduler(order, Limits(records=100, near=20, enough=2))
+def test_by_partition_nothing_more_is_read() -> None:
+    scheduler = Scheduler("partition", Limits(records=100, near=20, enough=2))
     scheduler.assign(P)
     scheduler.add(P, records(*[b"hot"] * 20), 0)
     taken(scheduler)
@@ -329,6 +328,58 @@ def test_nothing_more_is_read_while_all_records_fail() -> None:
         scheduler.again(task, 1000, 0)
     scheduler.pauses()
     assert scheduler.room() == 0
+
+
+@pytest.mark.parametrize("order", ["key", "none"])
+def test_records_that_wait_for_their_next_attempt_hold_up_no_others_while_most_do_not_fail(
+    order: Order,
+) -> None:
+    scheduler = Scheduler(order, Limits(records=100, near=20, enough=2))
+    scheduler.assign(P)
+    for turn in range(4):
+        scheduler.add(P, records(*(b"%d" % n for n in range(turn * 10, turn * 10 + 10)), start=turn * 10), 0)
+        for task in taken(scheduler):
+            if task.record.offset % 10 < 4:
+                scheduler.again(task, 1000, 0)
+            else:
+                scheduler.done(task, 0)
+    # 16 are three quarters of 20, and none of them can be worked on.
+    assert (scheduler.total, scheduler.has_ready) == (16, False)
+    assert scheduler.pauses() == ([], [])
+    assert scheduler.room() == 100 - 16
+
+
+@pytest.mark.parametrize("order", ["key", "partition", "none"])
+@pytest.mark.parametrize("most", [20, 100])
+def test_records_of_the_retry_topic_that_are_not_due_leave_room_for_others(order: Order, most: int) -> None:
+    again = [TopicPartition("again", n) for n in range(2)]
+    scheduler = Scheduler(
+        order,
+        Limits(records=most, near=20, enough=2),
+        lambda record, now: (1, 1000) if record.topic == "again" else (0, 0),
+        "again",
+    )
+    for partition in (P, *again):
+        scheduler.assign(partition)
+    offset = 0
+    while readable := [p for p in again if not scheduler.partitions[p].is_paused]:
+        # One poll brings so many, of one partition.
+        count = scheduler.room()
+        assert count > 0
+        keys = [b"%d" % n for n in range(offset, offset + count)]
+        scheduler.add(readable[0], records(*keys, start=offset, partition=readable[0]), 0)
+        offset += count
+        scheduler.pauses()
+    assert not scheduler.has_ready
+    assert not scheduler.partitions[P].is_paused
+    assert scheduler.room() >= 2
+
+
+def test_a_limit_of_one_byte_lets_one_record_be_read() -> None:
+    scheduler = Scheduler("key", Limits(nbytes=1))
+    scheduler.assign(P)
+    assert scheduler.pauses() == ([], [])
+    assert scheduler.room() > 0
 
 
 # ---------------------------------------------------------------- random schedules

@@ -512,9 +512,10 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             batch_format: what a handler gets with ``batch``: a list of ``"records"``, or ``"arrow"``: a
                 ``pyarrow.Table`` with the columns of `poll_arrow`, in bytes. Deserialisers are not called.
             max_records, max_bytes: the most that is read ahead: records that wait, run, and are to be repeated count
-                together. Of the records it is 1,000, with ``order="key"`` at most a quarter of ``max_records``, or
-                twice as many as the workers hold where that is more. With ``order="key"`` more are read while most
-                wait for others of their keys and leave workers idle. A partition beyond its share is paused.
+                together. Of the records it is 1,000, at most a quarter of ``max_records``, or twice as many as the
+                workers hold where that is more. More are read while most wait for others of their keys, or for their
+                next attempt, and leave workers idle; but not with ``order="partition"``. A partition beyond its share
+                is paused.
             drain: seconds that running handlers get when partitions are revoked, and at the end. Choose less than the
                 ``grace`` of `stop_on_signals`.
             transactional_id: a name that no other member of any group has, and that this one has again when it comes

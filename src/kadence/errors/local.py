@@ -147,8 +147,11 @@ class KafkaTimeoutError(LocalError):
     retriable = True
 
 
-class HandlerTimeoutError(LocalError):
-    """A handler of `Consumer.process` took longer than ``timeout``, and was cancelled; that was one attempt."""
+class HandlerTimeoutError(LocalError, TimeoutError):
+    """A handler of `Consumer.process` took longer than ``timeout``, and was cancelled; that was one attempt.
+
+    It is a built-in TimeoutError as well: ``Retry(on=(TimeoutError,))`` has it tried again.
+    """
 
 
 class WorkerDiedError(LocalError):

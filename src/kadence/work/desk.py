@@ -94,7 +94,10 @@ class Desk:
     ) -> None:
         self.lock = threading.Lock()
         self.scheduler = self.new_scheduler(
-            settings.order, settings.limits, None if settings.retry.topic is None else self._earlier
+            settings.order,
+            settings.limits,
+            None if settings.retry.topic is None else self._earlier,
+            settings.retry.topic,
         )
         self.failure: BaseException | None = None
         self.is_ended = self.is_over = False
@@ -325,10 +328,10 @@ class Desk:
             return None
         smaller, part, size = found
         log.warning(
-            "the dead letter of %s is too large for %s, and is written without its %s (%d bytes): %s",
+            "the dead letter of %s is too large for %s, and is written without %s (%d bytes): %s",
             place,
             letter.topic,
-            part,
+            "the rest of its exception's message" if part == "message" else f"its {part}",
             size,
             error,
         )

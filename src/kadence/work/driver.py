@@ -160,8 +160,8 @@ class _Work:
         if self.workers is not None:
             self.workers.wake()
 
-    def _look(self, now: int) -> bool:
-        return self.workers is not None and self.workers.look(now)
+    def _look(self, now: int, *, at_once: bool = False) -> bool:
+        return self.workers is not None and self.workers.look(now, at_once=at_once)
 
     def off_the_loop(self, inside: Insides, settings: Settings) -> None:
         """Plain functions: on threads, or in processes that threads speak to."""

@@ -31,6 +31,9 @@ _ERROR: Final = "kadence.error."
 _RETRY: Final = "kadence.retry."
 _MESSAGE_CHARACTERS: Final = 2_000
 
+_SHORT_MESSAGE: Final = 100
+"""So many bytes of an exception's message are left where the topic of dead letters does not take more."""
+
 
 class ProducerRecord(NamedTuple):
     """A record to be sent, which a handler returns or yields.
@@ -164,14 +167,20 @@ def dead_letter(
 def shortened(letter: Letter) -> tuple[Letter, str, int] | None:
     """A dead letter without its value; else without the headers of its record; else without its key.
 
-    A header says how many bytes were left out, for its topic does not take them. Where the record came from stays.
+    A message of the exception that is longer than the value is shortened before it. A header says how many bytes were
+    left out, for its topic does not take them. Where the record came from stays.
 
     Returns:
         The letter, what was left out, and its bytes. None: nothing more can be.
     """
     own = [pair for pair in letter.headers if not pair[0].startswith(_ERROR)]
     ours = [pair for pair in letter.headers if pair[0].startswith(_ERROR)]
-    if letter.value:
+    message = dict(ours)[_ERROR + "message"] or b""
+    if len(message) > max(len(letter.value or b""), _SHORT_MESSAGE):
+        short = message[:_SHORT_MESSAGE].decode(errors="ignore").encode()
+        part, size, shorter = "message", len(message) - len(short), letter
+        ours = [(name, short if name == _ERROR + "message" else value) for name, value in ours]
+    elif letter.value:
         part, size, shorter = "value", len(letter.value), letter._replace(value=None)
     elif own:
         size = sum(len(name.encode(errors="replace")) + len(value or b"") for name, value in own)

@@ -141,7 +141,7 @@ class Processing:
         subject: Subject,
         clock: Clock,
         wake: Callable[[], None],
-        look: Callable[[int], bool],
+        look: Callable[..., bool],
         in_group: bool,
         commit_ms: int,
     ) -> None:
@@ -253,11 +253,7 @@ class Processing:
         desk = self._desk
         until = add_ms(self._clock.now_ms(), self._settings.drain_ms)
         desk.is_waited_for = True
-        while True:
-            with desk.lock:
-                running = len(desk.scheduler.running)
-            if not running:
-                break
+        while running := self._running(None, until):
             if self._clock.now_ms() >= until:
                 log.warning(
                     "%d records still run; they are not waited for any longer, and come again", running
@@ -265,6 +261,16 @@ class Processing:
                 break
             yield Idle(until)
         yield from self._commit_at_last(None)
+
+    def _running(self, partitions: tuple[TopicPartition, ...] | None, until: int) -> int:
+        """How many records of these still run, or of all."""
+        now = self._clock.now_ms()
+        if now >= until:
+            # A thread in a slow handler has told of none of those that it has done before.
+            self._look(now, at_once=True)
+        with self._desk.lock:
+            scheduler = self._desk.scheduler
+            return len(scheduler.running) if partitions is None else scheduler.running_of(partitions)
 
     def put_back(self, *, is_interrupted: bool = False) -> Steps:
         """What was read and not done is read again, by polls and by another call of `process`.
@@ -381,11 +387,7 @@ class Processing:
         until = add_ms(self._clock.now_ms(), self._settings.drain_ms)
         desk.is_waited_for = True
         try:
-            while True:
-                with desk.lock:
-                    running = desk.scheduler.running_of(partitions)
-                if not running:
-                    break
+            while running := self._running(partitions, until):
                 if self._clock.now_ms() >= until:
                     log.warning(
                         "%d records of partitions that are revoked still run; their results are not committed",

@@ -92,6 +92,7 @@ class Rounds(Scheduler):
         self._finished.append(finished)
         self._count_waiting(finished, 1)
         for task in tasks:
+            self._count_try(task)
             self._end(task)
             task.lane.tasks.popleft()
             self._count_finished(task, 1)

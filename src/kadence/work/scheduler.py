@@ -31,6 +31,9 @@ _SHARES: Final = 2
 _PLENTY: Final = 3
 """How many times `Limits.enough` lanes end the reading beyond `Limits.near`."""
 
+_RETRY_PART: Final = 4
+"""The part of each limit that records of the retry topic may have. They wait long, and must not fill all of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -147,6 +150,7 @@ class Scheduler:
     Args:
         earlier: what was tried of a record before it was read: how many attempts failed, and when it is due (ms; 0 at
             once). None: nothing, of any.
+        retry_topic: whose records may be due long after they are read.
 
     Attributes:
         partitions: the assigned ones. total: records outstanding, of partitions that went and still run, too.
@@ -160,6 +164,7 @@ class Scheduler:
         order: Order,
         limits: Limits,
         earlier: Callable[[Record[Any, Any], int], tuple[int, int]] | None = None,
+        retry_topic: str | None = None,
     ) -> None:
         self.partitions: dict[TopicPartition, PartitionWork] = {}
         self.total = 0
@@ -171,6 +176,7 @@ class Scheduler:
         self._order = order
         self._limits = limits
         self._earlier = earlier
+        self._retry_topic = retry_topic
         self._lanes: dict[TopicPartition, dict[bytes | None, Lane]] = {}
         self._ready: deque[Lane] = deque()
         self._late: list[tuple[int, int, Lane]] = []
@@ -179,6 +185,8 @@ class Scheduler:
         self._bound = self._near = min(limits.near, limits.records)
         self._high = max(self._bound * 3 // 4, 1)
         self._tells_of_few = False
+        # Of the latest records: how many had their first attempt, and of how many it failed.
+        self._tried = self._failed = 0
 
     # ------------------------------------------------------------ what comes and goes
 
@@ -329,6 +337,7 @@ class Scheduler:
     def done(self, task: Task, now: int) -> None:
         """Handled, or its dead letter or retry record is acknowledged."""
         task.work.frontier.done(task.record.offset)
+        self._count_try(task)
         self.drop(task, now)
 
     def drop(self, task: Task, now: int) -> None:
@@ -366,9 +375,15 @@ class Scheduler:
             self.drop(task, now)
             return
         self._end(task)
+        self._failed += not task.attempts
+        self._count_try(task)
         task.attempts += 1
         task.due = due
         self._line_up(task.lane, now)
+
+    def _count_try(self, task: Task) -> None:
+        if not task.attempts:
+            self._tried += 1
 
     def _end(self, task: Task) -> None:
         task.is_running = False
@@ -413,37 +428,51 @@ class Scheduler:
 
     def room(self) -> int:
         """How many more records may be read now; 0 beyond three quarters of the limits."""
-        if self.total >= self._high or self.nbytes >= self._limits.nbytes * 3 // 4:
+        if self.total >= self._high or self.nbytes >= max(self._limits.nbytes * 3 // 4, 1):
             return 0
-        return self._bound - self.total
+        room = self._bound - self.total
+        if self._retry_topic is not None:
+            # All that one poll brings may be records of it.
+            room = min(room, max(self._bound // _RETRY_PART, 1))
+        return room
 
     @property
     def is_at_most(self) -> bool:
         """Whether nothing more would be read if fewer of these records could be worked on."""
-        return self._order != "key" or self._bound == self._limits.records
+        return self._order == "partition" or self._bound == self._limits.records
 
     def _has_few(self) -> bool:
         """Whether the records that can be worked on do not keep the workers busy.
 
-        Those that wait for their next attempt count as such: while all fail, no more are wanted.
+        While most fail, those that wait for their next attempt count as such: no more are wanted then.
         """
-        return len(self._ready) + len(self._late) < self._limits.enough
+        waiting = len(self._late) if self._failed * 2 > self._tried else 0
+        return len(self._ready) + waiting < self._limits.enough
 
     def _near_is_full(self) -> bool:
         """Whether `Limits.near` keeps a partition from being read: by records that no handler has returned from yet."""
-        most = self._share(self._near)
-        most -= most // 8
+        share_of = self._shares(self._near)
         return self.total - self.finished >= self._near * 3 // 4 or any(
-            work.outstanding - work.finished >= most for work in self.partitions.values()
+            work.outstanding - work.finished >= (most := share_of(partition)) - most // 8
+            for partition, work in self.partitions.items()
         )
 
-    def _share(self, of: int) -> int:
-        """The most of a limit that one partition may have."""
-        return max(min(of * _SHARES // max(len(self.partitions), 1), of), 1)
+    def _shares(self, of: int) -> Callable[[TopicPartition], int]:
+        """Tells the most of a limit that one partition may have."""
+        share = max(min(of * _SHARES // max(len(self.partitions), 1), of), 1)
+        topic = self._retry_topic
+        if topic is None:
+            return lambda partition: share
+        count = sum(partition.topic == topic for partition in self.partitions)
+        of_retries = max(min(share, of // _RETRY_PART // max(count, 1)), 1)
+        return lambda partition: of_retries if partition.topic == topic else share
 
     def _choose_bound(self) -> None:
         most = self._limits.records
-        if self._order != "key" or self._near == most:
+        if self._tried > self._near:
+            self._tried //= 2
+            self._failed //= 2
+        if self._order == "partition" or self._near == most:
             return
         is_full = self._near_is_full()
         if not is_full or len(self._ready) >= _PLENTY * self._limits.enough:
@@ -463,10 +492,11 @@ class Scheduler:
         self._choose_bound()
         limits = self._limits
         is_full = self.room() == 0
-        share, nbytes = self._share(self._bound), self._share(limits.nbytes)
+        share_of, nbytes_of = self._shares(self._bound), self._shares(limits.nbytes)
         pause: list[TopicPartition] = []
         resume: list[TopicPartition] = []
         for partition, work in self.partitions.items():
+            share, nbytes = share_of(partition), nbytes_of(partition)
             work.resume_at = share - share // 8 - 1
             most = work.resume_at + 1 if work.is_paused else share
             has_room = (

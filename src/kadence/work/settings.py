@@ -121,7 +121,7 @@ def settings_of(
 
 def _limits(records: int, nbytes: int, order: Order, held: int) -> Limits:
     """How much is read ahead for workers that hold so many records at once."""
-    near = min(_NEAR, records // 4) if order == "key" else _NEAR
+    near = min(_NEAR, records // 4) if order != "partition" else _NEAR
     return Limits(records, nbytes, near=min(max(near, 2 * held), records), enough=held)
 
 

@@ -48,8 +48,15 @@ class Workers(Protocol):
         """There is work: bring a worker to it, which brings the next one if there is more. Any thread."""
         ...
 
-    def look(self, now: int) -> bool:
-        """See that no slow record holds up others. Returns whether this is to be called again soon."""
+    def look(self, now: int, *, at_once: bool = False) -> bool:
+        """See that no slow record holds up others, and tell the desk what was done before it.
+
+        Args:
+            at_once: also where that may come by itself in a moment.
+
+        Returns:
+            Whether this is to be called again soon.
+        """
         ...
 
     def end(self) -> None:
@@ -196,14 +203,14 @@ class ThreadWorkers:
             self._hands.append(hand)
             self._is_waking = True
 
-    def look(self, now: int) -> bool:
+    def look(self, now: int, *, at_once: bool = False) -> bool:
         """Give back what a thread took long ago and did not begin. Returns whether any has more than one record."""
         several = False
         for hand in self._hands:
             if not (hand.held or hand.done):
                 continue
             several = True
-            if now - hand.since < _AT_ONCE_MS:
+            if now - hand.since < _AT_ONCE_MS and not at_once:
                 continue
             with self._desk.lock:
                 self._desk.finish(_all_of(hand.done))
@@ -270,7 +277,7 @@ class ThreadWorkers:
             except IndexError:
                 # `look` took it in between.
                 return
-            if task.is_lost or desk.is_stopping():
+            if task.is_lost or desk.is_ended or desk.is_stopping():
                 with desk.lock:
                     desk.scheduler.put_back(task, desk.clock.now_ms())
             elif self._attempt(call, (task,)):
@@ -380,9 +387,9 @@ class LoopWorkers:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def look(self, now: int) -> bool:
+    def look(self, now: int, *, at_once: bool = False) -> bool:
         """A task has one record, or one batch."""
-        del now
+        del now, at_once
         return False
 
     def end(self) -> None:
@@ -434,11 +441,12 @@ class LoopWorkers:
     async def _works(self, tasks: Sequence[Task]) -> bool:
         settings = self._settings
         this = asyncio.current_task()
+        limit: asyncio.Timeout | None = None
         try:
             if settings.timeout_ms is None:
                 outputs = await self._call(tasks)
             else:
-                async with asyncio.timeout(settings.timeout_ms / 1000):
+                async with asyncio.timeout(settings.timeout_ms / 1000) as limit:
                     outputs = await self._call(tasks)
             if settings.halves and outputs is not None:
                 outputs = list(outputs)
@@ -471,7 +479,7 @@ class LoopWorkers:
                 middle = len(tasks) // 2
                 await self._work_on((tasks[:middle], tasks[middle:]))
                 return False
-            if isinstance(error, TimeoutError) and any(task.timed_out for task in tasks):
+            if isinstance(error, TimeoutError) and limit is not None and limit.expired():
                 error = _timed_out(settings)
             await self._aside.call(self._desk.fails, tasks, error)
             return False
