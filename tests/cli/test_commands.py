@@ -405,7 +405,15 @@ def test_options_of_consume_that_are_wrong(kadence: Run, arguments: tuple[str, .
 def test_a_topic_that_does_not_exist(kadence: Run) -> None:
     missing = kadence("consume", "missing", "-e")
     assert missing.status == 1
-    assert "topic 'missing' does not exist; `kadence topics list` shows all" in missing.err
+    assert "there is no topic 'missing'; `kadence topics list` shows all" in missing.err
+    kadence("topics", "create", "orders")
+    for words in (("consume", "order", "-e"), ("groups", "reset", "g", "--topic", "order", "--to", "latest")):
+        mistyped = kadence(*words)
+        assert mistyped.status == 1
+        assert (
+            "there is no topic 'order'; did you mean 'orders'? `kadence topics list` shows all"
+            in mistyped.err
+        )
 
 
 def test_a_group_goes_on_where_it_was(kadence: Run, broker: Broker) -> None:

@@ -148,7 +148,7 @@ def test_a_letter_without_its_value_is_told_and_not_replayed(
     [
         ((), "say which dead letters"),
         (("--all", "--offset", "1"), "leave out"),
-        (("--all", "--to", "nowhere"), "'nowhere' does not exist"),
+        (("--all", "--to", "nowhere"), "there is no topic 'nowhere'"),
     ],
 )
 def test_replay_wants_to_know_which_and_where(

@@ -98,7 +98,7 @@ def partitions(admin: Admin, word: str) -> list[TopicPartition]:
     try:
         topic = admin.describe_topics([name])[name]
     except UnknownTopicOrPartitionError:
-        raise CommandError(f"topic {name!r} does not exist; `kadence topics list` shows all") from None
+        raise CommandError(no_such("topic", name, admin.list_topics(internal=True))) from None
     found = [TopicPartition(name, info.partition) for info in topic.partitions]
     if not colon:
         return found
