@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,11 @@ from tests.work.conftest import TOPICS
 from tests.work.test_process import Seen, committed, member, produce, read
 
 from kadence import Admin, Broker, ConfigResource, Producer, Record
-from kadence.protocol.error_codes import GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED
+from kadence.protocol.error_codes import (
+    GROUP_AUTHORIZATION_FAILED,
+    NOT_ENOUGH_REPLICAS,
+    TOPIC_AUTHORIZATION_FAILED,
+)
 from kadence.protocol.offset_commit import OffsetCommitRequest
 from kadence.protocol.produce import ProduceRequest
 from kadence.work import Context, ProducerRecord, Retry, desk
@@ -447,6 +452,36 @@ def test_no_record_begins_after_one_that_ended_the_processing(cluster: Cluster) 
         consumer.process(work, workers=1)
     consumer.close()
     assert len(seen) == 317
+
+
+def test_outputs_that_no_broker_takes_do_not_keep_it_from_ending(
+    cluster: Cluster, shell: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After `drain` their records come again. The producer would wait for `delivery.timeout.ms`, two minutes."""
+    assert cluster.broker is not None
+    cluster.produce("one", 3, partitions=1)
+    consumer = member(cluster, shell, "one")
+    fault = cluster.broker.faults.error(ProduceRequest, NOT_ENOUGH_REPLICAS)
+
+    def work(record: Record[Any, Any]) -> Any:
+        if record.offset == 2:
+            raise ValueError("bad")
+        return ProducerRecord("out", record.value)
+
+    def stop() -> None:
+        fault.wait(timeout=PATIENCE)
+        consumer.stop()
+
+    watcher = threading.Thread(target=stop)
+    watcher.start()
+    began = time.monotonic()
+    totals = shell.do(lambda: consumer.process(work, order="none", dead_letter="dead", drain=0.1))
+    assert time.monotonic() - began < PATIENCE
+    watcher.join(PATIENCE)
+    shell.do(consumer.close)
+    assert (totals.done, totals.dead_lettered) == (0, 0)
+    assert committed(cluster, "one").get(0, (0, ""))[0] == 0
+    assert "sent again" not in caplog.text, "nothing is, once it has ended"
 
 
 def by_key(numbers: list[int]) -> dict[int, list[int]]:

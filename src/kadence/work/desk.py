@@ -280,7 +280,8 @@ class Desk:
                     self._end_with(task, letter.error)
                     return
             with self.lock:
-                self._tell_unsent(task, letter.topic, error)
+                if not self.is_over:
+                    self._tell_unsent(task, letter.topic, error)
                 if self.is_ended or task.is_lost:
                     self.scheduler.drop(task, self.clock.now_ms())
                     done = True

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kadence.client.aside import Aside
 from kadence.clock import Clock, wait_seconds
@@ -22,6 +22,10 @@ from kadence.work.tracing import Tracing
 from kadence.work.workers import Decode, LoopWorkers, ThreadWorkers, Workers, plain_call
 
 __all__ = ["Insides", "process_on_loop", "process_on_threads"]
+
+
+_IN_A_HURRY: Final = 1.0
+"""Seconds that the producer has to end when nobody waits any more for what it sends."""
 
 
 class Insides(Protocol):
@@ -90,11 +94,11 @@ class _Producer:
                     self._made = _traced(self._make, self._tracing)
         return self._made  # type: ignore[no-any-return]
 
-    def close(self) -> None:
+    def close(self, timeout: float | None) -> None:
         with self._lock:
             self._is_closed = True
         if self._made is not None:
-            self._made.close()
+            self._made.close(timeout)
 
 
 def _traced(make: Callable[..., Any], tracing: Tracing | None, *arguments: Any) -> Any:
@@ -174,8 +178,10 @@ class _Work:
         self.workers = ThreadWorkers(self.desk, settings, new_call)
 
     def _close_producer(self) -> None:
-        """What is still to be sent fails at once."""
-        self.producer.close()
+        """What is still to be sent fails soon: its records were waited for, and come again."""
+        with self.desk.lock:
+            is_waited_for = not self.desk.scheduler.running
+        self.producer.close(None if is_waited_for else _IN_A_HURRY)
         self.desk.close()
 
     def end(self) -> None:
