@@ -26,7 +26,7 @@ from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.clock import SystemClock
 from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
 from kadence.net import drain, native_heartbeat
-from kadence.records._implementation import Cursor
+from kadence.records._implementation import ColumnsBuilder, Cursor
 
 is_free = not getattr(sys, "_is_gil_enabled", lambda: True)()
 ROUNDS = 2_000
@@ -250,6 +250,29 @@ def test_one_cursor_has_one_reader_at_a_time() -> None:
         assert sorted(record.offset for part in taken for record in part) == [*range(count)]
         with contextlib.suppress(ConcurrentAccessError):
             at_once(cursor.close_batch, begin, partial(cursor.read, [], count))
+
+
+@pytest.mark.skipif(not drain.COMPILED, reason="the extension's")
+def test_columns_are_filled_by_one_reader_at_a_time() -> None:
+    """Many bytes are gathered without the interpreter's lock: another reader may come at any moment."""
+    count = 4_000
+    data = from_rows([Row(number, value=b"v" * 100) for number in range(count)])
+    for _ in range(ROUNDS // 100):
+        cursor = Cursor("t", 0)
+        cursor.open_batch(data, 61, len(data), count, 0, count - 1, 0, 0, 0, 0, -1, len(data), False, True)
+        rows = [0, 0]
+
+        def gather(number: int, cursor: Any = cursor, rows: list[int] = rows) -> None:
+            builder = ColumnsBuilder()
+            is_over = False
+            while not is_over:
+                with contextlib.suppress(ConcurrentAccessError):
+                    builder.gather(cursor, count // 4, len(data))
+                    is_over = builder.rows == rows[number]
+                    rows[number] = builder.rows
+
+        at_once(partial(gather, 0), partial(gather, 1))
+        assert sum(rows) == count
 
 
 @pytest.mark.skipif(not drain.COMPILED, reason="the extension's")
