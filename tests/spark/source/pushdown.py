@@ -110,6 +110,8 @@ class Pair:
         """What is wrong with each query's answer."""
         random_queries = Queries(seed, self.topic)
         for number, step in enumerate(random_queries.take(queries)):
+            if not self.kept.storageLevel.useMemory:
+                self.kept.cache()  # a query has given back a frame with the same rows, and these with it
             expected = step.answer(self._plain)
             if step.keeps and not expected:
                 random_queries.forget(step.keeps)
