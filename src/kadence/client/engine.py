@@ -196,7 +196,9 @@ def _warn(kind: str) -> None:
 def _be_called_by_multiprocessing() -> None:
     """Its processes end without what `atexit` has, and call finalizers of their own instead."""
     process = sys.modules.get("multiprocessing.process")
-    if process is None or process.parent_process() is None or os.getpid() in _children:
+    # Another thread may be importing it for the first time: then this is none of its processes.
+    parent_process = getattr(process, "parent_process", None)
+    if parent_process is None or parent_process() is None or os.getpid() in _children:
         return
     from multiprocessing.util import Finalize
 

@@ -110,9 +110,9 @@ class _Sender:
         self._begin(self._send(future, topic, value, key, **more))
         return future
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """It ends some time later, as far as its process lives so long."""
-        self._begin(self._producer.close())
+        self._begin(self._producer.close(timeout))
 
     def _begin(self, coroutine: Any) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
