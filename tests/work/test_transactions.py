@@ -57,6 +57,12 @@ def read(cluster: Cluster, topic: str) -> list[Record]:
         return list(consumer)
 
 
+def read_all(place: Cluster, topic: str, count: int) -> list[Record]:
+    """What is committed of a topic, when so much is: Kafka answers before it has written that to the partitions."""
+    until(lambda: len(read(place, topic)) >= count)
+    return read(place, topic)
+
+
 def values(cluster: Cluster, topic: str = "out") -> list[int]:
     return [int(record.value or b"") for record in read(cluster, topic)]
 
@@ -112,7 +118,7 @@ def test_outputs_and_offsets_are_committed_together(place: Cluster, shell: Shell
     name = place.name("worker")
     shell.do(lambda: consumer.process(handled_by(coroutine, work), transactional_id=name, max_records=100))
     shell.do(consumer.close)
-    check_copies(read(place, out), 300)
+    check_copies(read_all(place, out, 300), 300)
     with Admin(bootstrap_servers=place.bootstrap_servers) as admin:
         offsets = admin.list_consumer_group_offsets(group)
         assert sum(at.offset for at in offsets.values()) == 300
@@ -442,7 +448,7 @@ def test_after_a_kill_each_output_is_there_once(place: Cluster) -> None:
         check=True,
     )
     assert done.returncode == 0
-    check_copies(read(place, out), 2_000)
+    check_copies(read_all(place, out, 2_000), 2_000)
 
 
 def test_what_does_not_fit_into_the_metadata_waits(shell: Shell) -> None:
