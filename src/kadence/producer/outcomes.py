@@ -150,7 +150,7 @@ class Outcomes:
                 self._transactions.not_written(error, was_sent=batch.attempts > 0)
         # Nothing of a transaction is lost silently: its end raises, and readers see none of it.
         log = _log.warning if self._transactions is None else _log.info
-        log("records lost: %r: %s", batch, error)
+        log("records not written: %r: %s", batch, error)
         self._lost(batch)
         batch.delivery.fail(error, record_errors, first=batch.first)
 
