@@ -16,7 +16,7 @@ from tests.patience import PATIENCE
 
 from kadence import Producer
 from kadence.errors import LocalError, MissingDependencyError
-from kadence.testing.kafka import Kafka, free_ports
+from kadence.testing.kafka import Kafka, _reserved, free_ports
 from kadence.testing.maven import maven_jars
 
 
@@ -86,6 +86,15 @@ def test_a_node_that_never_gets_a_port_says_so(kafka: Kafka, monkeypatch: pytest
         monkeypatch.setattr("kadence.testing.kafka.free_ports", lambda count: [port, *free_ports(count - 1)])
         with pytest.raises(LocalError, match=f"failed to bind to 127.0.0.1:{port}"):
             Kafka().start()
+
+
+def test_nobody_is_given_a_port_of_a_node_that_is_halted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing listens there, and it has to come back on it: another node once had it meanwhile."""
+    ours, other = free_ports(2)
+    monkeypatch.setattr("kadence.testing.kafka._PORTS", [ours, other])
+    with _reserved(ours):
+        assert [free_ports(1) for _ in range(20)] == [[other]] * 20
+    assert sorted(free_ports(2)) == sorted([ours, other])
 
 
 @pytest.mark.heavy

@@ -257,6 +257,10 @@ class Kafka:
     def _write_properties(self, directory: Path) -> Path:
         names = [*self._listeners, *([] if self._join else ["CONTROLLER"])]
         ports = free_ports(len(names))
+        for port in ports:
+            # Who was quicker listens there soon, and we choose others.
+            with suppress(OSError):
+                self._cleanup.enter_context(_reserved(port))
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
         protocols = {**self._listeners, "CONTROLLER": "PLAINTEXT"}
         properties = {
@@ -345,19 +349,30 @@ def _run_format(jars: Path, config: Path, scram_users: Sequence[str]) -> None:
 def free_ports(count: int) -> list[int]:
     """Free ports of the loopback interface, for servers that will be started.
 
-    They are not in the range from which the system assigns ports by itself, because until a JVM listens other
-    programs may be assigned many. They are chosen by the system's random source: tests seed Python's, and several
-    processes would choose the same ports.
+    Those of a `Kafka` are passed over, also while it is halted. They are not in the range from which the system assigns
+    ports by itself, because until a JVM listens other programs may be assigned many. They are chosen by the system's
+    random source: tests seed Python's, and several processes would choose the same ports.
     """
     found: list[int] = []
     with ExitStack() as stack:
         while len(found) < count:
             port = secrets.choice(_PORTS)
             probe = stack.enter_context(socket.socket())
-            with suppress(OSError):
+            with suppress(OSError), _reserved(port):
                 probe.bind(("127.0.0.1", port))
                 found.append(port)
     return found
+
+
+@contextmanager
+def _reserved(port: int) -> Iterator[None]:
+    """Others who look for ports pass over this one, also while nobody listens there.
+
+    A datagram socket has it: its ports are others than those of streams, and the system lets go of it in any case.
+    """
+    with socket.socket(type=socket.SOCK_DGRAM) as mark:
+        mark.bind(("127.0.0.1", port))
+        yield
 
 
 def _accepts(address: str) -> bool:
