@@ -123,6 +123,12 @@ class Subject(Protocol):
     ) -> None: ...
 
 
+class Look(Protocol):
+    """As `Workers.look`; False where there are no workers."""
+
+    def __call__(self, now: int, *, at_once: bool = False) -> bool: ...
+
+
 class Processing:
     """One call of `process`.
 
@@ -141,7 +147,7 @@ class Processing:
         subject: Subject,
         clock: Clock,
         wake: Callable[[], None],
-        look: Callable[..., bool],
+        look: Look,
         in_group: bool,
         commit_ms: int,
     ) -> None:
