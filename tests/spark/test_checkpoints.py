@@ -50,7 +50,7 @@ def test_a_committed_batch_is_rewritten(tmp_path: Path) -> None:
     assert (found / "offsets" / "1").read_text().split("\n")[:2] == list(HEAD)
     # Hadoop would find that its checksums are of another text.
     assert sorted(path.name for path in (found / "offsets").iterdir()) == ["0", "1"]
-    assert sorted(path.name for path in (found / "commits").iterdir()) == [".0.crc", ".1.crc", "0", "1"]
+    assert sorted(path.name for path in (found / "commits").iterdir()) == ["0", "1"]
     assert Checkpoint.read(found).is_for_connector
     assert rewrite_for_connector(found) == ()
 
@@ -87,8 +87,22 @@ def test_other_sources_of_the_query_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_the_connector_is_left_as_it_is(tmp_path: Path) -> None:
     found = checkpoint(tmp_path, [[{"t": {"0": 10}}], [{"t": {"0": 12}}]], committed=1)
+    before = {path: path.read_bytes() for path in found.rglob("[!.]*") if path.is_file()}
     assert rewrite_for_connector(found) == ()
-    assert (found / "offsets" / ".1.crc").exists()
+    assert {path: path.read_bytes() for path in found.rglob("*") if path.is_file()} == before
+
+
+def test_checksums_of_a_query_s_state_go_and_other_hidden_files_stay(tmp_path: Path) -> None:
+    """A session of Kadence may have written a file of state anew beside the checksum of an older one."""
+    found = checkpoint(tmp_path, [[{"t": {"0": 10}}]], committed=1)
+    state = found / "state" / "0" / "0"
+    state.mkdir(parents=True)
+    for name in ("1.delta", ".1.delta.crc", "1.delta.crc", ".1.delta.crc.crc", ".orphan.crc", ".hidden"):
+        (state / name).touch()
+    rewrite_for_connector(found)
+    assert sorted(path.name for path in state.iterdir()) == sorted(
+        ("1.delta", "1.delta.crc", ".orphan.crc", ".hidden")
+    )
 
 
 def test_a_query_that_runs_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,6 +166,7 @@ class Checkpoint:
 def rewrite_for_connector(directory: Path) -> tuple[Batch, ...]:
     """Rewrite what `Checkpoint.for_connector` names; nothing if the connector reads the checkpoint as it is.
 
+    Hadoop's checksums are removed: sessions of Kadence write without them, so one from before may be of another text.
     A crash in between leaves a checkpoint with which Kadence goes on, and that can be rewritten again.
 
     Raises:
@@ -173,6 +174,8 @@ def rewrite_for_connector(directory: Path) -> tuple[Batch, ...]:
     """
     batches = Checkpoint.read(directory).for_connector()
     known = _numbers(directory / "offsets")
+    # First: a crash behind it leaves no checksum of another text.
+    _remove_checksums(directory)
     for batch in batches:
         path = directory / "offsets" / str(batch.number)
         _replace(path, batch.text())
@@ -217,6 +220,11 @@ def _replace(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     shutil.copymode(path, half)
-    # Hadoop's checksum of the old text. Hadoop reads a file that has none as it is.
-    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     half.replace(path)
+
+
+def _remove_checksums(directory: Path) -> None:
+    """Hadoop's, of each file below the checkpoint. Hadoop reads a file that has none as it is."""
+    for checksum in directory.rglob(".*.crc"):
+        if checksum.with_name(checksum.name[1 : -len(".crc")]).is_file():
+            checksum.unlink(missing_ok=True)

@@ -94,6 +94,28 @@ def test_an_application_that_died_while_spark_wrote_its_first_offsets_starts_aga
     left.write_text("v1\n")
     assert runs.available_now() == [30]
     assert runs.values() == list(range(30))
+    assert not list((tmp_path / "checkpoint").rglob(".*.crc"))  # Hadoop's, each with two renames
+
+
+def test_a_checkpoint_moves_between_sessions_with_and_without_checksums_of_hadoop(
+    spark: SparkSession, cluster: Cluster, runs: Runs, tmp_path: Path
+) -> None:
+    """Spark's default puts one beside each file of a checkpoint on a local disk, `session` none; state is read by both."""
+    name = "fs.AbstractFileSystem.file.impl"
+    cluster.create(1)
+    checksums: list[set[str]] = []
+    try:
+        for turn, implementation in enumerate(("LocalFs", "RawLocalFs", "LocalFs")):
+            spark.conf.set(name, f"org.apache.hadoop.fs.local.{implementation}")
+            cluster.produce(range(5 * turn, 5 * turn + 10))
+            runs.available_now(lambda frame: frame.dropDuplicates(["value"]))
+            found = (tmp_path / "checkpoint").rglob(".*.crc")
+            checksums.append({str(path.relative_to(tmp_path / "checkpoint")) for path in found})
+    finally:
+        spark.conf.unset(name)
+    assert runs.values() == list(range(20))
+    assert checksums[0] == checksums[1] < checksums[2]
+    assert {"offsets/.0.crc", "offsets/.2.crc"} <= checksums[2]
 
 
 def test_a_topic_made_anew_and_longer(cluster: Cluster, runs: Runs) -> None:
