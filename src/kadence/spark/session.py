@@ -49,11 +49,9 @@ _LOCAL_FILES: Final = "spark.hadoop.fs.AbstractFileSystem.file.impl"
 """What writes checkpoints on a local disk. Hadoop's default puts a checksum beside each file, renames the two one after
 the other, and runs ten programs (`chmod`, `readlink`) for one file of Spark; this one five."""
 
-SETTINGS: Final[Mapping[str, str]] = {
-    _VERIFY_EMPTY: "false",
-    _LOCAL_FILES: "org.apache.hadoop.fs.local.RawLocalFs",
-} | (
+SETTINGS: Final[Mapping[str, str]] = {_VERIFY_EMPTY: "false"} | (
     {
+        _LOCAL_FILES: "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.daemon.module": "kadence.spark.daemon",
     }

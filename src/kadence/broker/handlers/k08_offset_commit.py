@@ -5,8 +5,8 @@ Which topics exist is the coordinator's business (`kadence.coordinator.offsets.c
 
 from __future__ import annotations
 
-from kadence.broker.service import Call, Handler, Services
-from kadence.protocol import error_codes as codes
+from kadence.broker.handlers.by_coordinator import of_group
+from kadence.broker.service import Call
 from kadence.protocol.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -15,14 +15,6 @@ from kadence.protocol.offset_commit import (
 )
 
 __all__ = ["HANDLER"]
-
-
-def handle(services: Services, call: Call) -> OffsetCommitResponse | None:
-    code = services.coordination.coordinator_error(call, call.message.group_id)
-    if code != codes.NONE:
-        return refuse(call, code)
-    services.coordination.serve(call)
-    return None
 
 
 def refuse(call: Call, code: int) -> OffsetCommitResponse:
@@ -41,4 +33,4 @@ def refuse(call: Call, code: int) -> OffsetCommitResponse:
     )
 
 
-HANDLER = Handler(OffsetCommitRequest, handle, refuse)
+HANDLER = of_group(OffsetCommitRequest, refuse)
