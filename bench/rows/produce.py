@@ -15,6 +15,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
@@ -89,14 +90,14 @@ def _kadence(
 ) -> Figures:
     from kadence import Producer
 
-    topic, values, more = plan.topic, cycle(given or [value_of(plan)]), further or {}
+    topic, values = plan.topic, cycle(given or [value_of(plan)])
     futures: list[Any] = [None]
     with Producer(bootstrap_servers=plan.bootstrap, **settings) as producer:
-        send = producer.send
+        send = producer.send if further is None else partial(producer.send, **further)
 
         def hand_over(keys: list[bytes]) -> int:
             for key in keys:
-                last = send(topic, next(values), key, **more)
+                last = send(topic, next(values), key)
             futures[0] = last
             return len(keys)
 
@@ -210,7 +211,9 @@ def _confluent(
 
     producer = Producer({"bootstrap.servers": plan.bootstrap, **(tuning or {})})
     produce, poll, topic = producer.produce, producer.poll, plan.topic
-    values, more = cycle(given or [value_of(plan)]), further or {}
+    values = cycle(given or [value_of(plan)])
+    if further is not None:
+        produce = partial(produce, **further)
 
     def hand_over(keys: list[bytes]) -> int:
         for key in keys:
@@ -218,7 +221,7 @@ def _confluent(
             data = each if serialize is None else serialize(each)
             while True:
                 try:
-                    produce(topic, data, key, **more)
+                    produce(topic, data, key)
                     break
                 except BufferError:
                     poll(0.01)

@@ -37,7 +37,7 @@ class Plain(_append_py.FastAppender):
         setattr(self._of, name, value)
 
 
-def shelf(batch_size: int = 100_000) -> Accumulator:
+def shelf(batch_size: int = 100_000, clock: Callable[[], int] = wall_ms) -> Accumulator:
     """One topic of three partitions, each with a batch that was begun."""
     accumulator = Accumulator(
         batch_size=batch_size,
@@ -45,6 +45,7 @@ def shelf(batch_size: int = 100_000) -> Accumulator:
         buffer_memory=1_000_000,
         delivery_timeout_ms=60_000,
         gate=Gate(),
+        wall_ms=clock,
     )
     tps = tuple(TopicPartition("t", number) for number in range(3))
     cluster: Any = None
@@ -90,6 +91,17 @@ def test_a_record_is_serialised_once_and_goes_where_its_bytes_say(half: Any) -> 
     assert written(accumulator, partition) == [(b"key", b"value", [])]
     assert isinstance(put("t", None, None, 1, None), RecordFuture), "None stays None"
     assert len(seen) == 2
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_a_record_without_a_time_has_that_of_the_clock(half: Any) -> None:
+    put = way(half, shelf()).put
+    before = wall_ms()
+    taken = [put("t", b"value", None, 1, None) for _ in range(3)]
+    assert all(type(each.timestamp) is int and before <= each.timestamp <= wall_ms() for each in taken)
+    assert put("t", b"value", None, 1, 7).timestamp == 7
+    put = way(half, shelf(clock=lambda: 12_345)).put
+    assert put("t", b"value", None, 1, None).timestamp == 12_345
 
 
 @pytest.mark.parametrize("half", HALVES)

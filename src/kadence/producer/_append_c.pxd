@@ -6,6 +6,9 @@ from kadence.records._builder_c cimport RecordEncoder
 cdef extern from "murmur2.h" nogil:
     unsigned int kd_murmur2(const unsigned char* data, Py_ssize_t size)
 
+cdef extern from "wall.h" nogil:
+    long long kd_wall_ms()
+
 cdef extern from *:
     """
     static inline PyObject *kd_new(PyObject *type, PyObject *nothing) {
@@ -25,7 +28,7 @@ cdef class ProduceRequestResult:
 cdef class FutureRecordMetadata:
     cdef readonly object delivery
     cdef readonly Py_ssize_t index
-    cdef readonly object timestamp
+    cdef readonly long long timestamp
 
 cdef class OpenBatch:
     cdef public RecordEncoder builder
@@ -61,11 +64,12 @@ cdef class FastAppender:
     cdef object is_mine
     cdef readonly object future_type
     cdef readonly object wall_ms
+    cdef readonly bint is_system
     cdef object place(
         self, object topic, object value, object key, object partition, object timestamp, object headers, bint is_anywhere
     )
     cdef object add(
-        self, TopicInfo place, long long number, long long when, object timestamp, unsigned char* key, Py_ssize_t key_size,
+        self, TopicInfo place, long long number, long long when, unsigned char* key, Py_ssize_t key_size,
         unsigned char* value, Py_ssize_t value_size, long long size, object key_object, object value_object,
         object headers
     )

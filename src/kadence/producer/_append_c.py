@@ -6,9 +6,10 @@ Cython in pure-Python syntax. `FastAppender.put` is all that most calls of ``sen
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cython.cimports.kadence.producer._append_c import kd_murmur2, kd_new
+from cython.cimports.kadence.producer._append_c import kd_murmur2, kd_new, kd_wall_ms
 from cython.cimports.kadence.records._builder_c import RecordEncoder, kd_add_plain
 
+from kadence import clock
 from kadence.errors import KafkaError
 from kadence.errors.local import AnswerPendingError
 from kadence.producer.serializing import failed, made_bytes
@@ -81,7 +82,7 @@ def call_back(callbacks: list, failed) -> None:
 class FutureRecordMetadata:
     """See `_append_py.FutureRecordMetadata`."""
 
-    def __init__(self, delivery, index: cython.Py_ssize_t, timestamp):
+    def __init__(self, delivery, index: cython.Py_ssize_t, timestamp: cython.longlong):
         self.delivery = delivery
         self.index = index
         self.timestamp = timestamp
@@ -145,6 +146,7 @@ class FastAppender:
         self.is_mine = gate._is_owned
         self.future_type = future_type
         self.wall_ms = wall_ms
+        self.is_system = wall_ms is clock.wall_ms and kd_wall_ms() >= 0
         self.places = {}
         self.batch_size = batch_size
         self.buffer_memory = buffer_memory
@@ -208,10 +210,12 @@ class FastAppender:
         else:
             number = -1
         if timestamp is None:
-            timestamp = self.wall_ms()
+            # Python's own call and its numbers cost as much as all of `add`.
+            when = kd_wall_ms() if self.is_system else self.wall_ms()
         elif type(timestamp) is not int or not 0 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
             return None
-        when = timestamp
+        else:
+            when = timestamp
         if self.is_mine():
             self.check_entry()
         self.acquire()
@@ -220,7 +224,6 @@ class FastAppender:
                 place,
                 number,
                 when,
-                timestamp,
                 key_at,
                 key_size,
                 value_at,
@@ -240,7 +243,6 @@ class FastAppender:
         place: TopicInfo,
         number: cython.longlong,
         when: cython.longlong,
-        timestamp: object,
         key: cython.p_uchar,
         key_size: cython.Py_ssize_t,
         value: cython.p_uchar,
@@ -283,7 +285,7 @@ class FastAppender:
         future = kd_new(self.future_type, ())
         future.delivery = batch.delivery
         future.index = index
-        future.timestamp = timestamp
+        future.timestamp = when
         return future
 
 
