@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from harness.ground import Ground
 
 BEFORE = Path(__file__).resolve().parent / "stages_before.json"
-"""The figures of the code before the work on issue 8 (commit 28e25b5), on a machine with two processors."""
+"""The figures of commit ac919236, from before all clients had one engine, on a machine with two processors."""
 
 STEP = 1000
 """Records between two looks at the clock, where they come one by one."""
@@ -236,7 +236,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--paths", nargs="*", choices=list(PATHS), default=list(PATHS))
-    parser.add_argument("--records", type=int, default=4_000_000, help="of 100 B; a fifth as many of 1 KiB")
+    parser.add_argument("--records", type=int, default=8_000_000, help="of 100 B; a fifth as many of 1 KiB")
     parser.add_argument("--seconds", type=float, default=4.0, help="longest run of one path")
     parser.add_argument("--tops", type=int, default=6, help="functions to name for each thread; 0 for none")
     parser.add_argument("--save", type=Path, metavar="FILE", help="put the figures into this JSON file")

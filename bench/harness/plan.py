@@ -83,7 +83,7 @@ class Options:
         lines: only clients whose names begin with one of these; empty means all.
     """
 
-    records: int = 4_000_000
+    records: int = 8_000_000
     seconds: float = 3.0
     rounds: int = 2
     lines: tuple[str, ...] = ()

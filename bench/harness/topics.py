@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -102,6 +103,8 @@ def fill_with(bootstrap: str, topic: str, values: Sequence[bytes], count: int) -
             producer.poll(0)
     if producer.flush(120):
         raise SystemExit(f"{topic} could not be filled: records are still unsent after 120 s")
+    # Now: the system would write the log to its disk beside the first clients that are measured.
+    os.sync()
 
 
 def warm(bootstrap: str, topic: str, count: int) -> None:

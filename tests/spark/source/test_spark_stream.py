@@ -100,7 +100,7 @@ def test_an_application_that_died_while_spark_wrote_its_first_offsets_starts_aga
 def test_a_checkpoint_moves_between_sessions_with_and_without_checksums_of_hadoop(
     spark: SparkSession, cluster: Cluster, runs: Runs, tmp_path: Path
 ) -> None:
-    """Spark's default puts one beside each file of a checkpoint on a local disk, `session` none; state is read by both."""
+    """Spark puts one beside each file of a checkpoint on a local disk, `session` none; state is read by both."""
     name = "fs.AbstractFileSystem.file.impl"
     cluster.create(1)
     checksums: list[set[str]] = []
