@@ -57,6 +57,8 @@ OPTIONAL: Final = {
     "protobuf": "google",
     "jsonschema": "jsonschema",
     "prometheus_client": "prometheus_client",
+    # What trustme stands on.
+    "cryptography": "cryptography",
 }
 """What some tests of the core import, and what the module is called; a Python that has no wheel goes without.
 
@@ -175,7 +177,7 @@ def optional() -> list[str]:
     told = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     lines = [*told["project"]["optional-dependencies"]["arrow"], *told["dependency-groups"]["test"]]
     asked = {_NAME.split(each)[0]: each for each in lines if isinstance(each, str)}
-    return [asked[name] for name in OPTIONAL]
+    return [asked.get(name, name) for name in OPTIONAL]
 
 
 def make(executable: str, folder: Path) -> None:
