@@ -57,6 +57,7 @@ OPTIONAL: Final = {
     "protobuf": "google",
     "jsonschema": "jsonschema",
     "prometheus_client": "prometheus_client",
+    "opentelemetry-sdk": "opentelemetry",
     # What trustme stands on.
     "cryptography": "cryptography",
 }
