@@ -16,7 +16,7 @@ from harness.plan import OTHER, Plan, Row
 
 def main(row_name: str, line: str, plan: dict[str, Any]) -> None:
     row: Row = importlib.import_module(f"rows.{row_name}").ROW
-    # What follows the mark names another checkout, which the environment points to.
+    # What follows the mark tells apart lines of another checkout, which the environment points to, or another Python.
     name, _, _ = line.partition(OTHER)
     print(json.dumps(row.lines[name].run(Plan(**plan))), flush=True)
 

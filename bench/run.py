@@ -4,6 +4,7 @@
     python bench/run.py --rows iteration latency --lines kadence confluent
     python bench/run.py --quick                               every row, small and rough, about four minutes
     python bench/run.py --rows polls --against ../before/src  two checkouts of Kadence, taking turns
+    python bench/run.py --rows latency --lines kadence --python build/pythons/3.14t/bin/python
     python bench/run.py --write docs/benchmarks.md            and the tables go into the document
 
 Broker and clients share one machine: read ratios, not absolutes. A row that fails does not stop the others.
@@ -23,7 +24,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from harness.ground import Ground, real_kafka
-from harness.plan import Options, Row, beside_another
+from harness.plan import Options, Row, beside_another, beside_other_pythons
 from harness.table import Goal, Table, goals_table, write_section
 from kadence.testing.kafka import KAFKA_VERSION
 
@@ -65,13 +66,22 @@ def main() -> None:
     parser.add_argument(
         "--against", type=Path, metavar="SRC", help="run Kadence once more, from another checkout's src"
     )
+    parser.add_argument(
+        "--python",
+        nargs="*",
+        default=[],
+        metavar="PYTHON",
+        help="run Kadence once more with each of these, the environments of `make test-pythons` for example",
+    )
     chosen = parser.parse_args()
     options = replace(QUICK if chosen.quick else usual, lines=tuple(chosen.lines))
     given = {name: getattr(chosen, name) for name in ("records", "seconds", "rounds")}
     options = replace(options, **{name: value for name, value in given.items() if value is not None})
-    if chosen.against:
-        for name in chosen.rows:
-            beside_another(importlib.import_module(f"rows.{name}").ROW.lines, chosen.against.resolve())
+    for name in chosen.rows:
+        lines = importlib.import_module(f"rows.{name}").ROW.lines
+        if chosen.against:
+            beside_another(lines, chosen.against.resolve())
+        beside_other_pythons(lines, chosen.python)
     with real_kafka() as ground:
         failed = measure(ground, options, chosen.rows, chosen.write)
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -20,8 +21,11 @@ class _Skipping:
         self._names = frozenset(names)
 
     def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> None:
-        """Skip the test, or the module of tests, that imports it."""
-        if name in self._names:
+        """Skip the test, or the module of tests, that imports it.
+
+        Not on other threads: there the exception would end the thread, a broker's for example, and nobody the test.
+        """
+        if name in self._names and threading.current_thread() is threading.main_thread():
             pytest.skip(f"{name} is not there for this Python", allow_module_level=True)
 
 

@@ -79,6 +79,20 @@ def test_pyenv_is_where_its_variable_says() -> None:
     assert pythons.pyenv_root({"PATH": ""}) is None
 
 
+def test_what_is_optional_has_the_versions_that_the_tests_presume() -> None:
+    """kio 0.5 has a wheel for every Python, and does not know the newer error codes."""
+    asked = pythons.optional()
+    assert len(asked) == len(pythons.OPTIONAL)
+    assert "kio>=0.6.5" in asked
+    assert "pyarrow>=18" in asked
+
+
+def test_what_is_run_is_there() -> None:
+    tests = Path(__file__).parent
+    assert all((tests / room).is_dir() for room in pythons.ROOMS)
+    assert (tests / pythons.FREE_THREADED).is_file()
+
+
 REPORT: Final = """<testsuites>
 <testsuite tests="10" failures="1" errors="2" skipped="3"/><testsuite tests="2" failures="0" errors="0" skipped="0"/>
 </testsuites>"""

@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,9 @@ ROOMS: Final = (
 )  # fmt: skip
 """The folders of tests/ that are run."""
 
+FREE_THREADED: Final = "test_free_threaded.py"
+"""What is run beside them: threads that meet without the interpreter's lock."""
+
 OPTIONAL: Final = {
     "confluent-kafka": "confluent_kafka",
     "kafka-python": "kafka",
@@ -52,14 +56,23 @@ OPTIONAL: Final = {
     "fastavro": "fastavro",
     "protobuf": "google",
     "jsonschema": "jsonschema",
+    "prometheus_client": "prometheus_client",
+    "opentelemetry-sdk": "opentelemetry",
+    # What trustme stands on.
+    "cryptography": "cryptography",
 }
-"""What some tests of the core import, and what the module is called; a Python that has no wheel goes without."""
+"""What some tests of the core import, and what the module is called; a Python that has no wheel goes without.
+
+Their versions are those of pyproject.toml: the tests presume them, and pip would take an older one that has a wheel.
+"""
 
 _ASK: Final = """
 import sys, sysconfig
 print("%d.%d" % sys.version_info[:2] + ("t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""))
 """
 _VERSION: Final = re.compile(r"\d+\.\d+t?")
+_NAME: Final = re.compile(r"[^\w.-]")
+"""Where the name of a requirement ends."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +173,14 @@ def _is_made(executable: str, folder: Path) -> bool:
     return all(each.stat().st_mtime < stamp.stat().st_mtime for each in sources)
 
 
+def optional() -> list[str]:
+    """`OPTIONAL` with the versions that pyproject.toml asks for, in the extra `arrow` or the group `test`."""
+    told = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    lines = [*told["project"]["optional-dependencies"]["arrow"], *told["dependency-groups"]["test"]]
+    asked = {_NAME.split(each)[0]: each for each in lines if isinstance(each, str)}
+    return [asked.get(name, name) for name in OPTIONAL]
+
+
 def make(executable: str, folder: Path) -> None:
     """Make the environment.
 
@@ -172,8 +193,8 @@ def make(executable: str, folder: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "-q"]
     subprocess.run([*pip, "--prefer-binary", "--group", "core"], cwd=_ROOT, check=True)
     wheels = [*pip, "--only-binary", ":all:"]
-    if subprocess.run([*wheels, *OPTIONAL], check=False, capture_output=True).returncode:
-        for each in OPTIONAL:
+    if subprocess.run([*wheels, *optional()], check=False, capture_output=True).returncode:
+        for each in optional():
             subprocess.run([*wheels, each], check=False, capture_output=True)
     environment = {**os.environ, "KADENCE_EXTENSION": "require"}
     subprocess.run([*pip, "--no-deps", "--editable", "."], cwd=_ROOT, env=environment, check=True)
@@ -211,7 +232,8 @@ def _run(version: str, folder: Path, arguments: Sequence[str]) -> Outcome:
     if version.endswith("t"):
         # A module of others that needs the lock would switch it on for the whole run.
         environment["PYTHON_GIL"] = "0"
-    rooms = [] if any(each.startswith("tests") for each in arguments) else [f"tests/{room}" for room in ROOMS]
+    is_told = any(each.startswith("tests") for each in arguments)
+    rooms = [] if is_told else [f"tests/{each}" for each in (*ROOMS, FREE_THREADED)]
     command = [
         str(folder / "bin" / "python"),
         "-m",

@@ -17,7 +17,7 @@ CHILD = Path(__file__).resolve().parent.parent / "child.py"
 
 
 def start(row: str, name: str, line: Line, plan: Plan) -> subprocess.Popen[str]:
-    command = [sys.executable, str(CHILD), row, name, json.dumps(asdict(plan))]
+    command = [line.python or sys.executable, str(CHILD), row, name, json.dumps(asdict(plan))]
     environment = {**os.environ, **line.environment}
     # What is installed is compiled already: where that is forbidden, a checkout would be compiled at each import.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,23 +53,36 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One client in one way of use: a line of a table. ``run`` is called in the client's own process."""
+    """One client in one way of use: a line of a table. ``run`` is called in the client's own process.
+
+    ``python`` is the interpreter of that process; "" is the one that runs the benchmark.
+    """
 
     title: str
     run: Callable[[Plan], Figures]
     environment: Mapping[str, str] = field(default_factory=dict)
+    python: str = ""
 
 
 OTHER = "@other"
-"""Ends the names of lines that run another checkout of Kadence."""
+"""In the names of lines that run another checkout of Kadence, or another Python."""
 
 
 def beside_another(lines: MutableMapping[str, Line], source: Path) -> None:
     """Add each of our own lines once more, run by the Kadence under ``source``: two checkouts in one run."""
     for name, line in list(lines.items()):
-        if name.startswith("kadence") and not name.endswith(OTHER):
+        if name.startswith("kadence") and OTHER not in name:
             environment = {**line.environment, "PYTHONPATH": str(source)}
-            lines[name + OTHER] = Line(f"{line.title} ({source})", line.run, environment)
+            lines[name + OTHER] = replace(line, title=f"{line.title} ({source})", environment=environment)
+
+
+def beside_other_pythons(lines: MutableMapping[str, Line], pythons: Sequence[str]) -> None:
+    """Add each of our own lines once more for each of these interpreters, which must have Kadence installed."""
+    for name, line in list(lines.items()):
+        if name.startswith("kadence") and OTHER not in name:
+            for python in pythons:
+                other = replace(line, title=f"{line.title} ({python})", python=python)
+                lines[f"{name}{OTHER}:{python}"] = other
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,6 +210,27 @@ def test_a_client_has_a_process_and_an_environment_of_its_own(ground: Ground, op
     assert outcome["turns"] >= 1
 
 
+def test_our_lines_are_run_once_more_by_each_other_python(tmp_path: Path) -> None:
+    from harness import children
+    from harness.plan import Line, Plan, beside_another, beside_other_pythons
+
+    python = tmp_path / "python"
+    # It says which line of which row it was to run; what Kadence would measure there is not asked here.
+    python.write_text('#!/bin/sh\n[ "$2 ${3%%:*}" = "latency kadence@other" ] && echo \'{"p50": 1.5}\'\n')
+    python.chmod(0o755)
+    lines = {
+        "kadence": Line("Kadence", lambda plan: {}, {"A": "B"}),
+        "confluent": Line("confluent-kafka", lambda plan: {}),
+    }
+    beside_another(lines, tmp_path)
+    beside_other_pythons(lines, [str(python)])
+    name = f"kadence@other:{python}"
+    assert [*lines] == ["kadence", "confluent", "kadence@other", name]
+    assert lines[name].title == f"Kadence ({python})"
+    assert lines[name].environment == {"A": "B"}
+    assert children.run("latency", name, lines[name], Plan("127.0.0.1:1", "t", "g")) == {"p50": 1.5}
+
+
 def test_a_client_that_fails_is_a_reason_and_no_crash() -> None:
     from harness import children
     from harness.plan import Plan

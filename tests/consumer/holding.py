@@ -14,13 +14,19 @@ import sys
 import time
 from typing import Any
 
+import pytest
 from tests.patience import PATIENCE
 
 from kadence import Consumer
 
-__all__ = ["Holder", "hold_the_interpreter", "membership_after"]
+__all__ = ["Holder", "hold_the_interpreter", "membership_after", "needs_the_lock"]
 
 HOLDS = "holds\n"
+
+needs_the_lock = pytest.mark.skipif(
+    not getattr(sys, "_is_gil_enabled", lambda: True)(),
+    reason="nobody can hold the interpreter of a free-threaded Python",
+)
 
 
 def hold_the_interpreter(seconds: float) -> None:

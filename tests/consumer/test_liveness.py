@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 import queue
 import threading
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.blackhole import path_to
+from tests.consumer.holding import hold_the_interpreter, needs_the_lock
 from tests.consumer.support import Cluster, poll_until, read
 from tests.patience import PATIENCE, until
 
@@ -278,11 +278,7 @@ def test_b4_under_asyncio_a_poll_that_waits_on_a_blocked_loop_is_a_stall(broker:
     asyncio.run(main())
 
 
-def hold_the_interpreter(seconds: float) -> None:
-    """As an extension does that never lets go of the GIL: functions of a PyDLL are called with it."""
-    ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))
-
-
+@needs_the_lock
 def test_b9_a_held_interpreter_is_measured_and_told_once(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:

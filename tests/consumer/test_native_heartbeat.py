@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ON_CI
-from tests.consumer.holding import Holder, membership_after
+from tests.consumer.holding import Holder, membership_after, needs_the_lock
 from tests.consumer.support import poll_until
 from tests.net.conftest import Certificates, certificates
 from tests.security.conftest import listener_identity
@@ -27,9 +27,12 @@ from kadence.testing.kafka import Kafka
 
 __all__ = ["certificates"]
 
-pytestmark = pytest.mark.skipif(
-    not native_heartbeat.AVAILABLE, reason="without the extension there is no native heartbeat"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not native_heartbeat.AVAILABLE, reason="without the extension there is no native heartbeat"
+    ),
+    needs_the_lock,
+]
 
 HOLD = float(os.environ.get("KADENCE_HOLD", "4"))
 """Seconds for which the interpreter is held."""

@@ -18,7 +18,16 @@ from tests.consumer.fetch.test_fetch_collector import put, shared_partition
 from tests.luck import examples
 from tests.patience import PATIENCE
 
-from kadence import Broker, Consumer, Interceptor, OffsetAndMetadata, Producer, Records, TopicPartition
+from kadence import (
+    Broker,
+    Consumer,
+    Interceptor,
+    OffsetAndMetadata,
+    Producer,
+    Records,
+    TopicPartition,
+    uncompiled,
+)
 from kadence.consumer import events as m
 from kadence.consumer.fetch.dead_letters import Delivery
 from kadence.consumer.shared_partition import Origin, SharedPartition
@@ -189,6 +198,31 @@ def test_both_halves_do_the_same(script: list[tuple[str, int]], decodes: bool) -
     for what, argument in script:
         assert compiled.act(what, argument) == plain.act(what, argument), what
         assert compiled.seen() == plain.seen(), what
+
+
+def test_nobody_enters_a_critical_section_in_which_he_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A free-threaded Python 3.13 leaves the outer one, gives way 40 times, and waits for itself."""
+    inside: list[int] = []
+    entered: list[int] = []
+
+    class Section:
+        def __init__(self, *guarded: object) -> None:
+            self._guarded = [id(each) for each in guarded]
+
+        def __enter__(self) -> None:
+            assert not set(self._guarded) & set(inside)
+            inside.extend(self._guarded)
+            entered.extend(self._guarded)
+
+        def __exit__(self, *_: object) -> None:
+            del inside[-len(self._guarded) :]
+
+    monkeypatch.setattr(uncompiled, "critical_section", Section)
+    half = Half("")
+    for what in ("arm", "step", "several", "mark_processed", "settle", "step", "disarm"):
+        half.act(what, 0)
+    assert entered
+    assert not inside
 
 
 @pytest.fixture(params=["_c", ""], ids=["compiled", "plain"])

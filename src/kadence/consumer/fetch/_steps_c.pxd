@@ -57,6 +57,7 @@ cdef class Steps:
     cdef bint read(self, ReaderState place, FetchedRecords opened, list items, Py_ssize_t limit) except -1
     cdef list given_whole(self, ReaderState place, DecodedRecords decoded)
     cdef void let_go_of(self, ReaderState place, DecodedRecords decoded) noexcept
+    cdef bint count_taken(self) except -1
     cdef bint mark_touched_processed(self) except -1
 
 cdef list _EMPTY
