@@ -404,6 +404,11 @@ class LoopWorkers:
                 future.set_result(None)
         self._idle.clear()
 
+    def cancel(self) -> None:
+        """Cancel the handlers that run. On the loop."""
+        for task in self._tasks:
+            task.cancel()
+
     async def _run(self) -> None:
         try:
             await self._turns()
