@@ -1288,7 +1288,7 @@ def test_a_handler_that_returns_something_else_ends_it_and_makes_no_dead_letters
 ) -> None:
     cluster.produce("one", 3, partitions=1)
     consumer = member(cluster, shell, "one")
-    with pytest.raises(TypeError, match="not True"):
+    with pytest.raises(TypeError, match=r"\(one, a list or tuple of them, or a generator\), not True"):
         shell.do(
             lambda: consumer.process(
                 handled_by(coroutine, lambda record: True), dead_letter="dead", retry=Retry(attempts=5)

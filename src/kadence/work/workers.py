@@ -133,7 +133,8 @@ def outputs_of(result: Any) -> Iterable[ProducerRecord] | None:
     if isinstance(result, (list, tuple)) or inspect.isgenerator(result):
         return _checked(result)
     raise ResultError(
-        f"a handler returns None, ProducerRecords or an iterable of them, not {text_of(result, repr)}"
+        "a handler returns None, ProducerRecords (one, a list or tuple of them, or a generator), not "
+        f"{text_of(result, repr)}"
     )
 
 
