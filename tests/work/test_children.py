@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -203,3 +205,87 @@ if __name__ == "__main__":
         [sys.executable, str(program)], check=False, capture_output=True, text=True, timeout=PATIENCE
     )
     assert ended.stdout == "started\n", ended.stderr
+
+
+WAITING = """
+import sys, threading, time
+from pathlib import Path
+from kadence import Consumer, ProducerRecord, stop_on_signals
+
+here = Path(__file__)
+
+
+def work(record):
+    here.with_name("begun").touch()
+    while not here.with_name("release").exists():
+        time.sleep(0.01)
+    return ProducerRecord("out", record.value)
+
+
+def main():
+    with Consumer(bootstrap_servers=sys.argv[1], group_id="g", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe("one")
+        print(consumer.process(work, executor="processes", workers=4, dead_letter="dead").done)
+
+
+if __name__ == "__main__":
+"""
+
+IN_ORDER = """
+    with stop_on_signals():
+        main()
+"""
+
+AT_ONCE = """
+    main()
+"""
+
+ON_A_THREAD = """
+    threading.Thread(target=main, daemon=True).start()
+    while not here.with_name("begun").exists():
+        time.sleep(0.01)
+"""
+
+
+def begun(cluster: Cluster, program: Path, text: str) -> subprocess.Popen[str]:
+    """A program whose handler waits in a child, in a group of processes of its own."""
+    cluster.produce("one", 1, partitions=1)
+    program.write_text(WAITING + text)
+    started = subprocess.Popen(
+        [sys.executable, str(program), cluster.bootstrap_servers],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until(program.with_name("begun").exists)
+    return started
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no groups of processes")
+def test_a_signal_to_the_whole_group_lets_handlers_in_children_end(cluster: Cluster, tmp_path: Path) -> None:
+    """So systemd stops a service: each of its processes gets SIGTERM."""
+    program = begun(cluster, tmp_path / "program.py", IN_ORDER)
+    os.killpg(program.pid, signal.SIGTERM)
+    (tmp_path / "release").touch()
+    assert program.communicate(timeout=PATIENCE) == ("1\n", "")
+    assert program.returncode == 0
+    assert [record.value for record in read(cluster, "out")] == [b"0"]
+    assert read(cluster, "dead") == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no groups of processes")
+def test_a_signal_that_ends_the_program_ends_its_children(cluster: Cluster, tmp_path: Path) -> None:
+    program = begun(cluster, tmp_path / "program.py", AT_ONCE)
+    os.killpg(program.pid, signal.SIGTERM)
+    # It ends when nobody has the pipe any more, so when the child has ended.
+    assert program.communicate(timeout=PATIENCE) == ("", "")
+    assert program.returncode == -signal.SIGTERM
+
+
+def test_the_end_of_the_program_does_not_wait_for_handlers_in_children(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    program = begun(cluster, tmp_path / "program.py", ON_A_THREAD)
+    assert program.communicate(timeout=PATIENCE)[0] == ""
+    assert program.returncode == 0

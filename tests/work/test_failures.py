@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import subprocess
 import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -517,6 +520,60 @@ def test_after_stop_nothing_begins_and_what_runs_is_waited_for(
     shell.do(consumer.close)
     assert done == list(range(len(done)))
     assert committed(cluster, "one")[0][0] == len(done) < 10
+
+
+def test_coroutines_that_outlast_drain_clean_up(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """What they hold (a connection, say) is given back, though that takes an await, too."""
+    cluster.produce("one", 2, partitions=1)
+    consumer = member(cluster, Shell("threads"), "one")
+    cleaned: list[str] = []
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append("generator")
+
+    async def work(record: Record[Any, Any]) -> None:
+        try:
+            async for _ in numbers():
+                if record.offset == 1:
+                    consumer.stop()
+                await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            cleaned.append("handler")
+
+    consumer.process(work, workers=2, order="none", drain=0)
+    consumer.close()
+    gc.collect()
+    assert sorted(cleaned) == ["generator", "generator", "handler", "handler"]
+    assert caplog.text.count("\n") == 1, "2 records still run"
+
+
+def test_a_coroutine_that_blocks_its_loop_does_not_keep_it_from_ending(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.produce("one", 1, partitions=1)
+    consumer = member(cluster, Shell("threads"), "one")
+    release = threading.Event()
+
+    async def work(record: Record[Any, Any]) -> None:
+        consumer.stop()
+        release.wait(PATIENCE * 2)
+
+    ended = threading.Timer(PATIENCE, release.set)
+    ended.start()
+    totals = consumer.process(work, drain=0)
+    has_waited = release.is_set()
+    release.set()
+    ended.cancel()
+    consumer.close()
+    assert not has_waited
+    assert totals.done == 0
+    assert "blocks the event loop of handlers" in caplog.text
 
 
 @pytest.mark.parametrize("transactional_id", [None, "t"])

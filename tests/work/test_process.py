@@ -1102,6 +1102,81 @@ def test_what_is_done_above_the_committed_offset_outlasts_a_process_that_is_inte
     assert committed(cluster, "one")[0] == (5, done)
 
 
+@pytest.fixture
+def on_a_loop() -> Iterator[Shell]:
+    shell = Shell("asyncio")
+    yield shell
+    assert shell.runner is not None
+    shell.runner.close()
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+def test_a_task_that_is_cancelled_again_and_again_leaves_a_consumer_that_works(
+    cluster: Cluster, on_a_loop: Shell, transactional_id: str | None
+) -> None:
+    """So anyio cancels: in each turn of the loop, until the task has ended."""
+    cluster.produce("one", 20, partitions=1)
+    consumer = member(cluster, on_a_loop, "one", isolation_level="read_committed")
+    begun: list[int] = []
+    all_have_begun = asyncio.Event()
+    done: list[int] = []
+
+    async def waits(record: Record[Any, Any]) -> None:
+        begun.append(record.offset)
+        if len(begun) == 4:
+            all_have_begun.set()
+        await asyncio.Event().wait()
+
+    async def works(record: Record[Any, Any]) -> None:
+        done.append(record.offset)
+        if len(done) == 20:
+            consumer.stop()
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(
+            consumer.process(waits, workers=4, order="none", transactional_id=transactional_id)
+        )
+        await all_have_begun.wait()
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0)
+        assert task.cancelled()
+        await consumer.process(works, transactional_id=transactional_id)
+
+    on_a_loop.do(cancelled)
+    on_a_loop.do(consumer.close)
+    assert done == list(range(20))
+    assert committed(cluster, "one")[0] == (20, "")
+
+
+def test_coroutines_are_cancelled_with_their_process(cluster: Cluster, on_a_loop: Shell) -> None:
+    """Otherwise another call of `process` would begin their records again beside them."""
+    cluster.produce("one", 4, partitions=1)
+    consumer = member(cluster, on_a_loop, "one")
+    running: list[int] = []
+    all_run = asyncio.Event()
+
+    async def waits(record: Record[Any, Any]) -> None:
+        running.append(record.offset)
+        if len(running) == 4:
+            all_run.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            running.remove(record.offset)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(consumer.process(waits, workers=4, order="none"))
+        await all_run.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert running == []
+
+    on_a_loop.do(cancelled)
+    on_a_loop.do(consumer.close)
+
+
 def test_handlers_may_not_poll_even_while_the_loop_does_not(cluster: Cluster, shell: Shell) -> None:
     """The range is read, so the loop is in no call of the consumer: it waits for the handler."""
     cluster.produce("one", 1, partitions=1)
@@ -1213,7 +1288,7 @@ def test_a_handler_that_returns_something_else_ends_it_and_makes_no_dead_letters
 ) -> None:
     cluster.produce("one", 3, partitions=1)
     consumer = member(cluster, shell, "one")
-    with pytest.raises(TypeError, match="not True"):
+    with pytest.raises(TypeError, match=r"\(one, a list or tuple of them, or a generator\), not True"):
         shell.do(
             lambda: consumer.process(
                 handled_by(coroutine, lambda record: True), dead_letter="dead", retry=Retry(attempts=5)

@@ -6,13 +6,17 @@ spawned, and then the module of the handler. It says so after each of them, or w
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import ctypes
 import functools
 import multiprocessing
+import multiprocessing.connection
 import multiprocessing.process
 import multiprocessing.resource_tracker
 import multiprocessing.sharedctypes
+import multiprocessing.util
+import os
 import pickle
 import signal
 import sys
@@ -20,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from types import FrameType
 from typing import Any, Final
 
 from kadence.errors import HandlerTimeoutError, WorkerDiedError, WorkerStartError
@@ -42,6 +47,11 @@ _UNGUARDED: Final = 79
 
 _TOLD_S: Final = 30.0
 """An import that takes longer is named in the log."""
+
+_OF_THE_PARENT: Final = frozenset({signal.SIGINT, signal.SIGTERM})
+"""The parent decides what these mean, though children get them, too: Ctrl-C in a terminal sends SIGINT to all of them,
+and systemd sends SIGTERM to each process of a service that it stops.
+"""
 
 _GUARD: Final = 'if __name__ == "__main__":'
 
@@ -69,14 +79,14 @@ class ChildContext:
 
 
 @contextlib.contextmanager
-def _holding_ctrl_c_back() -> Iterator[None]:
-    """Ctrl-C in a terminal reaches children, too. It must not end one that still imports, and cannot ignore it yet."""
+def _holding_signals_back() -> Iterator[None]:
+    """What is sent to a whole group of processes must not end a child that still imports, and cannot ignore it yet."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     # Its start, else within that of the first child, takes the signal out of the mask again.
     multiprocessing.resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_PARENT)
     try:
         yield
     finally:
@@ -102,8 +112,10 @@ class Child:
             self._process: BaseProcess = _SPAWN.Process(
                 target=_serve, args=(theirs, handler, self._flag), name=_NAME, daemon=True
             )
-            with _holding_ctrl_c_back():
+            with _holding_signals_back():
                 self._process.start()
+            # At the end of the program multiprocessing sends SIGTERM to its children, and waits for them.
+            self._killed_at_exit = multiprocessing.util.Finalize(None, self._process.kill, exitpriority=0)
             theirs.close()
         # An AssertionError: a process of multiprocessing that is a daemon may have no children.
         except (OSError, AssertionError) as error:
@@ -158,6 +170,7 @@ class Child:
 
     def kill(self) -> None:
         """End the process. Any thread; one that asks the child is told that it died."""
+        self._killed_at_exit.cancel()
         self._process.kill()
         self._process.join()
 
@@ -234,11 +247,12 @@ def refuse_to_begin_in_a_child() -> None:
 
 def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
     """Run the handler with what comes, until the pipe ends."""
-    # The parent decides what Ctrl-C means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Not ignored: programs that handlers start would ignore it, too.
+    signal.signal(signal.SIGTERM, functools.partial(_end_after_parent, os.getpid()))
     if hasattr(signal, "pthread_sigmask"):
         # What handlers start must not inherit it.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_PARENT)
     with contextlib.suppress(EOFError, OSError):
         pipe.send_bytes(b"")
         try:
@@ -264,6 +278,26 @@ def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
             except BaseException as error:  # noqa: BLE001 - the parent raises it
                 answer = _as_bytes(error)
             pipe.send_bytes(answer)
+
+
+def _end_after_parent(this: int, number: int, frame: FrameType | None) -> None:
+    """SIGTERM came: go on until the parent ends this process, or has ended itself, which may have got SIGTERM as well.
+
+    Args:
+        this: the process that got it; what a handler forked has no part in this.
+    """
+    parent = multiprocessing.process.parent_process()
+    if os.getpid() != this or parent is None:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+        return
+    # `threading` takes locks, which the main thread may hold where the signal interrupted it.
+    _thread.start_new_thread(_kill_after, (parent.sentinel,))
+
+
+def _kill_after(parent: int) -> None:
+    multiprocessing.connection.wait([parent])
+    os._exit(128 + signal.SIGTERM)
 
 
 def _as_bytes(error: BaseException) -> bytes:

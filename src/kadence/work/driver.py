@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol
 
 from kadence.client.aside import Aside
 from kadence.clock import Clock, wait_seconds
 from kadence.errors import ClosedError, ConfigError, KafkaError
+from kadence.logs import logger
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.work.desk import Desk, Sender
 from kadence.work.meters import Totals
@@ -23,9 +24,13 @@ from kadence.work.workers import Decode, LoopWorkers, ThreadWorkers, Workers, pl
 
 __all__ = ["Insides", "process_on_loop", "process_on_threads"]
 
+log = logger("kadence.work")
 
 _IN_A_HURRY: Final = 1.0
 """Seconds that the producer has to end when nobody waits any more for what it sends."""
+
+_CLEANING_S: Final = 1.0
+"""Seconds that coroutines have to clean up when they are cancelled, on a loop that ends."""
 
 
 class Insides(Protocol):
@@ -304,13 +309,34 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
         await carry(work.processing.run())
     finally:
         work.end()
-        if not work.processing.is_put_back:
-            # The task was cancelled. What was done since the last commit is done again.
-            with contextlib.suppress(KafkaError):
-                await carry(work.processing.put_back(is_interrupted=True))
-        totals = inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
-        await inside.aside.call(work.close)
+        try:
+            if not work.processing.is_put_back:
+                # The task was cancelled. What was done since the last commit is done again.
+                if isinstance(work.workers, LoopWorkers):
+                    work.workers.cancel()
+                with contextlib.suppress(KafkaError):
+                    await _to_its_end(carry(work.processing.put_back(is_interrupted=True)))
+        finally:
+            totals = inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
+            await _to_its_end(inside.aside.call(work.close))
     return totals
+
+
+async def _to_its_end(call: Coroutine[Any, Any, None]) -> None:
+    """Await this, also when the task is cancelled meanwhile, or again and again, as anyio does it."""
+    task = asyncio.create_task(call)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            # It is not told otherwise that this was looked at.
+            task.exception()
+        raise cancelled
+    task.result()
 
 
 def _asked(consumer: Any, step: Poll | Commit | Committed | PartitionsOf | Seek) -> Any:
@@ -370,13 +396,24 @@ class _LoopThread:
             self.loop.run_forever()
             for task in asyncio.all_tasks(self.loop):
                 task.cancel()
-            self.loop.run_until_complete(asyncio.sleep(0))
+            self.loop.run_until_complete(self._clean_up())
         finally:
             self.loop.close()
 
+    async def _clean_up(self) -> None:
+        this = {asyncio.current_task()}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLEANING_S):
+                while tasks := asyncio.all_tasks() - this:
+                    await asyncio.wait(tasks)
+                    # While these are held, so are the generators over which they iterated.
+                    await self.loop.shutdown_asyncgens()
+
     def end(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
+        self._thread.join(2 * _CLEANING_S)
+        if self._thread.is_alive():
+            log.warning("a coroutine blocks the event loop of handlers; it is not waited for any longer")
 
 
 class _Listener:

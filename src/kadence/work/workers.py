@@ -133,7 +133,8 @@ def outputs_of(result: Any) -> Iterable[ProducerRecord] | None:
     if isinstance(result, (list, tuple)) or inspect.isgenerator(result):
         return _checked(result)
     raise ResultError(
-        f"a handler returns None, ProducerRecords or an iterable of them, not {text_of(result, repr)}"
+        "a handler returns None, ProducerRecords (one, a list or tuple of them, or a generator), not "
+        f"{text_of(result, repr)}"
     )
 
 
@@ -403,6 +404,11 @@ class LoopWorkers:
             if not future.done():
                 future.set_result(None)
         self._idle.clear()
+
+    def cancel(self) -> None:
+        """Cancel the handlers that run. On the loop."""
+        for task in self._tasks:
+            task.cancel()
 
     async def _run(self) -> None:
         try:
