@@ -2,7 +2,6 @@
 
     make check-threads
     make check-threads ARGS="tests/consumer/test_async.py -k cancelled"
-    make check-threads ARGS="--python=/opt/python-tsan/bin/python3"
 
 First tests/net/threads.c, a program of its own over the headers of the native heartbeat and the poller, where a mutex
 stands for the interpreter's lock. Then the extension, which is compiled for it below build/threads, on tests with
@@ -11,8 +10,7 @@ several threads; words in ARGS reach pytest in their place.
 The interpreter itself need not be compiled for it: the sanitizer sees the mutex and the condition variable that are
 the interpreter's lock. So it reports what races with code that runs without that lock: the poller, waits, the native
 thread, checking, decoding and building of batches. A free-threaded Python has no such mutex. There this means something
-only if that Python was configured --with-thread-sanitizer, too. --python names it; it gets an environment of its own
-below build/threads.
+only if that Python was configured --with-thread-sanitizer, too; it runs this file itself.
 
 The exit status is 1 if there is a report, or if a test failed.
 """
@@ -30,7 +28,6 @@ from typing import Final
 _ROOT: Final = Path(__file__).parents[1]
 _BUILD: Final = _ROOT / "build" / "threads"
 _REPORT: Final = "report"
-_PYTHON: Final = "--python="
 
 PROGRAM: Final = _ROOT / "tests" / "net" / "threads.c"
 PARTS: Final = ("heartbeats", "poller")
@@ -91,8 +88,6 @@ def run_program(command: Sequence[str], part: str) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    others = [word.removeprefix(_PYTHON) for word in words if word.startswith(_PYTHON)]
-    words = [word for word in words if not word.startswith(_PYTHON)]
     try:
         command = compiled(_BUILD)
     except MissingError as missing:
@@ -103,11 +98,9 @@ def main(words: Sequence[str]) -> int:
         if reported := run_program(command, part):
             print(reported, file=sys.stderr)
             return 1
-    before = command[:-1]
-    python = _environment(before, others[-1]) if others else sys.executable
-    source = _build(before, python)
+    source = _build()
     _say("the tests beside it")
-    failed, reports = _test(before, python, source, words)
+    failed, reports = _test(command[:-1], source, words)
     for report in reports:
         print(report.read_text(encoding="utf-8", errors="replace"), file=sys.stderr)
     _say(
@@ -118,22 +111,7 @@ def main(words: Sequence[str]) -> int:
     return 1 if reports else failed
 
 
-def _environment(before: Sequence[str], executable: str) -> str:
-    """An environment of this Python, with what the tests need and what compiles the extension; its interpreter."""
-    folder = _BUILD / "python"
-    _say(f"an environment for {executable}")
-    subprocess.run([*before, executable, "-m", "venv", "--without-pip", "--clear", folder], check=True)
-    python = str(folder / "bin" / "python")
-    # pip runs the other Python, too, and what it may compile is not ours to check.
-    pip = [*before, sys.executable, "-m", "pip", "--python", python, "install", "-q", "--prefer-binary"]
-    environment = {**os.environ, "TSAN_OPTIONS": "report_bugs=0"}
-    subprocess.run(
-        [*pip, "--group", "core", "Cython>=3.3", "setuptools>=77"], cwd=_ROOT, env=environment, check=True
-    )
-    return python
-
-
-def _build(before: Sequence[str], python: str) -> Path:
+def _build() -> Path:
     """The package with extensions for the sanitizer; where it is."""
     _say("compiling the extension for ThreadSanitizer")
     source = _BUILD / "src"
@@ -141,8 +119,7 @@ def _build(before: Sequence[str], python: str) -> Path:
     shutil.copytree(_ROOT / "src", source, ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
     subprocess.run(
         [
-            *before,
-            python,
+            sys.executable,
             "setup.py",
             "-q",
             "build_ext",
@@ -152,18 +129,13 @@ def _build(before: Sequence[str], python: str) -> Path:
             _BUILD / "made",
         ],
         cwd=_ROOT,
-        env={
-            **os.environ,
-            "CFLAGS": "-fsanitize=thread",
-            "KADENCE_EXTENSION": "require",
-            "TSAN_OPTIONS": "report_bugs=0",
-        },
+        env={**os.environ, "CFLAGS": "-fsanitize=thread", "KADENCE_EXTENSION": "require"},
         check=True,
     )
     return source
 
 
-def _test(before: Sequence[str], python: str, source: Path, words: Sequence[str]) -> tuple[int, list[Path]]:
+def _test(before: Sequence[str], source: Path, words: Sequence[str]) -> tuple[int, list[Path]]:
     """The exit status of the tests, and the files that have reports."""
     for old in _BUILD.glob(f"{_REPORT}.*"):
         old.unlink()
@@ -183,7 +155,7 @@ def _test(before: Sequence[str], python: str, source: Path, words: Sequence[str]
         "LD_PRELOAD": library,
         "TSAN_OPTIONS": " ".join(f"{name}={value}" for name, value in options.items()),
     }
-    run = [*before, python]
+    run = [*before, sys.executable]
     where = "import kadence.net._drain_c as it; print(it.__file__)"
     loaded = subprocess.run([*run, "-c", where], env=environment, capture_output=True, text=True, check=False)
     if not loaded.stdout.startswith(str(source)):
