@@ -93,7 +93,9 @@ def _kadence(
     topic, values = plan.topic, cycle(given or [value_of(plan)])
     futures: list[Any] = [None]
     with Producer(bootstrap_servers=plan.bootstrap, **settings) as producer:
-        send = producer.send if further is None else partial(producer.send, **further)
+        send: Callable[..., Any] = producer.send
+        if further is not None:
+            send = partial(send, **further)
 
         def hand_over(keys: list[bytes]) -> int:
             for key in keys:
