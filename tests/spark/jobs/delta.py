@@ -20,7 +20,6 @@ try:
     first = Run(pipeline, environment, spark).run()
     last = Path(checkpoint, "commits", str(first.batch))
     last.unlink()
-    last.with_name(f".{last.name}.crc").unlink()
     again = Run(pipeline, environment, spark).run()
     found = {}
     for name, output in (("sink", pipeline.sink), ("letters", pipeline.dead_letters)):

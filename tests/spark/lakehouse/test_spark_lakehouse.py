@@ -23,7 +23,6 @@ def forget_the_last_batch(directory: Path) -> None:
     commits = directory / "checkpoint" / "commits"
     last = max((path for path in commits.iterdir() if path.name.isdecimal()), key=lambda path: int(path.name))
     last.unlink()
-    last.with_name(f".{last.name}.crc").unlink()
 
 
 def test_a_stream_and_a_batch_of_it_that_is_repeated(spark: SparkSession, lake: Lake) -> None:

@@ -239,9 +239,9 @@ class PartitionReader(ReaderState):
             finally:
                 self.keep_books(reader)
             if items:
-                self.shared_partition.decoded = self._behind(reader, began=0)
+                self.replace(self._behind(reader, began=0))
             elif reader.next_offset != before:
-                self.shared_partition.decoded = self._behind(reader, began=1)
+                self.replace(self._behind(reader, began=1))
                 context.advanced = True
             self._stays_open(reader)
             if error is not None and not self._is_beyond_end(reader):
@@ -300,7 +300,8 @@ class PartitionReader(ReaderState):
             self.waits = False
             if decoded is not None and decoded.count and decoded.began == decoded.count:
                 # Its records are the application's alone now: their memory is used for the next ones.
-                self.shared_partition.decoded = decoded = self._emptied(decoded)
+                decoded = self._emptied(decoded)
+                self.replace(decoded)
             before = self._resume_at(fetched)
             self.opened = None
             items: list[Record] = []
@@ -315,14 +316,14 @@ class PartitionReader(ReaderState):
             finally:
                 self.keep_books(reader)
             if decoded is not None and left:
-                self.shared_partition.decoded = self._extended(decoded, reader, items)
+                self.replace(self._extended(decoded, reader, items))
                 self.hold(self.held + size)
             elif items:
-                self.shared_partition.decoded = self._filled(reader, items, before)
+                self.replace(self._filled(reader, items, before))
                 self.hold(size)
             elif reader.next_offset != before:
                 self._context.passed(self.shared_partition)
-                self.shared_partition.decoded = self._behind(reader, began=1)
+                self.replace(self._behind(reader, began=1))
                 context.advanced = True
             self._stays_open(reader)
             if items or left:
@@ -432,7 +433,7 @@ class PartitionReader(ReaderState):
             return False
         # First: it stands behind the old records.
         self.close()
-        self.shared_partition.decoded = self._emptied(decoded)
+        self.replace(self._emptied(decoded))
         self.hold(0)
         return True
 

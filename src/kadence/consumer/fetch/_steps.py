@@ -101,6 +101,13 @@ class ReaderState:
             decoded if decoded is not None and decoded.fetch_epoch == shared_partition.fetch_epoch else None
         )
 
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def replace(self, decoded: DecodedRecords) -> cython.void:
+        """Take these for the decoded records. Other threads may read the old ones meanwhile, see `DecodedRecords`."""
+        with cython.critical_section(self.shared_partition):
+            self.shared_partition.decoded = decoded
+
     @property
     def left(self) -> int:
         """How many decoded records are left."""

@@ -23,6 +23,7 @@ cdef class ReaderState:
     cdef public Py_ssize_t held
     cdef public Py_ssize_t gone
     cdef public Py_ssize_t gone_in
+    cdef void replace(self, DecodedRecords decoded) noexcept
 
 @cython.final
 cdef class Steps:
