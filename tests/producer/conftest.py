@@ -24,7 +24,8 @@ def no_log_call_under_a_lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def looked_at(logger: logging.Logger, level: int) -> bool:
         """The first thing that each call of a logger does."""
-        if any(gate.is_mine for gate in tuple(gates)):
+        # Spark's client logs when a Java object of an earlier test is collected, which may be anywhere.
+        if not logger.name.startswith("py4j") and any(gate.is_mine for gate in tuple(gates)):
             # With the stack, since whoever calls is what is wrong.
             found.append(str(logger.findCaller(stack_info=True, stacklevel=2)))
         return look(logger, level)
