@@ -149,6 +149,9 @@ def main() -> None:
     if plan["jars"]:
         settings["spark.jars"] = ",".join(plan["jars"])
     settings["spark.ui.showConsoleProgress"] = "false"
+    if plan["format"] == "kafka":
+        # As in a session of Spark's own, where jobs with the connector run.
+        settings["spark.hadoop.fs.AbstractFileSystem.file.impl"] = "org.apache.hadoop.fs.local.LocalFs"
     spark = session("bench", master="local[2]", conf=settings)
     if plan["format"] == "memory":
         from spark_memory import register
