@@ -28,7 +28,7 @@ from tests.interop.steps import MODES, Plan, Slot
 from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from kadence.protocol.create_topics import CreatableTopic, CreateTopicsRequest
+from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.describe_transactions import DescribeTransactionsRequest
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
@@ -224,7 +224,12 @@ class Pair:
             names = [
                 f"{self._prefix}-{kind}{attempt}{number}" for kind in "ab" for number in range(_CANDIDATES)
             ]
-            made = [CreatableTopic(name, 3 if name[len(self._prefix) + 1] == "a" else 2, 1) for name in names]
+            # The records are old: Kafka looks every five minutes for such, and would delete them in the middle.
+            kept = [CreatableTopicConfig("retention.ms", "-1")]
+            made = [
+                CreatableTopic(name, 3 if name[len(self._prefix) + 1] == "a" else 2, 1, configs=kept)
+                for name in names
+            ]
             answered = control.call(CreateTopicsRequest(made, 30_000)).topics
             topics = [(each.name, bytes(each.topic_id)) for each in answered]
             threes, twos = topics[:_CANDIDATES], topics[_CANDIDATES:]

@@ -223,7 +223,7 @@ class Steps:
     def count_taken(self) -> cython.bint:
         """See `settle`. The caller is in the section of `attention`.
 
-        Who enters a section twice waits for himself on a free-threaded Python 3.13, until he has given way 40 times.
+        It enters none: to enter one a second time costs a poll much on a free-threaded Python 3.13.
         """
         taken: cython.Py_ssize_t = self.taken
         if not taken:
