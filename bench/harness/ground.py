@@ -23,14 +23,15 @@ class Ground:
     Attributes:
         bootstrap: its plaintext address. tls: its TLS address. certificate: the file to trust there.
         java: the command that starts ConsumerPerformance; empty where the cluster has no Java.
-        another: starts a second cluster with further server properties, for a row that needs other ones.
+        another: starts a second cluster, for a row that needs other properties or one that keeps its log in memory;
+            see `real_kafka`.
     """
 
     bootstrap: str
     tls: str = ""
     certificate: str = ""
     java: tuple[str, ...] = ()
-    another: Callable[[Mapping[str, str]], AbstractContextManager[Ground]] | None = None
+    another: Callable[..., AbstractContextManager[Ground]] | None = None
     _topics: set[str] = field(default_factory=set)
 
     def values(self, size: int, options: Options) -> tuple[str, int]:
@@ -57,11 +58,17 @@ class Ground:
 
 
 @contextmanager
-def real_kafka(properties: Mapping[str, str] | None = None) -> Iterator[Ground]:
-    """A node of Apache Kafka on this machine, thrown away afterwards."""
+def real_kafka(
+    properties: Mapping[str, str] | None = None, *, parent: Path | None = None
+) -> Iterator[Ground]:
+    """A node of Apache Kafka on this machine, thrown away afterwards.
+
+    Args:
+        properties: further server properties. parent: where it keeps its data; see `kadence.testing.Kafka`.
+    """
     with (
         tempfile.TemporaryDirectory() as scratch,
-        topics.benchmark_kafka(Path(scratch), properties) as kafka,
+        topics.benchmark_kafka(Path(scratch), properties, parent=parent) as kafka,
     ):
         yield Ground(
             kafka.bootstrap_servers,

@@ -21,8 +21,17 @@ PARTITIONS = 8
 JVM_OPTIONS = ("-Xms1g", "-Xmx1g")
 
 
-def benchmark_kafka(directory: Path, properties: Mapping[str, str] | None = None) -> Kafka:
-    """A Kafka, not yet started, with a TLS listener whose certificate is made in ``directory``."""
+MEMORY = Path("/dev/shm")
+"""Linux's file system in memory."""
+
+
+def benchmark_kafka(
+    directory: Path, properties: Mapping[str, str] | None = None, *, parent: Path | None = None
+) -> Kafka:
+    """A Kafka, not yet started, with a TLS listener whose certificate is made in ``directory``.
+
+    ``parent``: see `Kafka`.
+    """
     certificate, key = make_certificate(directory)
     settings = {
         "listener.name.tls.ssl.keystore.type": "PEM",
@@ -34,7 +43,7 @@ def benchmark_kafka(directory: Path, properties: Mapping[str, str] | None = None
         "group.consumer.heartbeat.interval.ms": "5000",
         **(properties or {}),
     }
-    return Kafka(settings, listeners={"TLS": "SSL"}, jvm_options=JVM_OPTIONS)
+    return Kafka(settings, listeners={"TLS": "SSL"}, jvm_options=JVM_OPTIONS, parent=parent)
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:

@@ -111,6 +111,8 @@ class Kafka:
             ``properties``. The node that was started first is the controller; stop it last. It takes a node for dead
             after its ``broker.session.timeout.ms``, 60,000 here; give it fewer to see leaders move.
         startup_timeout: seconds until the node must be ready.
+        parent: the folder in which it makes a folder for its configuration, its log and its data; by default that of
+            temporary files. A folder in memory (``/dev/shm``) makes a node that waits for no disk.
 
     Attributes:
         bootstrap_servers: ``127.0.0.1:PORT`` of the plaintext listener; "" before `start`.
@@ -126,6 +128,7 @@ class Kafka:
         jvm_options: Sequence[str] = _JVM_OPTIONS,
         join: Kafka | None = None,
         startup_timeout: float = 180.0,
+        parent: Path | None = None,
     ) -> None:
         self.bootstrap_servers = ""
         self.addresses: dict[str, str] = {}
@@ -136,6 +139,7 @@ class Kafka:
         self._join = join
         self._controller = ""
         self._startup_timeout = startup_timeout
+        self._parent = parent
         self._directory: Path | None = None
         self._server: subprocess.Popen[bytes] | None = None
         self._running = ExitStack()
@@ -212,7 +216,7 @@ class Kafka:
         return done.stdout
 
     def _prepare(self, jars: Path) -> Path:
-        directory = Path(tempfile.mkdtemp(prefix="kadence-kafka-"))
+        directory = Path(tempfile.mkdtemp(prefix="kadence-kafka-", dir=self._parent))
         self._cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
         _run_format(jars, self._write_properties(directory), self._scram_users)
         return directory
