@@ -92,7 +92,7 @@ def measure(ground: Ground, options: Options, partitions: int = PARTITIONS) -> t
         outcomes[name] = children.run("partitions", name, LINES[name], plan)
         print(f"  partitions {name}: {outcomes[name]}", flush=True)
     title = f"One idle consumer with {partitions:,} partitions"
-    return [shares_table(title, HEADINGS, LINES, outcomes)], [share_goal(title, outcomes, None)]
+    return [shares_table(title, HEADINGS, LINES, outcomes)], [share_goal(title, outcomes)]
 
 
 ROW = Row("partitions", LINES, measure)
