@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -225,3 +227,30 @@ def test_where_the_long_way_goes_on_nothing_is_called_twice(broker: Broker) -> N
     assert sorted(called) == sorted(["partition"] * 50 + [f"value {number}" for number in range(50)])
     numbers = [number for number in range(50) if number % 10 != 5]
     assert [found[number].partition for number in numbers] == [number % 4 for number in numbers]
+
+
+@pytest.mark.skipif(not COMPILED, reason="a class of Python is always the cycle collector's")
+def test_futures_are_none_of_the_cycle_collectors_business() -> None:
+    """It would go through each of them that a program keeps; what refers to itself through one goes without it."""
+
+    class Callback:
+        future: RecordFuture | None = None
+
+        def __call__(self, future: RecordFuture) -> None:
+            assert future.result(0).offset == 7
+
+    accumulator = shelf()
+    future = accumulator.put("t", b"value", None, 0, None, ())
+    assert future is not None
+    assert not gc.is_tracked(future)
+    callback = Callback()
+    callback.future = future
+    future.add_done_callback(callback)
+    gone = weakref.ref(callback)
+    gc.disable()
+    try:
+        future.delivery.complete(7 - future.index)
+        del callback, future
+        assert gone() is None
+    finally:
+        gc.enable()

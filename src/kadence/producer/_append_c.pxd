@@ -11,8 +11,12 @@ cdef extern from "wall.h" nogil:
 
 cdef extern from *:
     """
+    /* The cycle collector does not look at it: with a callback for each record, or futures in a list, it would go
+     * through all of them again and again. A batch that is decided gives up what could be a cycle. */
     static inline PyObject *kd_new(PyObject *type, PyObject *nothing) {
-        return ((PyTypeObject *)type)->tp_new((PyTypeObject *)type, nothing, NULL);
+        PyObject *made = ((PyTypeObject *)type)->tp_new((PyTypeObject *)type, nothing, NULL);
+        if (made != NULL) PyObject_GC_UnTrack(made);
+        return made;
     }
     """
     object kd_new(object type, object nothing)
@@ -24,7 +28,6 @@ cdef class ProduceRequestResult:
     cdef list _callbacks
     cdef object _is_mine
 
-@cython.no_gc
 cdef class FutureRecordMetadata:
     cdef readonly object delivery
     cdef readonly Py_ssize_t index
