@@ -237,6 +237,10 @@ def deleting_offsets(talk: Talk) -> None:
         delete(name, (topic, []))
         delete(name, ("", [0]), ("a/b", [0]))
         delete(name, (topic, [0]), (topic, [1]))
+        delete(
+            name, (topic, [0, 9]), ("none", [1]), (topic, [0]), (topic, [9]), ("none", []), ("none", [1, 2])
+        )
+        delete(name, ("no-such-topic", []), ("", []), (topic, []))
         delete(name)
 
 
@@ -265,6 +269,23 @@ def classic_members(talk: Talk) -> None:
         synced_and_beating(talk, group, joined.generation_id, given.member_id)
         for each in range(7):
             talk.ask(DescribeGroupsRequest([group]), each)
+
+
+def no_time_to_sync(talk: Talk) -> None:
+    """Who gives no rebalance timeout is gone unless it syncs at once. v0 cannot give one."""
+    for version in (1, 4, 9):
+        for timeout_ms in (-1, -(2**31), 0):
+            group = talk.group(f"group-of-v{version}")
+            request = join(group, rebalance_timeout_ms=timeout_ms, session_timeout_ms=300_000)
+            if version >= 4:
+                request.member_id = talk.wire.call(request, version).member_id
+            talk.ask(request, version)
+            state = DescribeGroupsRequest([group])
+            talk.until(
+                lambda state=state: talk.wire.call(state).groups[0].group_state == "Empty",  # type: ignore[misc]
+                "the member stays",
+            )
+            talk.ask(state)
 
 
 def synced_and_beating(talk: Talk, group: str, generation: int, name: str) -> None:
@@ -443,7 +464,7 @@ def consumer_heartbeats(talk: Talk) -> None:
 
 
 SCENARIOS: list[Scenario] = [
-    coordinators, committing, committed, deleting_offsets, classic_members, rebalancing, leaving,
+    coordinators, committing, committed, deleting_offsets, classic_members, no_time_to_sync, rebalancing, leaving,
     describing, consumer_heartbeats,
 ]  # fmt: skip
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,28 @@ def test_a_batch_is_news_when_begun_and_when_full() -> None:
     assert not put(accumulator, A, 400)
     assert put(accumulator, A, 400)
     assert [batch.size for batch in accumulator.waiting[A]] == [861, 461]
+
+
+def test_a_record_that_cannot_be_added_leaves_no_batch_behind() -> None:
+    accumulator = make()
+
+    def cannot(size: int) -> None:
+        with accumulator.gate, pytest.raises(TypeError):
+            accumulator.append(A, 0, None, b"", [("n", cast(Any, "text"))], size, 100)
+
+    for _ in range(2):
+        cannot(40)
+        assert accumulator.waiting == {}
+        assert not accumulator.incomplete
+        assert not accumulator.untold
+        assert accumulator.used_bytes == 0
+    assert put(accumulator, A, 400)
+    cannot(40)
+    cannot(900)
+    assert [batch.count for batch in accumulator.waiting[A]] == [1]
+    assert not put(accumulator, A, 400)
+    assert [batch.size for batch in accumulator.waiting[A]] == [861]
+    assert accumulator.used_bytes == 861
 
 
 def test_ready_after_linger_or_when_full_or_when_somebody_waits() -> None:

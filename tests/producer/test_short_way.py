@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import Any
 
 import pytest
 from tests.patience import PATIENCE
 
+from kadence import Consumer
 from kadence.broker import Broker
 from kadence.client.gate import Gate
 from kadence.clock import wall_ms
@@ -173,6 +175,16 @@ def test_a_serialiser_may_add_headers_and_the_callers_list_stays(half: Any) -> N
 
 
 @pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("headers", [None, (), [], {}])
+def test_no_headers_are_said_in_many_ways(half: Any, headers: Any) -> None:
+    accumulator = shelf()
+    put = way(half, accumulator).put
+    assert isinstance(put("t", b"v", None, 0, None, headers), RecordFuture)
+    assert isinstance(put("t", bytearray(b"w"), None, 0, None, headers), RecordFuture)
+    assert written(accumulator, 0) == [(None, b"v", []), (None, b"w", [])]
+
+
+@pytest.mark.parametrize("half", HALVES)
 def test_errors_are_told(half: Any) -> None:
     told: list[KafkaError] = []
     fault = KafkaError("the partitioner's own")
@@ -254,3 +266,46 @@ def test_futures_are_none_of_the_cycle_collectors_business() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+class Adding:
+    """Adds a header to each record."""
+
+    def __init__(self, header: Any) -> None:
+        self._header = header
+
+    def serialize(self, topic: str, headers: list[Any], data: Any) -> bytes:
+        headers.append(self._header)
+        return bytes(data)
+
+
+@pytest.mark.parametrize(
+    "header", [("n", 5), ("n", "text"), (5, b""), ("\ud800", b""), ("n",), ("n", b"", b"")], ids=repr
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_header_of_a_serialiser_is_looked_at_too(broker: Broker, header: Any, is_first: bool) -> None:
+    """And the records behind a refused one are sent."""
+    broker.create_topic("t", 1)
+    settings: dict[str, Any] = {"value_serializer": Adding(header)}
+    with Producer(bootstrap_servers=broker.bootstrap_servers, **settings) as producer:
+        if not is_first:
+            producer.send("t", None).result(PATIENCE)
+        with pytest.raises(SerializationError, match="header"):
+            producer.send("t", b"value", headers=[("mine", b"1")])
+        assert producer.send("t", None).result(PATIENCE).offset == (0 if is_first else 1)
+
+
+def test_names_of_headers_may_be_of_a_type_made_from_str(broker: Broker) -> None:
+    class Name(StrEnum):
+        TRACE = "trace"
+
+    broker.create_topic("t", 1)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for _ in range(2):
+            sent = [producer.send("t", b"v", headers=[(Name.TRACE, b"1")]), producer.send("t", b"after")]
+            assert [each.result(PATIENCE).partition for each in sent] == [0, 0]
+    with Consumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        found = [next(consumer) for _ in range(4)]
+    assert [list(each.headers) for each in found] == [[("trace", b"1")], []] * 2
+    assert all(type(name) is str for each in found for name, _ in each.headers)

@@ -255,7 +255,9 @@ class FastAppender:
         """As `put`; ``is_anywhere``: the key does not choose the partition."""
         if (value is not None and type(value) is not bytes) or (key is not None and type(key) is not bytes):
             return None
-        if headers and not _are_plain(headers):
+        if not headers:
+            headers = ()
+        elif not _are_plain(headers):
             return None
         size = estimated_size(key, value, headers)
         place = self.places.get(topic) if type(topic) is str else None

@@ -141,7 +141,13 @@ class Accumulator(FastAppender):
         """
         batch, is_news = self.batch_for(tp, size, now)
         index = batch.count
-        batch.builder.append(timestamp, key, value, headers)
+        try:
+            batch.builder.append(timestamp, key, value, headers)
+        except BaseException:
+            # No memory, or Ctrl-C. Nobody would be told of a batch without records, nor of those that come into it.
+            if not batch.count:
+                self._unbegin(batch)
+            raise
         batch.size += size
         self.used_bytes += size
         return RecordFuture(batch.delivery, index, timestamp), is_news or batch.size >= batch.limit
@@ -167,6 +173,19 @@ class Accumulator(FastAppender):
         if place is not None and tp.partition < place.count:
             place.open_batches[tp.partition] = last
         return last, is_new
+
+    def _unbegin(self, batch: Batch) -> None:
+        """Forget a batch that was begun for a record which did not come."""
+        batch.is_open = False
+        batches = self.waiting[batch.tp]
+        batches.remove(batch)
+        if not batches:
+            del self.waiting[batch.tp]
+        place = self.places.get(batch.tp.topic)
+        if place is not None and batch.tp.partition < place.count:
+            place.open_batches[batch.tp.partition] = None
+        self.release(batch)
+        self.untold.discard(batch.delivery)
 
     def ready_at(self, tp: TopicPartition) -> int:
         """When the oldest waiting batch of ``tp`` should be sent: at once if it is full or somebody waits for it."""

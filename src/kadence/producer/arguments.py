@@ -101,7 +101,8 @@ def checked_headers(headers: Headers) -> Sequence[Header]:
             raise SerializationError(
                 f"the name of a header must be Unicode text, not {name!r}: a lone surrogate"
             )
-        checked.append((name, None if data is None else checked_bytes(f"header {name!r}", data)))
+        # Batches take str alone, and none of the types that are made from it.
+        checked.append((str.__str__(name), None if data is None else checked_bytes(f"header {name!r}", data)))
     if len(checked) > MOST_HEADERS:
         raise SerializationError(
             f"a record with {len(checked):,} headers: consumers refuse more than {MOST_HEADERS:,}"

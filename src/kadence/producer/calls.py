@@ -153,6 +153,9 @@ class Calls:
             taken: RecordFuture | None = accumulator.put(topic, value, key, partition, timestamp, headers)
             if taken is not None:
                 return taken
+        if headers:
+            # Serialisers may have added some.
+            headers = checked_headers(headers)
         size = estimated_size(key, value, headers)
         if size > accumulator.largest:
             raise send_checks.too_large(topic, size)

@@ -277,6 +277,7 @@ def test_metrics_count_steps_once_and_not_what_was_put_back(half: Half) -> None:
     half.steps.settle()
     assert (half.polls.count, half.records.total) == (4, 4)
     half.steps.put_back()
+    assert half.records.total == 3
     half.act("arm", 0)
     half.act("step", 0)
     half.act("step", 0)

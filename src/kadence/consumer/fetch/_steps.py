@@ -604,10 +604,16 @@ class Steps:
         """
         again: list[ReaderState] = []
         for entry in self.touched:
-            shared_partition: DeliveryState = cython.cast(ReaderState, entry).shared_partition
+            place: ReaderState = cython.cast(ReaderState, entry)
+            shared_partition: DeliveryState = place.shared_partition
             decoded: DecodedRecords | None = shared_partition.decoded
             if decoded is not None and decoded.fetch_epoch == shared_partition.fetch_epoch:
                 decoded.index = decoded.began
+                # A seek may come before they are given again. Another thread may count meanwhile.
+                with cython.critical_section(self.attention):
+                    if decoded.count and decoded.counted > decoded.index:
+                        place.records.total -= decoded.counted - decoded.index
+                        decoded.counted = decoded.index
                 if decoded.count or decoded.index:
                     continue
             again.append(entry)

@@ -82,7 +82,8 @@ def _has_room(shard: Shard, group: ClassicGroup, member_id: str) -> bool:
 
 
 def _rebalance_timeout(caller: Caller, request: JoinGroupRequest) -> int:
-    if caller.version == 0 or request.rebalance_timeout_ms < 0:
+    # A later version that gives less than nothing gets just that, as from Kafka: who joins has no time to sync.
+    if caller.version == 0:
         return request.session_timeout_ms
     return request.rebalance_timeout_ms
 

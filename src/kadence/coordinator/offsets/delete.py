@@ -8,6 +8,7 @@ from kadence.protocol import error_codes as codes
 from kadence.protocol.offset_commit_record import OffsetCommitKey
 from kadence.protocol.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -19,25 +20,42 @@ __all__ = ["delete"]
 def delete(shard: Shard, now: int, caller: Caller, request: OffsetDeleteRequest) -> None:
     """Judge each partition alone, if there is nothing against it for the group as a whole."""
     code = _ask_group(shard, request.group_id)
-    topics = (
-        [
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=_delete(shard, request.group_id, topic.name, each.partition_index),
-                    )
-                    for each in topic.partitions
-                ],
+    topics = [_judge(shard, request, each) for each in request.topics] if code == codes.NONE else []
+    shard.answer(caller, OffsetDeleteResponse(error_code=code, topics=_told(shard, topics)))
+
+
+def _judge(
+    shard: Shard, request: OffsetDeleteRequest, topic: OffsetDeleteRequestTopic
+) -> OffsetDeleteResponseTopic:
+    return OffsetDeleteResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetDeleteResponsePartition(
+                partition_index=each.partition_index,
+                error_code=_delete(shard, request.group_id, topic.name, each.partition_index),
             )
-            for topic in request.topics
-            if topic.partitions  # as Kafka: topics without partitions are not told
-        ]
-        if code == codes.NONE
-        else []
+            for each in topic.partitions
+        ],
     )
-    shard.answer(caller, OffsetDeleteResponse(error_code=code, topics=topics))
+
+
+def _told(shard: Shard, topics: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
+    """What is told of topics, as Kafka does it: it looks for unknown partitions first, and adds the others to those.
+
+    So a topic that is named twice is told twice only if nothing is unknown. One without partitions is told only if it
+    is unknown itself.
+    """
+    topics = [each for each in topics if each.partitions or shard.topics.by_name(each.name) is None]
+    found = {part.error_code for each in topics for part in each.partitions}
+    if codes.UNKNOWN_TOPIC_OR_PARTITION not in found and all(each.partitions for each in topics):
+        return topics
+    merged: dict[str, OffsetDeleteResponseTopic] = {}
+    for each in topics:
+        if each.name in merged:
+            merged[each.name].partitions += each.partitions
+        else:
+            merged[each.name] = each
+    return list(merged.values())
 
 
 def _ask_group(shard: Shard, group_id: str) -> int:
