@@ -1,12 +1,12 @@
-"""What one awaited record costs in calls of Python functions, on the application's thread and on the network thread.
+"""What an awaited record and a commit cost in calls of Python functions, on the application's thread and the network's.
 
     python bench/awaited.py [--records 200] [--interval 0.05] [--tops 20]
 
 An embedded broker and a producer, in a process of their own, send one record at a time to a consumer that waits for it
 in ``poll(1)``. The consumer's process counts each call of a Python function (`sys.setprofile`); calls of compiled ones
 are no such calls. The counts are those of the code, not of the machine: how busy that is changes only how often the
-network thread has something to do meanwhile, by little. Below the sums stand the functions that were called most often,
-for each thread.
+network thread has something to do meanwhile, by little. Then the member of a group reads the same records again, and
+waits for the commit of each. Below the sums stand the functions that were called most often, for each thread.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import time
+from collections import Counter
+from itertools import islice
 from multiprocessing.connection import Connection
 
 from harness.threads import APPLICATION, NETWORK, CallsByFunction
@@ -62,21 +64,39 @@ def main() -> None:
             found = len(consumer.poll(1))
             read += found
             polls += bool(found)
-        after = calls.told(calls.look(), before)
-        calls.stop()
-        ours.send("end")
+        awaited = calls.told(calls.look(), before)
+    with Consumer(
+        bootstrap_servers=servers,
+        group_id="committing",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        consumer.subscribe(TOPIC)
+        for record in islice(consumer, WARM_UP):
+            consumer.commit(record)
+        before = calls.look()
+        for record in islice(consumer, asked.records):
+            consumer.commit(record)
+        committed = calls.told(calls.look(), before)
+    calls.stop()
+    ours.send("end")
     server.join(10)
-    print(f"{read} records in {polls} polls; calls of Python functions for each record:")
+    show(f"{read} records in {polls} polls", awaited, read, asked.tops)
     if polls < read:
-        print("  (some polls returned several: the machine is busy, and the figures are too low)")
-    sums = {kind: sum(after[kind].values()) / read for kind in (APPLICATION, NETWORK)}
+        print("(some polls returned several: the machine is busy, and the figures are too low)")
+    show(f"\n{asked.records} commits, each waited for", committed, asked.records, asked.tops)
+
+
+def show(what: str, calls: dict[str, Counter[str]], count: int, tops: int) -> None:
+    print(f"{what}; calls of Python functions for each:")
+    sums = {kind: sum(calls[kind].values()) / count for kind in (APPLICATION, NETWORK)}
     for kind, total in sums.items():
         print(f"  {kind:12} {total:7.1f}")
     print(f"  {'together':12} {sum(sums.values()):7.1f}")
     for kind in sums:
         print(f"\n{kind}")
-        for name, count in after[kind].most_common(asked.tops):
-            print(f"  {count / read:7.2f}  {name}")
+        for name, times in calls[kind].most_common(tops):
+            print(f"  {times / count:7.2f}  {name}")
 
 
 if __name__ == "__main__":

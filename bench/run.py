@@ -34,6 +34,7 @@ ROWS = (
     "iteration_async",
     "iteration_settings",
     "single",
+    "commits",
     "arrow",
     "latency",
     "hold",

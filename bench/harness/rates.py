@@ -28,17 +28,18 @@ class Case:
 
 
 class Rates:
-    """What came out for the lines of one case."""
+    """What came out for the lines of one case. ``failures`` says why some lines have no figures."""
 
     def __init__(self, title: str, lines: Mapping[str, Line], runs: Mapping[str, Sequence[Outcome]]) -> None:
         self._title = title
         self._lines = {name: lines[name] for name in runs}
-        self._failures = [
+        failures = (
             f"{lines[name].title}: {run}"
             for name, made in runs.items()
             for run in made
             if isinstance(run, str)
-        ]
+        )
+        self.failures = list(dict.fromkeys(failures))
         self._figures: dict[str, list[Figures]] = {
             name: [run for run in made if not isinstance(run, str)] for name, made in runs.items()
         }
@@ -67,7 +68,7 @@ class Rates:
         if turns:
             notes.append(f"The work was {min(turns)} to {max(turns)} turns of an empty loop, as calibrated.")
         lines = [self._cells(name, line.title, yardstick) for name, line in self._lines.items()]
-        return Table(self._title, HEADINGS, lines, notes, list(dict.fromkeys(self._failures)))
+        return Table(self._title, HEADINGS, lines, notes, self.failures)
 
     def _cells(self, name: str, title: str, yardstick: float | None) -> tuple[str, ...]:
         rate, cpu = self.rate_of(name), self.cpu(name)

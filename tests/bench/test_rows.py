@@ -131,6 +131,20 @@ def test_writing(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("here")
+def test_commits(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rows import commits
+
+    monkeypatch.setattr(commits, "MANY", 100)
+    tables, goals = commits.measure(ground, options)
+    # All but kafka-python.
+    assert [len(table.lines) for table in tables] == [4, 2]
+    for table in tables:
+        assert not table.failures
+        assert all(float(line[2]) > 0 for line in table.lines)
+    assert not goals
+
+
+@pytest.mark.usefixtures("here")
 def test_single_polls(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     from rows import single
 

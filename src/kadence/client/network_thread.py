@@ -41,11 +41,11 @@ class NetworkClientDelegate:
     """Sends the managers' requests and brings each answer back to the manager that asked.
 
     Attributes:
-        independent: the manager whose answers may matter to nobody else.
+        independent: managers whose answers may matter to nobody else.
     """
 
     def __init__(self, client: NetworkClient, measures: RequestMeasures | None = None) -> None:
-        self.independent: IndependentManager | None = None
+        self.independent: tuple[IndependentManager, ...] = ()
         self._client = client
         self._measures = measures
         self._owners: dict[Request, RequestManager] = {}
@@ -66,20 +66,27 @@ class NetworkClientDelegate:
         """All I/O of one turn."""
         return self._client.poll(wait_ms)
 
+    @property
+    def woken(self) -> bool:
+        """Whether another thread has ended the latest `poll`."""
+        return self._client.woken
+
     def deliver(self, now: int, completed: Collection[Completed]) -> bool:
-        """Whether something has happened to the independent manager only. Fetches that were repeated are its own."""
-        independent, measures = self.independent, self._measures
-        is_private = (bool(completed) or self._client.is_quiet) and not self._client.woken
+        """Whether nothing is known to have happened but to independent managers.
+
+        Fetches that were repeated are the business of one of them. Whoever was woken has to find out why.
+        """
+        measures = self._measures
+        is_private = bool(completed) or self._client.is_quiet or self._client.woken
         for item in completed:
             if measures is not None and item.response is not None:
                 measures.answered(item)
             owner = self._owners.pop(item.request)
-            is_private = (
-                is_private
-                and independent is not None
-                and owner is independent
-                and independent.is_private(item)
-            )
+            if is_private:
+                is_private = False
+                for each in self.independent:
+                    if each is owner:
+                        is_private = each.is_private(item)
             owner.on_response(now, item)
         return is_private
 
@@ -98,7 +105,7 @@ class Turn:
         self._delegate = delegate
         self._managers = managers
         self._is_private = False
-        """Whether the last round of I/O had news for the independent manager only."""
+        """Whether the last round of I/O had news for independent managers only; see `NetworkClientDelegate.deliver`."""
 
     def run_once(self) -> bool:
         """One turn. False when the client is closed and nothing is left to do."""

@@ -39,7 +39,7 @@ class RequestManager(Protocol):
 
 
 class IndependentManager(RequestManager, Protocol):
-    """A manager most of whose answers matter to nobody else, so that the others need not be asked after them."""
+    """A manager most of whose answers matter to nobody else, so that others need not be asked after them."""
 
     def is_private(self, completed: Completed) -> bool:
         """Whether this answer changes nothing that another manager looks at."""

@@ -129,7 +129,6 @@ def _turn(
         config, subscription, metadata, shared_state, client.arenas, background_event_handler
     )
     shared_state.measures.books = fetch.memory
-    delegate.independent = fetch
     # In this order: what validation finds lost is looked up, and only what is good is fetched, in the same turn.
     managers += [validation, offsets, fetch]
     processor = ApplicationEventProcessor(
@@ -164,6 +163,7 @@ def _turn(
         jobs,
         membership,
         tuple(managers),
+        commits,
         fetch,
     )
 

@@ -3,7 +3,7 @@
 `Turn.run_once` reads like its design note:
 
 take the application's events
-ask every manager what it wants sent, and when it must be asked again; or only the one that something happened to
+ask every manager what it wants sent, and when it must be asked again; or only those that something may have happened to
 one round of I/O, no longer than the nearest deadline of anything
 bring the answers to the managers that asked
 fail the calls whose time is over
@@ -38,7 +38,8 @@ class Turn(network_thread.Turn):
     """One turn of the loop over everything that lives on a consumer's network thread.
 
     Args:
-        independent: one of ``managers``, asked alone after news that is nobody else's.
+        managers: asked in this order.
+        commits, fetch: two of them, asked without the others after news that is nobody else's.
     """
 
     def __init__(
@@ -52,16 +53,19 @@ class Turn(network_thread.Turn):
         jobs: JobRunner,
         membership: Membership | None,
         managers: tuple[RequestManager, ...],
-        independent: IndependentManager,
+        commits: IndependentManager | None,
+        fetch: IndependentManager,
     ) -> None:
-        super().__init__(clock, delegate, tuple(each for each in managers if each is not independent))
+        super().__init__(clock, delegate, tuple(each for each in managers if each is not fetch))
         self._shared_state = shared_state
         self._processor = processor
         self._reaper = reaper
         self._background_event_handler = background_event_handler
         self._jobs = jobs
         self._membership = membership
-        self._independent = (independent,)
+        self._fetch = (fetch,)
+        self._independent = (fetch,) if commits is None else (commits, fetch)
+        delegate.independent = self._independent
         self._others_wake_at = 0
         """When the others must be asked again; until then they may be left alone while news is private."""
 
@@ -75,19 +79,19 @@ class Turn(network_thread.Turn):
                 self._delegate.deliver(now, self._delegate.poll(0))
                 self._is_private = False
             self._tell_late(late)
-        something = self._take_application_events(now)
-        something = self._jobs.deliver(now) or something
+        is_private = self._take_application_events(now) and self._is_private
+        is_private = not self._jobs.deliver(now) and is_private
         closing = self._processor.closing
         if closing is not None and now >= closing.deadline:
             self._processor.hurry(now)
-        if something or closing is not None or now >= self._others_wake_at:
-            self._is_private = False
-        if not self._is_private:
+        if is_private and closing is None and now < self._others_wake_at:
+            asked = self._ask(now, self._independent)
+        else:
             self._others_wake_at = self._ask(now, self._managers)
-        wake_at = min(self._reaper.next_deadline, self._others_wake_at, self._ask(now, self._independent))
-        if not self._is_private:
+            asked = self._ask(now, self._fetch)
             self._processor.answer_left(now)
             self._show()
+        wake_at = min(self._reaper.next_deadline, self._others_wake_at, asked)
         if closing is not None:
             if now >= closing.deadline:
                 # What is ready gets its one attempt, as every call without any time does.
@@ -120,16 +124,19 @@ class Turn(network_thread.Turn):
             )
 
     def _take_application_events(self, now: int) -> bool:
+        """Whether they matter to independent managers only. A wake-up without events is for anybody."""
         # A snapshot of the length: a flood of calls must not keep the loop from its I/O.
         application_events = self._shared_state.application_events
         if not application_events:
-            return False
+            return not self._delegate.woken
+        is_private = True
         for _ in range(len(application_events)):
             event = application_events.popleft()
             self._reaper.watch(event)
+            is_private = self._processor.is_private(event) and is_private
             self._processor.process(now, event)
         self._shared_state.measures.application_events.taken(now, self._clock.now_ms())
-        return True
+        return is_private
 
     def _show(self) -> None:
         shared_state, member = self._shared_state, self._membership

@@ -33,8 +33,10 @@ class SilentNetwork:
         self._clock = clock
         self.waits: list[int | None] = []
         self.oversleeps = 0
-        # Whether each turn's answers matter to the independent manager only.
+        # Whether each turn's answers matter to independent managers only.
         self.is_private = False
+        self.woken = False
+        self.independent: object = ()
 
     def send(self, owner: object, requests: Iterable[object]) -> None: ...
 
@@ -60,6 +62,9 @@ class Nothing:
         self.jobs_done = False
 
     def process(self, now: int, call: object) -> None: ...
+
+    def is_private(self, call: object) -> bool:
+        return isinstance(call, m.Commit)
 
     def answer_left(self, now: int) -> None: ...
 
@@ -94,6 +99,7 @@ class Bench:
             parts[1],
             None,
             (parts[1], independent),
+            None,
             independent,
         )
 
@@ -258,3 +264,30 @@ def test_c10_whatever_else_happens_asks_all(bench: Bench, event: str) -> None:
         bench.nothing.closing = m.Close(1, bench.clock.now_ms() + 300, leave=None)
     bench.turn.run_once()
     assert bench.nothing.asked == 2
+
+
+COMMIT = m.Commit(9, 2**62, {}, retry=False)
+
+
+@pytest.mark.parametrize(
+    ("events", "asked"),
+    [
+        ([COMMIT], 1),
+        ([COMMIT, COMMIT], 1),
+        ([COMMIT, m.Polled(0, 0)], 2),
+        ([m.Polled(0, 0), COMMIT], 2),
+        ([], 2),
+    ],
+    ids=["a commit", "two", "and another event", "behind another event", "no event"],
+)
+def test_c10_a_wake_up_for_commits_alone_asks_independent_managers_alone(
+    bench: Bench, events: list[m.ApplicationEvent], asked: int
+) -> None:
+    """A wake-up without events may have any reason."""
+    bench.network.is_private = bench.network.woken = True
+    bench.nothing.wake_at = bench.clock.now_ms() + 10_000
+    bench.independent.wake_at = bench.clock.now_ms() + 10
+    bench.turn.run_once()
+    bench.shared_state.application_events.extend(events)
+    bench.turn.run_once()
+    assert (bench.nothing.asked, bench.independent.asked) == (asked, 2)
