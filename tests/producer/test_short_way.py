@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -106,6 +107,16 @@ def test_a_record_without_a_time_has_that_of_the_clock(half: Any) -> None:
     assert put("t", b"value", None, 1, 7).timestamp == 7
     put = way(half, shelf(clock=lambda: 12_345)).put
     assert put("t", b"value", None, 1, None).timestamp == 12_345
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_all_records_have_the_time_of_one_clock(half: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a test has stopped Python's: those that begin a batch, and those that come into it."""
+    monkeypatch.setattr(time, "time_ns", lambda: 1_000_000_000_000_000_000)
+    accumulator = shelf()
+    put = way(half, accumulator).put
+    assert abs(put("t", b"value", None, 1, None).timestamp - accumulator.wall_ms()) < 600_000
+    assert abs(put("t", bytearray(b"value"), None, 1, None).timestamp - accumulator.wall_ms()) < 600_000
 
 
 @pytest.mark.parametrize("half", HALVES)
