@@ -68,6 +68,9 @@ class Insides(Protocol):
     @property
     def reads_committed(self) -> bool: ...
     def new_producer(self, transactional_id: str | None = None) -> Any: ...
+    def renew_identity(self) -> bool:
+        """Have `group_metadata` tell the present identity, as a poll does. False: a loss is to be told before."""
+
     def nudge(self) -> None: ...
     def begin(self, desk: Desk, workers: int) -> None: ...
     def end(
@@ -154,6 +157,7 @@ class _Work:
                 make=make,
                 changed=changed,
                 caller=inside.aside.caller("kadence-work-transactions"),
+                renew=inside.renew_identity,
             )
             self.processing = processing
             self.close = processing.transactions.close
