@@ -313,11 +313,12 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
         await carry(work.processing.run())
     finally:
         work.end()
+        if isinstance(work.workers, LoopWorkers):
+            # All that runs where the task was cancelled, else what outlasts `drain`: these records come again.
+            work.workers.cancel()
         try:
             if not work.processing.is_put_back:
                 # The task was cancelled. What was done since the last commit is done again.
-                if isinstance(work.workers, LoopWorkers):
-                    work.workers.cancel()
                 with contextlib.suppress(KafkaError):
                     await _to_its_end(carry(work.processing.put_back(is_interrupted=True)))
         finally:
