@@ -12,6 +12,7 @@ from tests.work.test_process import committed, member, produce
 
 from kadence import ConsumerSettings, Health, Record, TopicPartition
 from kadence.work import Context, Retry
+from kadence.work.processing import Processing
 
 KADENCE = "kadence-consumer-metrics"
 
@@ -209,6 +210,32 @@ def test_a_hot_key_is_named_in_the_log_when_it_pauses_its_partition(
     shell.do(lambda: consumer.process(work, max_records=20, drain=PATIENCE))
     assert waiting[0] >= 10
     assert caplog.text.count("pauses their partition") == 1
+    shell.do(consumer.close)
+
+
+def test_a_record_for_which_none_waits_is_no_hot_key(
+    cluster: Cluster, shell: Shell, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``max_records=1`` each record pauses its partition."""
+    looks: list[int] = []
+    look = Processing._look_for_hot_key
+
+    def counted(processing: Processing, now: int) -> None:
+        looks.append(now)
+        look(processing, now)
+
+    monkeypatch.setattr(Processing, "_look_for_hot_key", counted)
+    produce(cluster, 1, keys=1, topic="one")
+    consumer = member(cluster, shell, "one")
+
+    def work(record: Record[Any, Any]) -> None:
+        until(consumer.paused)
+        before = len(looks)
+        until(lambda: len(looks) > before + 1 or "pauses their partition" in caplog.text)
+        consumer.stop()
+
+    shell.do(lambda: consumer.process(work, max_records=1, drain=PATIENCE))
+    assert "pauses their partition" not in caplog.text
     shell.do(consumer.close)
 
 

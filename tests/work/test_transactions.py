@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -386,6 +387,43 @@ def test_partitions_that_go_take_no_output_along(cluster: Cluster) -> None:
     assert sum(offset for offset, _ in committed(cluster).values()) == 400
 
 
+def test_what_is_done_when_the_group_goes_on_during_the_drain_is_committed(
+    cluster: Cluster, shell: Shell
+) -> None:
+    """A member that is to stop waits for its last handler. Meanwhile another one joins, so the generation is over."""
+    protocol = {"group_protocol": "classic", "partition_assignment_strategy": "cooperative-sticky"}
+    produce(cluster, 4, topic="one")
+    produce(cluster, 40)
+    first = exact(cluster, shell, "one", auto_commit_interval_ms=60_000, **protocol)
+    second = exact(cluster, Shell("threads"), enable_auto_commit=False, **protocol)
+    has_begun, may_end = threading.Event(), threading.Event()
+    handled: Counter[int] = Counter()
+
+    async def held(record: Record) -> ProducerRecord:
+        handled[int(record.value or b"")] += 1
+        if record.offset == 0:
+            has_begun.set()
+            await asyncio.to_thread(may_end.wait, PATIENCE)
+        return ProducerRecord("out", record.value)
+
+    def disturb() -> None:
+        assert has_begun.wait(PATIENCE)
+        until(lambda: len(handled) == 4)
+        first.stop()
+        until(lambda: bool(second.poll(0.05) or second.rebalances()))
+        may_end.set()
+
+    watcher = threading.Thread(target=disturb)
+    watcher.start()
+    totals = shell.do(lambda: first.process(held, order="none", transactional_id="first"))
+    watcher.join(PATIENCE)
+    shell.do(first.close)
+    second.close()
+    assert totals.done == 4
+    assert sorted(values(cluster)) == list(range(4))
+    assert committed(cluster, "one")[0][0] == 4
+
+
 def test_a_handler_that_outlasts_its_partition_has_no_output_or_the_only_one(cluster: Cluster) -> None:
     """It is written if the last transaction before the partition went still took it; then nobody handles it again."""
     produce(cluster, 40, keys=20)
@@ -562,7 +600,18 @@ def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() 
     desk = TransactionalDesk(settings, clock, clock.now_ms, "g", Mock(), Mock(), Mock(), Mock())
     subject = Mock(assignment=lambda: frozenset({one}))
     processing = TransactionalProcessing(
-        settings, desk, subject, clock, Mock(), Mock(), True, 1000, make=Mock(), changed=Mock(), caller=Mock()
+        settings,
+        desk,
+        subject,
+        clock,
+        Mock(),
+        Mock(),
+        True,
+        1000,
+        make=Mock(),
+        changed=Mock(),
+        caller=Mock(),
+        renew=Mock(),
     )
     desk.scheduler.assign(one)
     desk.scheduler.add(one, [Record("one", 0, 0, value=b"v")], 0)

@@ -68,6 +68,9 @@ class Insides(Protocol):
     @property
     def reads_committed(self) -> bool: ...
     def new_producer(self, transactional_id: str | None = None) -> Any: ...
+    def renew_identity(self) -> bool:
+        """Have `group_metadata` tell the present identity, as a poll does. False: a loss is to be told before."""
+
     def nudge(self) -> None: ...
     def begin(self, desk: Desk, workers: int) -> None: ...
     def end(
@@ -154,6 +157,7 @@ class _Work:
                 make=make,
                 changed=changed,
                 caller=inside.aside.caller("kadence-work-transactions"),
+                renew=inside.renew_identity,
             )
             self.processing = processing
             self.close = processing.transactions.close
@@ -309,11 +313,12 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
         await carry(work.processing.run())
     finally:
         work.end()
+        if isinstance(work.workers, LoopWorkers):
+            # All that runs where the task was cancelled, else what outlasts `drain`: these records come again.
+            work.workers.cancel()
         try:
             if not work.processing.is_put_back:
                 # The task was cancelled. What was done since the last commit is done again.
-                if isinstance(work.workers, LoopWorkers):
-                    work.workers.cancel()
                 with contextlib.suppress(KafkaError):
                     await _to_its_end(carry(work.processing.put_back(is_interrupted=True)))
         finally:

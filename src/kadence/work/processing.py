@@ -450,8 +450,8 @@ class Processing:
                 return
             first, count = lane.tasks[0], len(lane.tasks)
             work = first.work
-            # Where a partition has few records, it is paused because others have many.
-            if not work.is_paused or count * 2 <= max(work.outstanding, work.resume_at):
+            # Where a partition has few records, it is paused because others have many, or by the size of one.
+            if not work.is_paused or count == 1 or count * 2 <= max(work.outstanding, work.resume_at):
                 return
         self._hot_told = add_ms(now, _STUCK_MS)
         log.warning(

@@ -17,7 +17,8 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.logs import logger
-from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.protocol import error_codes as ec
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from kadence.work.desk import Desk
 from kadence.work.frontier import decode
 from kadence.work.letters import Letter, ProducerRecord, is_too_large
@@ -41,6 +42,9 @@ _GONE_MS: Final = 30_000
 
 _LAST_MS: Final = 10_000
 """The last transaction before partitions go has so long, at least."""
+
+_OF_GENERATIONS: Final = frozenset({ec.ILLEGAL_GENERATION, ec.STALE_MEMBER_EPOCH})
+"""The group went on. In a cooperative rebalance this member goes with it, and keeps its partitions."""
 
 
 class TransactionalDesk(Desk):
@@ -131,8 +135,9 @@ class TransactionalProcessing(Processing):
     """The loop: it commits by transactions, one after the other.
 
     Args:
-        make: makes the producer. changed: as of the desk. caller: makes the calls of transactions. Others: as of
-            `Processing`.
+        make: makes the producer. changed: as of the desk. caller: makes the calls of transactions.
+        renew: has the consumer take its present identity, as a poll does. False: it has lost its partitions. Others: as
+            of `Processing`.
     """
 
     _desk: TransactionalDesk
@@ -143,11 +148,14 @@ class TransactionalProcessing(Processing):
         make: Callable[[], TransactionalProducer],
         changed: Callable[[], None],
         caller: Caller,
+        renew: Callable[[], bool],
     ) -> None:
         super().__init__(*arguments)
+        self._renew = renew
         self.transactions = Transactions(make, self._round_ended, self._failed, changed, caller)
         self._not_before = 0
         self._last_error: Exception | None = None
+        self._sent_as: GroupMetadata | None = None
 
     def run(self) -> Steps:
         """As `Processing.run`. First it is seen that no earlier transaction of this name is open.
@@ -230,7 +238,8 @@ class TransactionalProcessing(Processing):
         if not (this.finished or this.offsets):
             return False
         # The member as which the records of this round were read: no poll has told of a loss since.
-        self.transactions.commit(this, self._subject.group_metadata())
+        self._sent_as = self._subject.group_metadata()
+        self.transactions.commit(this, self._sent_as)
         return True
 
     def _is_news(self, partition: TopicPartition, at: OffsetAndMetadata) -> bool:
@@ -269,6 +278,8 @@ class TransactionalProcessing(Processing):
                     break
                 elif now < self._not_before:
                     yield Idle(self._not_before)
+                elif self._is_between_generations():
+                    yield Idle(add_ms(now, _AGAIN_MS))
                 elif not self._begin(now):
                     break
         finally:
@@ -278,8 +289,20 @@ class TransactionalProcessing(Processing):
 
     def _is_given_up(self, now: int, until: int) -> bool:
         """Whether the last round failed, and another one would: this member is no longer the group's, say."""
+        # No poll does it here: this is the end, or a callback, which may take as long as `drain`.
+        is_member = self._renew()
         error = self._last_error
         if error is None or isinstance(error, OffsetMetadataTooLargeError):
             return False
+        if _is_of_generation(error):
+            return not is_member or now >= until
         is_final = isinstance(error, BrokerError) and not error.retriable
         return is_final or not isinstance(error, KafkaError) or now >= until
+
+    def _is_between_generations(self) -> bool:
+        """Whether the group is in another generation than this member knows of: it is told of that soon."""
+        return _is_of_generation(self._last_error) and self._subject.group_metadata() == self._sent_as
+
+
+def _is_of_generation(error: Exception | None) -> bool:
+    return isinstance(error, BrokerError) and error.code in _OF_GENERATIONS

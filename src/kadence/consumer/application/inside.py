@@ -89,6 +89,12 @@ class Inside:
     def new_producer(self, transactional_id: str | None = None) -> Any:
         return self._producers(self._core.config, transactional_id)
 
+    def renew_identity(self) -> bool:
+        exchange = self._core.exchange
+        exchange.take_background_events()
+        exchange.adopt_identity()
+        return not exchange.lost
+
     def begin(self, desk: Desk, workers: int) -> None:
         """`process` says what is done from now on, and decodes by itself: a dead letter has the bytes of its record.
 
