@@ -63,6 +63,24 @@ def test_an_error_of_a_partition_that_waits_holds_up_no_other_error() -> None:
     assert len(polled(world, 10)) == 3
 
 
+def test_b6_a_member_that_gave_up_hears_of_the_poll_after_the_one_that_tells_why() -> None:
+    """Else it joins again, though the application may never poll any more, and may be given partitions."""
+    one = shared_partition(0)
+    world = subject(one)
+    # This one is told again and again, and does not keep the member out.
+    world.shared_state.tell(lost(one))
+    world.shared_state.tell(m.Failed(TopicAuthorizationError("not allowed")))
+    world.shared_state.wants_polled = True
+    with pytest.raises(OffsetOutOfRangeError):
+        polled(world, 10)
+    with pytest.raises(TopicAuthorizationError):
+        polled(world, 10)
+    assert not world.shared_state.application_events
+    with pytest.raises(OffsetOutOfRangeError):
+        polled(world, 10)
+    assert list(world.shared_state.application_events) == [m.Polled(0, 0)]
+
+
 def test_a_lost_position_is_raised_by_each_poll_until_a_seek_answers_it() -> None:
     one = shared_partition(0)
     world = subject(one)

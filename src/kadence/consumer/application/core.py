@@ -348,7 +348,8 @@ class Core:
         if exchange.stopping:
             exchange.polled_after_stop()
             return False
-        if shared_state.wants_polled:
+        # A member that gave up comes back when the application was told why, and polls on: not by the poll that tells.
+        if shared_state.wants_polled and not exchange.owes_an_error:
             shared_state.wants_polled = False
             shared_state.send(m.Polled(0, 0))
         self.commits.commit_due()

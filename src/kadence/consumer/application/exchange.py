@@ -261,6 +261,11 @@ class Exchange:
 
     # ------------------------------------------------------------ what must end a call
 
+    @property
+    def owes_an_error(self) -> bool:
+        """Whether there is an error that the next poll raises, and none after it."""
+        return any(failure.partition is None for failure in self.failures)
+
     def raise_failure(self) -> None:
         """Raise the first error of the background that is true and in its place.
 
