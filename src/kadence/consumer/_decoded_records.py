@@ -5,9 +5,9 @@ methods would be half.
 
 Both threads look at these objects, so each field has one writer, as in `shared_partition`. Compiled, a method here runs
 no Python code, so no other thread and no signal handler comes between. Without the interpreter's lock, numbers that one
-thread writes while others look are atomic (records/shared.h). Other fields are written in critical sections of their objects,
-and read in them by whoever does not write them: public ones by Cython. See `uncompiled` for the two forms; the types of
-the fields are in the .pxd file.
+thread writes while others look are atomic (records/shared.h). Other fields are written in critical sections of their
+objects, and read in them by whoever does not write them: public ones by Cython. See `uncompiled` for the two forms; the
+types of the fields are in the .pxd file.
 """
 
 from __future__ import annotations
@@ -138,8 +138,7 @@ class DeliveryState:
         """Behind the range to read (C11); None: it has no end."""
         # No public field: compiled modules would read it as it lies, while the network thread writes it.
         with cython.critical_section(self):
-            end = self._end
-        return end
+            return self._end
 
     @end.setter
     def end(self, end: int | None) -> None:
@@ -150,8 +149,7 @@ class DeliveryState:
     def decoded_now(self) -> DecodedRecords | None:
         """As ``decoded``, for compiled code that runs on any thread."""
         with cython.critical_section(self):
-            decoded = self.decoded
-        return decoded
+            return self.decoded
 
 
 @cython.final
