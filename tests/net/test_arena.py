@@ -22,7 +22,7 @@ def test_a_loan_has_the_length_asked_for_and_says_what_it_holds() -> None:
 def test_the_last_release_gives_the_memory_to_the_next_lease() -> None:
     pool = ArenaPool(1 << 20)
     arena = pool.lend(100_000)
-    arena.view[:5] = b"bytes"
+    memoryview(arena.view)[:5] = b"bytes"
     arena.retain()
     arena.release()
     assert pool.in_use == arena.size

@@ -4,9 +4,10 @@ One source, compiled and plain: a small poll costs less than half a microsecond,
 methods would be half.
 
 Both threads look at these objects, so each field has one writer, as in `shared_partition`. Compiled, a method here runs
-no Python code, so no other thread and no signal handler comes between. Without the interpreter's lock, Cython reads and
-writes public fields in critical sections of their objects, and what compiled code does with several takes one itself.
-See `uncompiled` for the two forms; the types of the fields are in the .pxd file.
+no Python code, so no other thread and no signal handler comes between. Without the interpreter's lock, numbers that one
+thread writes while others look are atomic (records/shared.h). Other fields are written in critical sections of their
+objects, and read in them by whoever does not write them: public ones by Cython. See `uncompiled` for the two forms; the
+types of the fields are in the .pxd file.
 """
 
 from __future__ import annotations
@@ -129,8 +130,26 @@ class DeliveryState:
         self.paused = False
         self.revoking = False
         self.held = False
-        self.end: int | None = None
+        self._end: int | None = None
         self.decoded: DecodedRecords | None = None
+
+    @property
+    def end(self) -> int | None:
+        """Behind the range to read (C11); None: it has no end."""
+        # No public field: compiled modules would read it as it lies, while the network thread writes it.
+        with cython.critical_section(self):
+            return self._end
+
+    @end.setter
+    def end(self, end: int | None) -> None:
+        with cython.critical_section(self):
+            self._end = end
+
+    @cython.cfunc
+    def decoded_now(self) -> DecodedRecords | None:
+        """As ``decoded``, for compiled code that runs on any thread."""
+        with cython.critical_section(self):
+            return self.decoded
 
 
 @cython.final

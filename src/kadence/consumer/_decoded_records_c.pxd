@@ -3,19 +3,25 @@
 cimport cython
 from kadence.records._records_c cimport Record
 
+cdef extern from "shared.h":
+    ctypedef Py_ssize_t kd_shared_size
+    ctypedef long long kd_shared_number
+    ctypedef unsigned long kd_shared_thread
+    ctypedef bint kd_shared_bool
+
 @cython.final
 cdef class Attention:
-    cdef public bint up
+    cdef public kd_shared_bool up
     cdef object __weakref__
 
 @cython.final
 cdef class DecodedRecords:
     cdef readonly long long fetch_epoch
     cdef readonly list records
-    cdef readonly Py_ssize_t count
-    cdef public Py_ssize_t index
-    cdef public Py_ssize_t began
-    cdef public Py_ssize_t counted
+    cdef readonly kd_shared_size count
+    cdef public kd_shared_size index
+    cdef public kd_shared_size began
+    cdef public kd_shared_size counted
     cdef public bint is_last
     cdef public bint is_processed
     cdef readonly object start
@@ -25,12 +31,13 @@ cdef class DecodedRecords:
     cdef object place(self, Py_ssize_t index)
 
 cdef class DeliveryState:
-    cdef public long long fetch_epoch
-    cdef public bint paused
-    cdef public bint revoking
-    cdef public bint held
-    cdef public object end
+    cdef public kd_shared_number fetch_epoch
+    cdef public kd_shared_bool paused
+    cdef public kd_shared_bool revoking
+    cdef public kd_shared_bool held
+    cdef object _end
     cdef public DecodedRecords decoded
+    cdef DecodedRecords decoded_now(self)
 
 @cython.final
 cdef class Decoder:

@@ -6,7 +6,8 @@ are copied once between the socket and the user's objects. Fresh memory of that 
 
 The network thread lends; any thread retains and releases. The only things that threads share are a list used
 as a counter and a queue of returned arenas, both with operations that are atomic by themselves: a lock here
-could make the network thread wait for an application thread that holds the interpreter.
+could make the network thread wait for an application thread that holds the interpreter. And the memory itself: each
+thread makes parts of it, and drops them, so it is a `Stretch` (`records/_buffers_c.py`) and not a memoryview.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from kadence.errors import IllegalStateError
 
 __all__ = ["Arena", "ArenaPool", "fresh_memory"]
 
-Memory: TypeAlias = bytearray | mmap.mmap
+Memory: TypeAlias = memoryview
+"""A `Stretch` where the extension was built, which does all that is needed here of a memoryview."""
 
 _SMALLEST: Final = 16_384
 _MAPPED_FROM: Final = 262_144
@@ -34,7 +36,7 @@ class Arena:
     __slots__ = ("_holds", "_memory", "_returned", "view")
 
     def __init__(self, memory: Memory, length: int, returned: deque[Memory]) -> None:
-        self.view = memoryview(memory)[:length]
+        self.view = memory[:length]
         """The bytes that were asked for, writable."""
         self._memory = memory
         self._returned = returned
@@ -136,7 +138,7 @@ class ArenaPool:
         """An arena of at least ``length`` bytes with one holder. Its content is whatever was there before."""
         self._collect()
         capacity = _capacity(length)
-        memory = self._fitting(length, capacity) or fresh_memory(capacity)
+        memory = self._fitting(length, capacity) or _shared_memory(capacity)
         self._lent_bytes += len(memory)
         self._trim()
         self.slack -= max(len(memory) - capacity, 0)
@@ -187,7 +189,15 @@ class ArenaPool:
         return f"<ArenaPool in_use={self.in_use} spare={self.spare}>"
 
 
-def fresh_memory(capacity: int) -> Memory:
+def _shared_memory(capacity: int) -> Memory:
+    """New memory for several threads."""
+    # Who lends reads records. Other clients need nothing of that room.
+    from kadence.records._implementation import stretch
+
+    return stretch(fresh_memory(capacity))
+
+
+def fresh_memory(capacity: int) -> bytearray | mmap.mmap:
     """New memory.
 
     A large bytearray would be cleared first, holding the interpreter (8 MiB: 5 ms). A mapping is not, and goes back

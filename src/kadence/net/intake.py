@@ -142,6 +142,8 @@ class PlainIntake:
         return self._length() if self._into is None and self._has_frame() else None
 
     def take(self, into: memoryview) -> int:
+        # Only a view takes bytes at a place of its own.
+        into = memoryview(into)
         start = self._begin + LENGTH_BYTES
         held = min(self._end - start, len(into))
         into[:held] = self._room[start : start + held]

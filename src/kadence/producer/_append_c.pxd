@@ -6,6 +6,10 @@ from kadence.records._builder_c cimport RecordEncoder
 cdef extern from "murmur2.h" nogil:
     unsigned int kd_murmur2(const unsigned char* data, Py_ssize_t size)
 
+cdef extern from "shared.h":
+    ctypedef int kd_shared_int
+    ctypedef long long kd_shared_number
+
 cdef extern from "wall.h" nogil:
     long long kd_wall_ms()
 
@@ -41,8 +45,8 @@ cdef class OpenBatch:
     cdef public bint is_open
 
 cdef class Sticky:
-    cdef public int current
-    cdef public long long used
+    cdef public kd_shared_int current
+    cdef public kd_shared_number used
     cdef public long long switch_bytes
 
 cdef class TopicInfo:

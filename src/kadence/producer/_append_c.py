@@ -264,10 +264,11 @@ class FastAppender:
         future: FutureRecordMetadata
         is_spread: cython.bint = number < 0
         if is_spread:
-            if sticky.used >= sticky.switch_bytes or not 0 <= sticky.current < place.count:
-                # The record's own bytes are counted below, or when it comes again by the long way.
-                cython.cast(object, sticky).choose(0, place.count, place.available)
+            # Read once: other threads may choose another one, which `Rows.assign` lets them.
             number = sticky.current
+            if sticky.used >= sticky.switch_bytes or not 0 <= number < place.count:
+                # The record's own bytes are counted below, or when it comes again by the long way.
+                number = cython.cast(object, sticky).choose(0, place.count, place.available)
         open_batches = place.open_batches[number]
         if open_batches is None:
             return None

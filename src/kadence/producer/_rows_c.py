@@ -220,9 +220,10 @@ class Rows:
                     number = (kd_murmur2(key, key_size) & 0x7FFFFFFF) % cython.cast(cython.uint, place.count)
                 else:
                     sticky = place.sticky
-                    if sticky.used < sticky.switch_bytes and 0 <= sticky.current < place.count:
+                    # Read once: other threads may choose another one.
+                    number = sticky.current
+                    if sticky.used < sticky.switch_bytes and 0 <= number < place.count:
                         sticky.used += size
-                        number = sticky.current
                     else:
                         number = cython.cast(object, sticky).choose(size, place.count, place.available)
                         if not 0 <= number < place.count:

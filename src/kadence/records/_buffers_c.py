@@ -1,12 +1,17 @@
 # mypy: ignore-errors
-"""Memory that grows, and buffers made of it: what columns are gathered in.
+"""Memory that grows, and buffers made of it: what columns are gathered in. Stretches of memory that answers lie in.
 
 Cython in pure-Python syntax. What is called for each record stands in `_buffers_c.pxd`, where whoever gathers compiles
 it in. The twins of what Python sees of it are in `_columns_py`.
 """
 
 import cython
-from cython.cimports.cpython.buffer import PyBuffer_FillInfo
+from cython.cimports.cpython.buffer import (
+    PyBUF_WRITABLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
 from cython.cimports.cpython.pythread import (
     NOWAIT_LOCK,
     PyThread_acquire_lock,
@@ -14,6 +19,7 @@ from cython.cimports.cpython.pythread import (
     PyThread_release_lock,
     PyThread_type_lock,
 )
+from cython.cimports.cpython.slice import PySlice_AdjustIndices, PySlice_Check, PySlice_Unpack
 from cython.cimports.libc.stdlib import free, malloc, realloc
 from cython.cimports.libc.string import memcpy, memset
 
@@ -271,3 +277,85 @@ def free_strings(strings: cython.pointer(Strings)) -> cython.void:
     give_up(strings.ends.data, strings.ends.room)
     give_up(strings.data.data, strings.data.room)
     give_up(strings.nulls.data, strings.nulls.room)
+
+
+# --- memory that several threads have parts of --------------------------------------------------------------
+
+# The cycle collector looks into neither class: they lead to bytes only, so there is no cycle through them, and it must
+# not take the owner away from a buffer that is given back later.
+
+
+@cython.no_gc
+@cython.final
+@cython.cclass
+class _Held:
+    """The buffer of an owner's memory, which keeps it where it is."""
+
+    view: Py_buffer
+
+    def __dealloc__(self):
+        PyBuffer_Release(cython.address(self.view))
+
+
+@cython.no_gc
+@cython.final
+@cython.cclass
+class Stretch:
+    """A part of somebody's memory, writable; for threads that make and drop parts of the same memory side by side.
+
+    It does what is needed of a memoryview, which is not safe there: CPython counts by plain additions how many views
+    share a buffer, and how often a bytearray or a mapping is exported (gh-127716). Without the interpreter's lock two
+    threads lose a count now and then, and the memory is freed while one of them reads it, or never. A stretch has a
+    reference to what keeps the memory, which is counted atomically, and no other count.
+
+    A memoryview of a stretch shares nothing with other ones, but the slices of that view share it.
+    """
+
+    held: _Held
+    data: cython.p_uchar
+    size: cython.Py_ssize_t
+
+    def __getbuffer__(self, view: cython.pointer(Py_buffer), flags: cython.int):
+        PyBuffer_FillInfo(view, self, self.data, self.size, False, flags)
+
+    def __len__(self) -> cython.Py_ssize_t:
+        return self.size
+
+    def __getitem__(self, key: object) -> object:
+        """A byte, or what lies in a slice without a step."""
+        start: cython.Py_ssize_t = 0
+        end: cython.Py_ssize_t = 0
+        step: cython.Py_ssize_t = 0
+        if PySlice_Check(key):
+            PySlice_Unpack(key, cython.address(start), cython.address(end), cython.address(step))
+            if step != 1:
+                raise ValueError("a stretch of memory is cut without steps")
+            size: cython.Py_ssize_t = PySlice_AdjustIndices(
+                self.size, cython.address(start), cython.address(end), step
+            )
+            return _part(self.held, self.data + start, size)
+        start = key
+        if start < 0:
+            start += self.size
+        if not 0 <= start < self.size:
+            raise IndexError("a place outside of the stretch")
+        return self.data[start]
+
+    def __repr__(self) -> str:
+        return f"<Stretch of {self.size} bytes>"
+
+
+@cython.cfunc
+def _part(held: _Held, data: cython.p_uchar, size: cython.Py_ssize_t) -> Stretch:
+    part: Stretch = Stretch.__new__(Stretch)
+    part.held = held
+    part.data = data
+    part.size = size
+    return part
+
+
+def stretch(memory: object) -> Stretch:
+    """All of a writable object's memory. Once for each: the object's own count of exports may not be atomic."""
+    held: _Held = _Held.__new__(_Held)
+    PyObject_GetBuffer(memory, cython.address(held.view), PyBUF_WRITABLE)
+    return _part(held, cython.cast(cython.p_uchar, held.view.buf), held.view.len)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kadence.records._records_py import Cursor, Headers
 
-__all__ = ["ColumnsBuilder", "release_idle", "scratch", "spare_memory"]
+__all__ = ["ColumnsBuilder", "release_idle", "scratch", "spare_memory", "stretch"]
 
 _INT64_MAX: Final = 2**63 - 1
 _INT64_MIN: Final = -(2**63)
@@ -34,6 +34,10 @@ def release_idle(everything: bool = False) -> None:
 def scratch(size: int) -> bytearray:
     """A writable buffer."""
     return bytearray(size)
+
+
+stretch: Final = memoryview
+"""Parts of memory for several threads. Views will do where there is the interpreter's lock."""
 
 
 def _bitmap(nulls: list[bool]) -> bytes:

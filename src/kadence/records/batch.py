@@ -370,7 +370,7 @@ def leader_epochs(data: memoryview) -> list[tuple[int, int]]:
     ``data`` is what `scan` called complete; where a header cannot be true the walk ends, as it does there.
     """
     found: list[tuple[int, int]] = []
-    at, end = 0, data.nbytes
+    at, end = 0, len(data)
     while end - at >= HEADER_SIZE:
         base, length, epoch = _FRAME_AND_EPOCH.unpack_from(data, at)
         if length < HEADER_SIZE - LOG_OVERHEAD:

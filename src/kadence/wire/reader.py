@@ -27,7 +27,10 @@ class VersionError(WireError):
 
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""What can be read from, and what a records field may hold. Views must be of bytes, one-dimensional."""
+"""What can be read from, and what a records field may hold. Views must be of bytes, one-dimensional.
+
+What else can be indexed, sliced without a copy, and read as a buffer goes for a view (`records._buffers_c.Stretch`).
+"""
 
 ZERO_UUID: Final = bytes(16)
 """Kafka's way to say "no id" in a uuid field."""
@@ -178,7 +181,9 @@ class Reader:
         if end > len(self.buf):
             raise self._truncated(f"{size} bytes of records wanted")
         self.pos = end
-        return memoryview(self.buf)[pos:end]
+        buf = self.buf
+        # Of the same kind, where it is a view: not every kind may be shared by threads.
+        return (memoryview(buf) if isinstance(buf, bytes | bytearray) else buf)[pos:end]
 
     def _text(self, size: int) -> str:
         pos = self.pos

@@ -1,5 +1,6 @@
 # The types of _fetch_collector.py where it is compiled.
 
+from kadence.consumer._decoded_records_c cimport kd_shared_size
 from kadence.consumer.fetch._partition_reader_c cimport PartitionReader
 from kadence.consumer.fetch._steps_c cimport Steps
 
@@ -10,7 +11,7 @@ cdef class FetchCollector:
     cdef readonly bint counts
     cdef readonly Steps steps
     cdef public bint advanced
-    cdef readonly Py_ssize_t returned
+    cdef readonly kd_shared_size returned
     cdef readonly object _ring
     cdef readonly object _line
     cdef long long _buffer_memory
@@ -22,4 +23,4 @@ cdef class FetchCollector:
     cdef long long _released_at
     cdef dict _passed
     cdef bint _has_told
-    cdef Py_ssize_t _taken_in
+    cdef kd_shared_size _taken_in

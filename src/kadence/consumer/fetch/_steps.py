@@ -232,7 +232,7 @@ class Steps:
         self.polls.count += taken
         for entry in self.order:
             place: ReaderState = cython.cast(ReaderState, entry)
-            decoded: DecodedRecords | None = place.shared_partition.decoded
+            decoded: DecodedRecords | None = place.shared_partition.decoded_now()
             if decoded is not None and decoded.count and decoded.counted != decoded.index:
                 place.records.total += decoded.index - decoded.counted
                 decoded.counted = decoded.index

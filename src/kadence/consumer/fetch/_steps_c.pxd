@@ -3,6 +3,7 @@
 cimport cython
 from kadence.consumer._decoded_records_c cimport Attention, DecodedRecords, DeliveryState
 from kadence.consumer._decoded_records_c cimport Decoder, Records, intercept, one_chunk
+from kadence.consumer._decoded_records_c cimport kd_shared_bool, kd_shared_size, kd_shared_thread
 from kadence.records._records_c cimport Cursor as FetchedRecords, Record
 
 cdef extern from "tick.h" nogil:
@@ -21,8 +22,8 @@ cdef class ReaderState:
     cdef readonly object records
     cdef public FetchedRecords opened
     cdef public Py_ssize_t held
-    cdef public Py_ssize_t gone
-    cdef public Py_ssize_t gone_in
+    cdef public kd_shared_size gone
+    cdef public kd_shared_size gone_in
     cdef void replace(self, DecodedRecords decoded) noexcept
 
 @cython.final
@@ -36,16 +37,16 @@ cdef class Steps:
     cdef object interceptors
     cdef tuple consuming
     cdef object put_back_poll
-    cdef public bint is_taking
+    cdef public kd_shared_bool is_taking
     cdef public bint takes_many
     cdef public Py_ssize_t usual
-    cdef bint is_intercepting
+    cdef kd_shared_bool is_intercepting
     cdef readonly list touched
-    cdef readonly Py_ssize_t calls
+    cdef readonly kd_shared_size calls
     cdef readonly Py_ssize_t taken
     cdef Py_ssize_t at
     cdef long long now
-    cdef unsigned long thread
+    cdef kd_shared_thread thread
     cdef long long time(self) except -2
     cdef object take_one(self)
     cdef Records intercepted(self, Records records)
