@@ -7,7 +7,7 @@ are copied once between the socket and the user's objects. Fresh memory of that 
 The network thread lends; any thread retains and releases. The only things that threads share are a list used
 as a counter and a queue of returned arenas, both with operations that are atomic by themselves: a lock here
 could make the network thread wait for an application thread that holds the interpreter. And the memory itself: each
-thread makes parts of it, and drops them, so it is a `Stretch` (`records/_buffers_c.py`) and not a memoryview.
+thread makes parts of it, and drops them, so it is a `MemorySlice` (`records/_buffers_c.py`) and not a memoryview.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kadence.errors import IllegalStateError
 __all__ = ["Arena", "ArenaPool", "fresh_memory"]
 
 Memory: TypeAlias = memoryview
-"""A `Stretch` where the extension was built, which does all that is needed here of a memoryview."""
+"""A `MemorySlice` where the extension was built, which does all that is needed here of a memoryview."""
 
 _SMALLEST: Final = 16_384
 _MAPPED_FROM: Final = 262_144
@@ -31,7 +31,7 @@ _HOLD: Final = object()
 
 
 class Arena:
-    """One lent stretch of memory; satisfies `kadence.connection.Loan`. Made by `ArenaPool.lend`."""
+    """One lent piece of memory; satisfies `kadence.connection.Loan`. Made by `ArenaPool.lend`."""
 
     __slots__ = ("_holds", "_memory", "_returned", "view")
 
@@ -192,9 +192,9 @@ class ArenaPool:
 def _shared_memory(capacity: int) -> Memory:
     """New memory for several threads."""
     # Who lends reads records. Other clients need nothing of that room.
-    from kadence.records._implementation import stretch
+    from kadence.records._implementation import memory_slice
 
-    return stretch(fresh_memory(capacity))
+    return memory_slice(fresh_memory(capacity))
 
 
 def fresh_memory(capacity: int) -> bytearray | mmap.mmap:

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Memory that grows, and buffers made of it: what columns are gathered in. Stretches of memory that answers lie in.
+"""Memory that grows, and buffers made of it: what columns are gathered in. Slices of memory that answers lie in.
 
 Cython in pure-Python syntax. What is called for each record stands in `_buffers_c.pxd`, where whoever gathers compiles
 it in. The twins of what Python sees of it are in `_columns_py`.
@@ -300,15 +300,15 @@ class _Held:
 @cython.no_gc
 @cython.final
 @cython.cclass
-class Stretch:
+class MemorySlice:
     """A part of somebody's memory, writable; for threads that make and drop parts of the same memory side by side.
 
     It does what is needed of a memoryview, which is not safe there: CPython counts by plain additions how many views
     share a buffer, and how often a bytearray or a mapping is exported (gh-127716). Without the interpreter's lock two
-    threads lose a count now and then, and the memory is freed while one of them reads it, or never. A stretch has a
+    threads lose a count now and then, and the memory is freed while one of them reads it, or never. A slice has a
     reference to what keeps the memory, which is counted atomically, and no other count.
 
-    A memoryview of a stretch shares nothing with other ones, but the slices of that view share it.
+    A memoryview of a slice shares nothing with other ones, but the slices of that view share it.
     """
 
     held: _Held
@@ -329,7 +329,7 @@ class Stretch:
         if PySlice_Check(key):
             PySlice_Unpack(key, cython.address(start), cython.address(end), cython.address(step))
             if step != 1:
-                raise ValueError("a stretch of memory is cut without steps")
+                raise ValueError("a slice of memory is cut without steps")
             size: cython.Py_ssize_t = PySlice_AdjustIndices(
                 self.size, cython.address(start), cython.address(end), step
             )
@@ -338,23 +338,23 @@ class Stretch:
         if start < 0:
             start += self.size
         if not 0 <= start < self.size:
-            raise IndexError("a place outside of the stretch")
+            raise IndexError("a place outside of the slice")
         return self.data[start]
 
     def __repr__(self) -> str:
-        return f"<Stretch of {self.size} bytes>"
+        return f"<MemorySlice of {self.size} bytes>"
 
 
 @cython.cfunc
-def _part(held: _Held, data: cython.p_uchar, size: cython.Py_ssize_t) -> Stretch:
-    part: Stretch = Stretch.__new__(Stretch)
+def _part(held: _Held, data: cython.p_uchar, size: cython.Py_ssize_t) -> MemorySlice:
+    part: MemorySlice = MemorySlice.__new__(MemorySlice)
     part.held = held
     part.data = data
     part.size = size
     return part
 
 
-def stretch(memory: object) -> Stretch:
+def memory_slice(memory: object) -> MemorySlice:
     """All of a writable object's memory. Once for each: the object's own count of exports may not be atomic."""
     held: _Held = _Held.__new__(_Held)
     PyObject_GetBuffer(memory, cython.address(held.view), PyBUF_WRITABLE)

@@ -25,7 +25,7 @@ from cython.cimports.kadence.records._buffers_c import (
 from cython.cimports.kadence.records._records_c import Cursor, Row, kd_let_go
 from cython.cimports.libc.stdint import INT64_MAX, INT64_MIN
 
-from kadence.records._buffers_c import release_idle, scratch, spare_memory, stretch  # noqa: F401 - as the twin has
+from kadence.records._buffers_c import memory_slice, release_idle, scratch, spare_memory  # noqa: F401 - as the twin has
 from kadence.records._shared import OWN_COLUMNS, Columns, HeaderColumn, RecordFormatError
 
 if not cython.compiled:

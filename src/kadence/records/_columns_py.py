@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kadence.records._records_py import Cursor, Headers
 
-__all__ = ["ColumnsBuilder", "release_idle", "scratch", "spare_memory", "stretch"]
+__all__ = ["ColumnsBuilder", "memory_slice", "release_idle", "scratch", "spare_memory"]
 
 _INT64_MAX: Final = 2**63 - 1
 _INT64_MIN: Final = -(2**63)
@@ -36,7 +36,7 @@ def scratch(size: int) -> bytearray:
     return bytearray(size)
 
 
-stretch: Final = memoryview
+memory_slice: Final = memoryview
 """Parts of memory for several threads. Views will do where there is the interpreter's lock."""
 
 

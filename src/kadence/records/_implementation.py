@@ -13,11 +13,11 @@ __all__ = [
     "Record",
     "crc32c",
     "crc32c_kernel",
+    "memory_slice",
     "release_idle",
     "scan",
     "scratch",
     "spare_memory",
-    "stretch",
 ]
 
 _PARTS: Final = ("_records_c", "_buffers_c", "_columns_c")
@@ -29,8 +29,8 @@ IMPLEMENTATION: Final = (
 )
 
 if TYPE_CHECKING or IMPLEMENTATION == "python":
-    from kadence.records._columns_py import ColumnsBuilder, release_idle, scratch, spare_memory, stretch
+    from kadence.records._columns_py import ColumnsBuilder, memory_slice, release_idle, scratch, spare_memory
     from kadence.records._records_py import Cursor, Record, crc32c, crc32c_kernel, scan
 else:
-    from kadence.records._columns_c import ColumnsBuilder, release_idle, scratch, spare_memory, stretch
+    from kadence.records._columns_c import ColumnsBuilder, memory_slice, release_idle, scratch, spare_memory
     from kadence.records._records_c import Cursor, Record, crc32c, crc32c_kernel, scan

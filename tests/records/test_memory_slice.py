@@ -1,4 +1,4 @@
-"""Stretches of memory: parts of it go to other threads, which drop them at any time."""
+"""Slices of memory: parts of it go to other threads, which drop them at any time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from array import array
 import pytest
 
 from kadence.records import IMPLEMENTATION
-from kadence.records._implementation import stretch
+from kadence.records._implementation import memory_slice
 
 pytestmark = pytest.mark.skipif(IMPLEMENTATION != "compiled", reason="the plain half has memoryviews")
 
@@ -19,9 +19,9 @@ class Owner(array):  # type: ignore[type-arg]
     """Memory of which one can see when it goes."""
 
 
-def test_a_stretch_is_indexed_and_cut_like_a_view() -> None:
+def test_a_memory_slice_is_indexed_and_cut_like_a_view() -> None:
     memory = bytearray(b"abcdef")
-    whole = stretch(memory)
+    whole = memory_slice(memory)
     assert (len(whole), whole[0], whole[-1], [*whole]) == (6, 97, 102, [*memory])
     for cut in (slice(1, 3), slice(-2, None), slice(4, 2), slice(10, 20), slice(None, -9), slice(None)):
         assert bytes(whole[cut]) == memory[cut]
@@ -31,24 +31,24 @@ def test_a_stretch_is_indexed_and_cut_like_a_view() -> None:
             whole[place]
     with pytest.raises(ValueError, match="steps"):
         whole[::2]
-    assert repr(whole[1:3]) == "<Stretch of 2 bytes>"
+    assert repr(whole[1:3]) == "<MemorySlice of 2 bytes>"
 
 
 def test_it_shows_the_memory_itself() -> None:
     memory = bytearray(b"abcdef")
-    part = stretch(memory)[2:]
+    part = memory_slice(memory)[2:]
     view = memoryview(part)
     assert (view.format, view.nbytes, view.readonly) == ("B", 4, False)
     view[0] = 0
     assert memory == b"ab\0def"
     with pytest.raises(BufferError, match="not writable"):
-        stretch(b"bytes do not change")
+        memory_slice(b"bytes do not change")
 
 
 def test_the_memory_stays_as_long_as_any_part_or_view_of_one() -> None:
     owner = Owner("B", b"abcdef")
     gone = weakref.ref(owner)
-    part = stretch(owner)[1:4][1:]
+    part = memory_slice(owner)[1:4][1:]
     del owner
     view = memoryview(part)[1:]
     del part
@@ -64,7 +64,7 @@ def test_threads_make_and_drop_parts_of_one_answer() -> None:
     """With slices of one memoryview the owner was freed while it was read, or never, without the interpreter's lock."""
     owner = Owner("B", bytes(range(200)))
     gone = weakref.ref(owner)
-    answers = [stretch(owner)]
+    answers = [memory_slice(owner)]
     del owner
     rounds = 100_000
     wrong: list[int] = []
