@@ -34,6 +34,7 @@ from kadence.errors import (
 from kadence.records.arrow import of_records
 from kadence.work import Context, ProducerRecord, Retry
 from kadence.work.frontier import decode, encode
+from kadence.work.processing import Processing
 
 GROUP = "g"
 ONE = TopicPartition("one", 0)
@@ -1147,6 +1148,41 @@ def test_a_task_that_is_cancelled_again_and_again_leaves_a_consumer_that_works(
     on_a_loop.do(consumer.close)
     assert done == list(range(20))
     assert committed(cluster, "one")[0] == (20, "")
+
+
+def test_after_a_second_interruption_close_waits_for_no_handler(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes while records are put back because of the first one, so the partitions are still those of `process`."""
+    cluster.produce("one", 1, partitions=1)
+    consumer = member(cluster, Shell("threads"), "one")
+    has_begun, release = threading.Event(), threading.Event()
+    turn = Processing._turn
+
+    def interrupted(processing: Processing) -> Any:
+        yield from turn(processing)
+        if has_begun.is_set():
+            raise KeyboardInterrupt
+
+    def interrupted_again(processing: Processing, *, is_interrupted: bool) -> Any:
+        raise KeyboardInterrupt
+
+    def work(record: Record[Any, Any]) -> None:
+        has_begun.set()
+        release.wait(PATIENCE * 2)
+
+    monkeypatch.setattr(Processing, "_turn", interrupted)
+    monkeypatch.setattr(Processing, "put_back", interrupted_again)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.process(work, drain=PATIENCE * 2)
+    ended = threading.Timer(PATIENCE / 2, release.set)
+    ended.start()
+    consumer.close(PATIENCE * 3)
+    has_waited = release.is_set()
+    release.set()
+    ended.cancel()
+    assert not has_waited
+    assert committed(cluster, "one").get(0, (0, ""))[0] == 0
 
 
 def test_coroutines_are_cancelled_with_their_process(cluster: Cluster, on_a_loop: Shell) -> None:

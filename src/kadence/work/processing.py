@@ -390,7 +390,8 @@ class Processing:
         with desk.lock:
             desk.scheduler.revoke(partitions)
         desk.tell_lost()
-        until = add_ms(self._clock.now_ms(), self._settings.drain_ms)
+        # A second Ctrl-C in the midst of the end leaves this to close(), which the first one told to wait for nothing.
+        until = add_ms(self._clock.now_ms(), 0 if desk.is_over else self._settings.drain_ms)
         desk.is_waited_for = True
         try:
             while running := self._running(partitions, until):
