@@ -158,8 +158,15 @@ class World:
         self.served.clear()
 
     def read_until(self, number: int, end: int | None) -> None:
-        """Give a partition another end; below its position nothing is read."""
-        self.partitions[number].end = None if end is None else max(end, self.due[number])
+        """Another range from the position on, as `assign` gives it.
+
+        Where the one before was read to its end, reading just goes on. Else records beyond the end may be decoded
+        already, and a new fetch epoch begins (`Subscription.continues`).
+        """
+        shared_partition, due = self.partitions[number], self.due[number]
+        if end is None or shared_partition.end != due:
+            self.fetch_from(number, due)
+        shared_partition.end = None if end is None else max(end, due)
         self.shared.attention.up = True
         self.served.clear()
 
