@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import pytest
 from tests.broker.wire import Wire
+from tests.interop.known_topics import coordinator_knows
 from tests.patience import PATIENCE
 
 from kadence.broker import Broker
@@ -100,6 +101,12 @@ class Talk:
             lambda: not any(each.error_code for each in self.wire.call(request).topics[0].partitions),
             "no leaders",
         )
+
+    def topic_of_groups(self, partitions: int = 1) -> str:
+        """A topic that members of KIP-848 are assigned as soon as they join."""
+        name = self.topic(partitions)
+        self.until(lambda: coordinator_knows(self.wire, [name]), "the coordinator does not know the topic")
+        return name
 
     def group(self, kind: str = "group") -> str:
         """A group with a coordinator, which real Kafka has once its topic is made."""

@@ -23,11 +23,11 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from tests.broker.wire import Wire
+from tests.interop.known_topics import coordinator_knows
 from tests.interop.steps import MODES, Plan, Slot
 
 from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
-from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.describe_transactions import DescribeTransactionsRequest
@@ -241,17 +241,11 @@ class Pair:
     def _is_ready(self, control: Wire, wanted: set[str]) -> bool:
         topics = {each.name for each in control.call(MetadataRequest(topics=None)).topics}
         (group,) = control.call(DescribeGroupsRequest(groups=[self._groups[0]]), 5).groups
-        # The group coordinator of Kafka hears of topics later than those who answer Metadata.
-        beat = ConsumerGroupHeartbeatRequest(f"{self._groups[0]}-probe", "probe")
-        beat.rebalance_timeout_ms, beat.topic_partitions = 60_000, []
-        beat.subscribed_topic_names = sorted(wanted)
-        given = control.call(beat, 1).assignment
         probe = InitProducerIdRequest(f"{self._groups[0]}-probe", 60_000)
         return (
             topics >= wanted
             and group.error_code == codes.NONE
-            and given is not None
-            and len(given.topic_partitions) == len(wanted)
+            and coordinator_knows(control, sorted(wanted))
             and control.call(probe).error_code == codes.NONE
         )
 

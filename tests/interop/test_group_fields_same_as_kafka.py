@@ -213,7 +213,7 @@ def committed(talk: Talk) -> None:
 
 
 def deleting_offsets(talk: Talk) -> None:
-    topic = talk.topic(2)
+    topic = talk.topic_of_groups(2)
     group, classic, consumer = talk.group(), talk.group("classic"), talk.group("consumer")
     member(talk, classic)
     talk.ask(modern(consumer, topic))
@@ -377,7 +377,7 @@ def leaving(talk: Talk) -> None:
 
 
 def describing(talk: Talk) -> None:
-    topic = talk.topic(2)
+    topic = talk.topic_of_groups(2)
     classic, consumer, simple, empty = (
         talk.group(kind) for kind in ("classic", "consumer", "simple", "empty")
     )
@@ -431,7 +431,7 @@ def describing(talk: Talk) -> None:
 
 
 def consumer_heartbeats(talk: Talk) -> None:
-    topic = talk.topic(2)
+    topic = talk.topic_of_groups(2)
     group = talk.group()
     owned = [TopicPartitions(talk.topic_id(topic), [0, 1])]
     for version in range(2):

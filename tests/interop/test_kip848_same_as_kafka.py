@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from tests.conftest import FAST_GROUPS
+from tests.interop.known_topics import coordinator_knows
 from tests.interop.test_same_as_kafka import Side, protocols
 from tests.interop.test_transactions_same_as_kafka import Stage
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
@@ -42,6 +43,7 @@ class Group:
         self.side = side
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=side.topic)])
         self.topic_id = side.wire.call(asked).topics[0].topic_id
+        until(lambda: coordinator_knows(side.wire, [side.topic]))
 
     def owned(self, *partitions: int) -> list[TopicPartitions]:
         return [TopicPartitions(self.topic_id, list(partitions))] if partitions else []
