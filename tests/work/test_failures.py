@@ -313,14 +313,15 @@ def test_metadata_that_is_too_long_for_the_broker_is_left_out(shell: Shell) -> N
 
 
 def test_a_handler_that_outlasts_its_partition_learns_so_and_commits_nothing(cluster: Cluster) -> None:
-    """The second member joins while all handlers of the first one run, and these get no time to end."""
+    """The second member joins while handlers of all partitions run at the first one, and these get no time to end."""
     produce(cluster, 40, keys=20)
     shell = Shell("threads")
     first, second = member(cluster, shell), member(cluster, shell)
     lock = threading.Lock()
+    begun: set[int] = set()
     lost: set[bytes] = set()
     handled: dict[str, list[bytes]] = {"first": [], "second": []}
-    has_begun, is_shared = threading.Event(), threading.Event()
+    have_begun, is_shared = threading.Event(), threading.Event()
 
     def note(name: str, value: bytes) -> None:
         with lock:
@@ -332,7 +333,10 @@ def test_a_handler_that_outlasts_its_partition_learns_so_and_commits_nothing(clu
                 second.stop()
 
     def held(record: Record[Any, Any], context: Context) -> None:
-        has_begun.set()
+        with lock:
+            begun.add(record.partition)
+            if len(begun) == 4:
+                have_begun.set()
         until(lambda: context.lost or is_shared.is_set())
         if context.lost:
             with lock:
@@ -340,9 +344,16 @@ def test_a_handler_that_outlasts_its_partition_learns_so_and_commits_nothing(clu
         else:
             note("first", record.value)
 
-    running = threading.Thread(target=lambda: first.process(held, drain=0))
+    def work_on_first() -> None:
+        try:
+            # A worker for each key, so that no partition waits for one.
+            first.process(held, workers=20, drain=0)
+        finally:
+            second.stop()
+
+    running = threading.Thread(target=work_on_first)
     running.start()
-    assert has_begun.wait(PATIENCE)
+    assert have_begun.wait(PATIENCE)
     second.process(lambda record: note("second", record.value))
     running.join(PATIENCE)
     first.close()
