@@ -363,7 +363,11 @@ def test_a_handler_that_outlasts_its_partition_learns_so_and_commits_nothing(clu
     assert sum(offset for offset, _ in committed(cluster).values()) == 40
 
 
-def test_a_handler_in_a_process_learns_that_its_partition_is_gone(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("drain", [0, PATIENCE])
+def test_a_handler_in_a_process_learns_that_its_partition_is_gone(
+    cluster: Cluster, tmp_path: Path, drain: float
+) -> None:
+    """What it does from then on counts for nothing, also where it ends in time."""
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for partition in range(4):
             producer.send("orders", str(tmp_path / f"{partition}").encode(), partition=partition)
@@ -376,7 +380,7 @@ def test_a_handler_in_a_process_learns_that_its_partition_is_gone(cluster: Clust
         second.stop()
 
     running = threading.Thread(
-        target=lambda: first.process(handlers.until_lost, executor="processes", workers=4, drain=0)
+        target=lambda: first.process(handlers.until_lost, executor="processes", workers=4, drain=drain)
     )
     running.start()
     try:

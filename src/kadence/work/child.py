@@ -64,18 +64,22 @@ class ChildContext:
 
     Attributes:
         timed_out: a child whose attempt takes too long is killed, so no handler ever sees this true.
+        told_lost: as of the tasks that the handler has.
     """
 
     timed_out = False
 
     def __init__(self, attempt: int, flag: Any) -> None:
         self.attempt = attempt
+        self.told_lost = False
         self._flag = flag
 
     @property
     def lost(self) -> bool:
         """As `Context.lost`."""
-        return bool(self._flag.value)
+        if self._flag.value:
+            self.told_lost = True
+        return self.told_lost
 
 
 @contextlib.contextmanager
@@ -132,6 +136,8 @@ class Child:
     def begins(self, tasks: Sequence[Task]) -> None:
         """These come next."""
         self._tasks = tasks
+        for task in tasks:
+            task.told_lost = False
         self._flag.value = False
         # They may be gone since they were taken.
         self.tell_lost()
@@ -159,11 +165,13 @@ class Child:
                 raise HandlerTimeoutError(
                     f"the handler took longer than timeout={(timeout_ms or 0) / 1000} s"
                 )
-            has_worked, result = pickle.loads(self._pipe.recv_bytes())  # noqa: S301 - from our own child
+            has_worked, told_lost, result = pickle.loads(self._pipe.recv_bytes())  # noqa: S301 - our own child
         except (EOFError, OSError) as error:
             raise WorkerDiedError(
                 f"the worker process ended while it handled the record (exit code {self._exit_code()})"
             ) from error
+        for task in self._tasks:
+            task.told_lost = told_lost
         if has_worked:
             return result
         raise result
@@ -264,19 +272,17 @@ def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
         pipe.send_bytes(b"")
         while True:
             given = pipe.recv_bytes()
+            context = ChildContext(0, flag)
             try:
-                records, attempt, carried = pickle.loads(given)  # noqa: S301 - as above
-                arguments = (
-                    records if in_batches else records[0],
-                    *((ChildContext(attempt, flag),) if takes_context else ()),
-                )
+                records, context.attempt, carried = pickle.loads(given)  # noqa: S301 - as above
+                arguments = (records if in_batches else records[0], *((context,) if takes_context else ()))
                 with carried or contextlib.nullcontext():
                     outputs = outputs_of(call(*arguments))
                     given_back = None if outputs is None else list(outputs)
-                answer = pickle.dumps((True, given_back), protocol=5)
+                answer = pickle.dumps((True, context.told_lost, given_back), protocol=5)
             # sys.exit() ends no child: it is what the handler raised, as on threads.
             except BaseException as error:  # noqa: BLE001 - the parent raises it
-                answer = _as_bytes(error)
+                answer = _as_bytes(error, told_lost=context.told_lost)
             pipe.send_bytes(answer)
 
 
@@ -300,13 +306,14 @@ def _kill_after(parent: int) -> None:
     os._exit(128 + signal.SIGTERM)
 
 
-def _as_bytes(error: BaseException) -> bytes:
+def _as_bytes(error: BaseException, *, told_lost: bool) -> bytes:
     """The exception for the parent; one that cannot be pickled becomes a RuntimeError of the same words."""
     try:
-        data = pickle.dumps((False, error), protocol=5)
-        is_whole = isinstance(pickle.loads(data)[1], BaseException)  # noqa: S301 - our own
+        data = pickle.dumps((False, told_lost, error), protocol=5)
+        is_whole = isinstance(pickle.loads(data)[2], BaseException)  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - user code makes exceptions of any kind
         is_whole = False
     if is_whole:
         return data
-    return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {text_of(error)}")), protocol=5)
+    plain = RuntimeError(f"{type(error).__name__}: {text_of(error)}")
+    return pickle.dumps((False, told_lost, plain), protocol=5)

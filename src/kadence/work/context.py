@@ -20,14 +20,25 @@ class Context:
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._tasks = tasks
+        for task in tasks:
+            task.told_lost = False
         self.attempt = max(task.attempts for task in tasks) + 1
 
     @property
     def lost(self) -> bool:
-        """Whether a partition of these records went to another member: whatever this handler does now is done again.
+        """Whether a partition of these records is going, or went, to another member.
 
-        A handler that works for long may look at it, and stop.
+        A handler that works for long may look at it, and stop, by a return or by an exception. From the look on that
+        found it true, whatever the handler does is done again: the records are not committed, and what it returns is
+        not sent. Of a batch, the records of other partitions are handled again here, which is no further attempt.
         """
+        lost = self._is_lost()
+        if lost:
+            for task in self._tasks:
+                task.told_lost = True
+        return lost
+
+    def _is_lost(self) -> bool:
         return any(task.is_lost for task in self._tasks)
 
     @property
@@ -36,4 +47,4 @@ class Context:
         return any(task.timed_out for task in self._tasks)
 
     def __repr__(self) -> str:
-        return f"<Context attempt={self.attempt} lost={self.lost} timed_out={self.timed_out}>"
+        return f"<Context attempt={self.attempt} lost={self._is_lost()} timed_out={self.timed_out}>"

@@ -176,8 +176,11 @@ class Desk:
         now = self.clock.now_ms()
         scheduler = self.scheduler
         for task in tasks:
-            scheduler.done(task, now)
-        self.done += len(tasks)
+            if task.told_lost:
+                scheduler.put_back(task, now)
+            else:
+                scheduler.done(task, now)
+                self.done += 1
         if scheduler.wants_look or self.is_waited_for:
             scheduler.wants_look = False
             self._changed()
@@ -186,12 +189,18 @@ class Desk:
 
     def sends(self, tasks: Sequence[Task], outputs: Iterable[ProducerRecord]) -> None:
         """These are handled as soon as what their handler returned is acknowledged (H7)."""
+        if tasks[0].told_lost:
+            self._finished(tasks)
+            return
         _Sending(self, outputs, lambda error: self.fails(tasks, error), lambda: self._finished(tasks)).start()
 
     def fails(self, tasks: Sequence[Task], error: BaseException) -> None:
         """An attempt ended with an error. What becomes of each record follows from its attempts (H5)."""
         if self.tracing is not None:
             self.tracing.failed(error)
+        if tasks[0].told_lost:
+            self._finished(tasks)
+            return
         for task in tasks:
             self._fails(task, error)
 

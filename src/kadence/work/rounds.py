@@ -80,10 +80,11 @@ class Rounds(Scheduler):
     ) -> None:
         """Handled: committed with a later round. The lanes of these go on.
 
-        Not if one of them is another member's by now, or an earlier record of its key is to be handled again: then this
-        call of the handler counts for nothing, and those that are still here are handled again, too.
+        Not if one of them is another member's by now, or its handler was told that it will be, or an earlier record of
+        its key is to be handled again: then this call of the handler counts for nothing, and those that are still here
+        are handled again, too.
         """
-        if not (all(map(self._is_ours, tasks)) and _are_first(tasks)):
+        if tasks[0].told_lost or not (all(map(self._is_ours, tasks)) and _are_first(tasks)):
             for task in tasks:
                 self.put_back(task, now)
             return

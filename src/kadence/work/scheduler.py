@@ -111,6 +111,8 @@ class Task:
     Attributes:
         attempts: how many have failed. first_at: when the first one began, -1 before. started_at: the present one.
         due: not before this. timed_out: the present attempt took longer than it may.
+        told_lost: its handler was told that a partition of its records is gone, and may have stopped in the midst: what
+            it does counts for nothing, whether it returns or raises.
     """
 
     __slots__ = (
@@ -123,6 +125,7 @@ class Task:
         "record",
         "started_at",
         "timed_out",
+        "told_lost",
         "work",
     )
 
@@ -136,7 +139,7 @@ class Task:
         self.first_at = -1
         self.started_at = -1
         self.is_running = False
-        self.timed_out = False
+        self.timed_out = self.told_lost = False
 
     @property
     def is_lost(self) -> bool:
@@ -346,7 +349,7 @@ class Scheduler:
         self._leave(task, now)
 
     def put_back(self, task: Task, now: int) -> None:
-        """It was taken and did not begin: others may take it."""
+        """It was taken and did not begin, or what its handler did counts for nothing: others may take it."""
         if task.work.is_gone:
             self.drop(task, now)
         else:
@@ -386,7 +389,7 @@ class Scheduler:
             self._tried += 1
 
     def _end(self, task: Task) -> None:
-        task.is_running = False
+        task.is_running = task.told_lost = False
         task.work.running -= 1
         task.lane.running -= 1
         del self.running[task]

@@ -303,7 +303,7 @@ class ThreadWorkers:
             return False
         # A thread that sys.exit() or a panic of Rust ends says nothing to anyone: its record would never be done.
         except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
-            if self._halves and len(tasks) > 1 and not is_of_all(error):
+            if self._halves and len(tasks) > 1 and not (is_of_all(error) or tasks[0].told_lost):
                 if self._desk.tracing is not None:
                     self._desk.tracing.failed(error)
                 middle = len(tasks) // 2
@@ -479,7 +479,7 @@ class LoopWorkers:
                     raise
                 error = RuntimeError("the handler awaited something that was cancelled")
                 error.__cause__ = problem
-            if settings.halves and len(tasks) > 1 and not is_of_all(error):
+            if settings.halves and len(tasks) > 1 and not (is_of_all(error) or tasks[0].told_lost):
                 if self._desk.tracing is not None:
                     self._desk.tracing.failed(error)
                 middle = len(tasks) // 2
