@@ -43,8 +43,10 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.producer import transaction_calls
+from kadence.producer.accumulator import Accumulator
 from kadence.producer.async_shell import AsyncShell
 from kadence.producer.futures import Delivery
+from kadence.producer.network_state import NetworkState
 from kadence.producer.transaction_states import State
 from kadence.protocol import error_codes as ec
 from kadence.protocol.produce import ProduceRequest
@@ -490,6 +492,39 @@ def test_close_waits_without_holding_the_loop(broker: Broker) -> None:
         await producer.close()
         with pytest.raises(ClosedError):
             await producer.send("t", b"x")
+
+    run(work())
+
+
+def test_close_waits_for_the_callbacks() -> None:
+    """The network thread had ended before they had run, and with the program's only task the loop ended, too."""
+
+    async def work() -> None:
+        gate = AsyncShell.new_gate()
+        accumulator = Accumulator(
+            batch_size=1, linger_ms=0, buffer_memory=1, delivery_timeout_ms=1, gate=gate
+        )
+        network = NetworkState(accumulator, lambda: None, "producer-1")
+        engine: Any = None
+        delivery = Delivery("t", 0, gate, accumulator.untold)
+        accumulator.untold.add(delivery)
+        called: list[RecordFuture] = []
+        for index in range(10 * AT_ONCE):
+            RecordFuture(delivery, index, 0).add_done_callback(called.append)
+        deadline = SystemClock().now_ms() + int(PATIENCE * 1000)
+        closing = asyncio.ensure_future(AsyncShell(gate, SystemClock()).end(network, engine, deadline))
+        await asyncio.sleep(0)
+
+        def end() -> None:
+            delivery.complete(0)
+            network.dismiss()
+
+        # It ends when the call has been woken for something else, and has not looked yet.
+        with gate:
+            gate.notify_all()
+        gate.call_soon(lambda: gate.call_soon(end))
+        await closing
+        assert len(called) == 10 * AT_ONCE
 
     run(work())
 

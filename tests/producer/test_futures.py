@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import logging
 import threading
+import weakref
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -16,9 +19,10 @@ from tests.patience import PATIENCE
 from kadence import Broker, Producer
 from kadence.client.gate import Gate
 from kadence.client.loop_gate import LoopGate
-from kadence.client.slices import AT_ONCE
+from kadence.client.slices import AT_ONCE, Slices, slices_of
 from kadence.errors import InvalidTopicError, KafkaError, KafkaTimeoutError, RecordTooLargeError
 from kadence.producer import like_futures
+from kadence.producer.arrow_delivery import ArrowDelivery, Share
 from kadence.producer.futures import Delivery, RecordFuture, RecordMetadata
 
 
@@ -74,7 +78,9 @@ def test_each_caller_gets_its_own_error(delivery: Delivery) -> None:
     assert one is not two
     assert one is not error
     assert isinstance(one, InvalidTopicError)
-    assert one.__cause__ is cause
+    assert isinstance(two, InvalidTopicError)
+    assert one.__cause__ is not two.__cause__
+    assert repr(one.__cause__) == repr(cause)
     with pytest.raises(InvalidTopicError, match="no"):
         future.result()
     assert "failed: INVALID_TOPIC" in repr(future)
@@ -242,3 +248,164 @@ def test_a_table_is_waited_for_like_a_future(broker: Broker) -> None:
 
 async def _of(rows: Any) -> Any:
     return await asyncio.wrap_future(rows)
+
+
+def failed(delivery: Delivery) -> list[RecordFuture]:
+    """Three futures of a batch whose error has a cause and a note."""
+    futures = [RecordFuture(delivery, index, 0) for index in range(3)]
+    error = KafkaTimeoutError("too late")
+    error.__cause__ = InvalidTopicError("why")
+    error.add_note("given up")
+    delivery.fail(error)
+    return futures
+
+
+def test_what_a_program_raises_or_notes_is_in_no_other_error(delivery: Delivery) -> None:
+    """Raised causes kept the frames of whoever raised them, which kept the futures: no collector could see that."""
+
+    def raise_cause() -> weakref.ref[object]:
+        futures = failed(delivery)
+        kept = threading.Event()
+        assert futures
+        for future in futures:
+            error = future.exception()
+            assert error is not None
+            error.add_note("mine")
+            try:
+                raise error.__cause__ or error
+            except InvalidTopicError:
+                pass
+        return weakref.ref(kept)
+
+    gone = raise_cause()
+    gc.collect()
+    assert gone() is None
+    found = RecordFuture(delivery, 0, 0).exception()
+    assert found is not None
+    assert found.__notes__ == ["given up"]
+    assert found.__cause__ is not None
+    assert found.__cause__.__traceback__ is None
+
+
+def test_an_error_that_was_caught_is_gone_without_the_collector(delivery: Delivery) -> None:
+    def catch() -> weakref.ref[object]:
+        kept = threading.Event()
+        with suppress(KafkaTimeoutError):
+            failed(delivery)[0].result()
+        return weakref.ref(kept)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert catch()() is None
+    finally:
+        gc.enable()
+
+
+def test_a_cause_that_cannot_be_copied_is_told_as_it_is(delivery: Delivery) -> None:
+    class StrangeError(Exception):
+        def __init__(self, one: int, two: int) -> None:
+            super().__init__("strange")
+
+    error = KafkaError("no login")
+    error.__cause__ = StrangeError(1, 2)
+    delivery.fail(error)
+    found = RecordFuture(delivery, 0, 0).exception()
+    assert found is not None
+    assert found.__cause__ is error.__cause__
+
+
+def test_a_copied_cause_says_where_it_was_raised(delivery: Delivery) -> None:
+    try:
+        try:
+            raise OSError(5, "why")
+        except OSError as refusal:
+            raise KafkaError("outer") from refusal
+    except KafkaError as error:
+        delivery.fail(error)
+    found = RecordFuture(delivery, 0, 0).exception()
+    assert found is not None
+    cause = found.__cause__
+    assert isinstance(cause, OSError)
+    assert (cause.errno, found.__traceback__) == (5, None)
+    assert cause.__traceback__ is not None
+    assert cause.__traceback__.tb_frame.f_code.co_name == "test_a_copied_cause_says_where_it_was_raised"
+
+
+def test_waits_that_have_ended_leave_nothing(delivery: Delivery) -> None:
+    """As a loop of waits for what is done first, while a broker is away: each left something of each future."""
+    futures = [RecordFuture(delivery, index, 0) for index in range(5)]
+    table = ArrowDelivery(5, [Share(delivery, 0, 5, lambda: range(5))], delivery.gate)
+    pending: list[concurrent.futures.Future[Any]] = [*futures, table]
+    for _ in range(100):
+        assert not concurrent.futures.wait(pending, timeout=0).done
+        with pytest.raises(TimeoutError):
+            next(concurrent.futures.as_completed(pending, timeout=0))
+    assert not delivery._tells
+    delivery.complete(0)
+    assert concurrent.futures.wait(pending, timeout=0).done == {*pending}
+
+
+def test_awaits_that_were_cancelled_leave_nothing(delivery: Delivery) -> None:
+    futures = [RecordFuture(delivery, index, 0) for index in range(3)]
+
+    async def main() -> None:
+        stays = asyncio.ensure_future(_awaited(futures[0]))
+        for _ in range(100):
+            for future in futures:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(_awaited(future), 0.0001)
+        assert [len(each) for each in (delivery._waiters or {}).values()] == [1]
+        delivery.complete(4)
+        assert (await stays).offset == 4
+
+    asyncio.run(main())
+
+
+async def _awaited(future: RecordFuture) -> RecordMetadata:
+    return await future
+
+
+def test_a_closed_loop_keeps_nothing() -> None:
+    """It kept callbacks, which kept their producer, so that its network thread never ended."""
+
+    def leave() -> tuple[Delivery, Slices, weakref.ref[object]]:
+        loop = asyncio.new_event_loop()
+        made: list[Any] = []
+
+        def begin() -> None:
+            gate = LoopGate(loop)
+            made.append(Delivery("t", 0, gate))
+            loop.stop()
+            gate.call_soon(lambda: None)
+
+        loop.call_soon(begin)
+        loop.run_forever()
+        # One turn of the loop has passed, and what was added in it is still to be done.
+        loop.close()
+        (delivery,) = made
+        slices = delivery.gate._slices
+        kept = threading.Event()
+        future = RecordFuture(delivery, 0, 0)
+        delivery.add_callback(lambda _: kept, future)
+        assert slices._is_due
+        assert slices._queue
+        delivery.complete(0)
+        return delivery, slices, weakref.ref(kept)
+
+    _, slices, gone = leave()
+    assert not slices._queue
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_next_loop_drops_what_a_closed_one_left() -> None:
+    async def here() -> Slices:
+        return slices_of(asyncio.get_running_loop())
+
+    loop = asyncio.new_event_loop()
+    slices = loop.run_until_complete(here())
+    slices.add(print, [1])
+    loop.close()
+    asyncio.run(here())
+    assert not slices._queue

@@ -320,3 +320,35 @@ def test_names_of_headers_may_be_of_a_type_made_from_str(broker: Broker) -> None
         found = [next(consumer) for _ in range(4)]
     assert [list(each.headers) for each in found] == [[("trace", b"1")], []] * 2
     assert all(type(name) is str for each in found for name, _ in each.headers)
+
+
+def test_what_a_finalizer_sends_is_taken() -> None:
+    """Making a future may begin a collection. It did so under the producer's lock, where calls are refused."""
+    found: list[Any] = []
+
+    class Late:
+        me: Any = None
+
+        def __del__(self) -> None:
+            try:
+                found.append(accumulator.put("t", b"late", None, 0, None, ()))
+            except KafkaError as error:
+                found.append(error)
+
+    accumulator = shelf()
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.disable()
+    late = Late()
+    late.me = late
+    del late
+    gc.set_threshold(1)
+    gc.enable()
+    try:
+        future = accumulator.put("t", b"value", None, 0, None, ())
+        gc.collect()
+    finally:
+        gc.set_threshold(*thresholds)
+    assert isinstance(future, RecordFuture)
+    assert [type(each) for each in found] == [RecordFuture]
+    assert {future.index, found[0].index} == {1, 2}

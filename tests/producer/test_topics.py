@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.worlds.producer import TP, World
 
+from kadence import Producer
 from kadence.clock import FOREVER
 from kadence.connection.request import Request
 from kadence.errors import AuthenticationError, DisconnectedError, KafkaError, MalformedMessageError
@@ -314,3 +315,13 @@ def test_leader_epochs_that_stay_lower_than_before_are_believed_in_the_end(
     assert future.exception(0) is None
     assert 10_000 <= world.now - began <= 13_000, "no broker is behind for so long"
     assert "the leader epochs of t-0 are lower than before" in caplog.text
+
+
+def test_whoever_waits_in_vain_gets_an_error_of_its_own() -> None:
+    """An exception that many calls raise keeps the frames of all of them."""
+    with Producer(bootstrap_servers="127.0.0.1:1") as producer:
+        producer._topics.failure = failure = AuthenticationError("no")
+        with pytest.raises(AuthenticationError, match="no") as raised:
+            producer._send_checks._raise_if_hopeless("t")
+        assert raised.value is not failure
+        assert failure.__traceback__ is None

@@ -1,8 +1,9 @@
 """The lock of a client that many threads share, under which they wait for changes.
 
 Nothing runs under it but the client's own code: no log line, callback, partitioner or serialiser. So a thread that
-holds it comes again only by a signal handler, which Python runs between any two steps of the main thread. It cannot
-wait for the call that it interrupted, and what that was about to change is half changed. So its call is refused.
+holds it comes again only by a signal handler, which Python runs between any two steps of the main thread, or by a
+finalizer, as ``__del__``, which the cycle collector runs on any thread. It cannot wait for the call that it
+interrupted, and what that was about to change is half changed. So its call is refused.
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ class Gate(RLock):  # type: ignore[misc]  # typeshed calls it final, which it is
         """
         if self._is_owned():
             raise IllegalStateError(
-                f"a signal handler has interrupted a call of this {self.kind} and made another one, which is not "
-                "possible. Only close() is, there. Have the handler set a flag that your program looks at, or use "
-                "kadence.stop_on_signals"
+                f"a signal handler, or a finalizer such as __del__, has interrupted a call of this {self.kind} and "
+                "made another one, which is not possible. Only close() is, there. Have the handler set a flag that "
+                "your program looks at, or use kadence.stop_on_signals; have the finalizer leave what is to be done "
+                "to a thread"
             )
 
     waiting: Final = False

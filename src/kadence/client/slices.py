@@ -39,15 +39,23 @@ class Slices:
         """
         # No lock: a signal handler that interrupts `_run` may wait for the thread that calls this.
         loop = self._loop()
+        if loop is None or loop.is_closed():
+            # What it has left undone may lead to the client, which could not be collected, and would never end.
+            self.drop()
+            raise RuntimeError("the event loop is closed")
         self._queue.append((act, iter(things)))
-        if self._is_due or loop is None:
+        if self._is_due:
             return
         self._is_due = True
         try:
             loop.call_soon_threadsafe(self._run)
         except RuntimeError:
-            self._queue.clear()
+            self.drop()
             raise
+
+    def drop(self) -> None:
+        """Nothing is done any more: the loop is closed. Any thread."""
+        self._queue.clear()
 
     def _run(self) -> None:
         left = AT_ONCE
@@ -76,11 +84,14 @@ _known: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Slices] = weakref.W
 
 def slices_of(loop: asyncio.AbstractEventLoop) -> Slices:
     """Those of a loop. Whatever clients have to do on it takes turns."""
+    closed: list[Slices] = []
     with _lock:
         found = _known.get(loop)
         if found is None:
             # What a closed loop has left undone refers to it.
-            for closed in [each for each in _known if each.is_closed()]:
-                del _known[closed]
+            closed = [_known.pop(each) for each in [*_known] if each.is_closed()]
             _known[loop] = found = Slices(loop)
-        return found
+    for each in closed:
+        # Without the lock: what is dropped may be the last that refers to something of the program.
+        each.drop()
+    return found

@@ -78,7 +78,7 @@ cdef class FastAppender:
     cdef object add(
         self, TopicInfo place, long long number, long long when, unsigned char* key, Py_ssize_t key_size,
         unsigned char* value, Py_ssize_t value_size, long long size, object key_object, object value_object,
-        object headers
+        object headers, FutureRecordMetadata future
     )
 
 cdef class ShortWay:

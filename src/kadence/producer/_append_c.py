@@ -224,6 +224,8 @@ class FastAppender:
             when = timestamp
         if self.is_mine():
             self.check_entry()
+        # Before the lock is taken: it may begin a collection, and a finalizer that sends would be refused under it.
+        future: FutureRecordMetadata = kd_new(self.future_type, ())
         self.acquire()
         try:
             return self.add(
@@ -238,6 +240,7 @@ class FastAppender:
                 key,
                 value,
                 headers,
+                future,
             )
         finally:
             self.release()
@@ -257,11 +260,11 @@ class FastAppender:
         key_object: object,
         value_object: object,
         headers: object,
+        future: FutureRecordMetadata,
     ) -> object:
         """Into the batch that the partition is filling, if it stays below its size; under the gate."""
         sticky: Sticky = place.sticky
         batch: OpenBatch
-        future: FutureRecordMetadata
         is_spread: cython.bint = number < 0
         if is_spread:
             # Read once: other threads may choose another one, which `Rows.assign` lets them.
@@ -289,7 +292,6 @@ class FastAppender:
         self.used_bytes += size
         if is_spread:
             sticky.used += size
-        future = kd_new(self.future_type, ())
         future.delivery = batch.delivery
         future.index = index
         future.timestamp = when

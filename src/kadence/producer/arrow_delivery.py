@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from kadence.client.gate import Gate
 from kadence.clock import Seconds, to_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, RowsNotWrittenError
+from kadence.errors.copies import own_copy
 from kadence.producer.futures import Delivery, at_home, call, check_may_wait
 from kadence.producer.like_futures import LikeFuture
 from kadence.types import TopicPartition
@@ -105,7 +106,11 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
         """
         error = self.exception(timeout)
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                # The traceback leads to this frame, which must not lead back.
+                del error
         return self._written()
 
     def exception(self, timeout: Seconds | None = None) -> RowsNotWrittenError | None:
@@ -166,20 +171,16 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
 
     def _when_done(self, tell: Callable[[Any], object]) -> None:
         deliveries = {id(share.delivery): share.delivery for share in self._shares}
-        left = len(deliveries)
-
-        def one_is_decided(_: object) -> None:
-            nonlocal left
-            with self._gate:
-                left -= 1
-                is_last = left == 0
-            if is_last:
-                call(tell, self)
-
+        when_last = _Last(tell, len(deliveries), self._gate)
         for delivery in deliveries.values():
-            delivery.when_done(one_is_decided, self)
+            delivery.when_done(when_last, self)
         if not deliveries:
             call(tell, self)
+
+    def _no_longer(self, tell: Callable[[Any], object]) -> None:
+        same = _Last(tell, 0, self._gate)
+        for share in self._shares:
+            share.delivery.no_longer(same, self)
 
     def cancel(self) -> bool:
         """Always False: rows that were handed over cannot be called back."""
@@ -198,6 +199,34 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
         return f"<ArrowDelivery {done} of {self.rows} rows decided>"
 
 
+class _Last:
+    """Tells when the last of some deliveries is decided. Equal to another one that tells the same.
+
+    Args:
+        left: how many are undecided.
+    """
+
+    __slots__ = ("_gate", "_left", "_tell")
+
+    def __init__(self, tell: Callable[[Any], object], left: int, gate: Gate) -> None:
+        self._tell = tell
+        self._left = left
+        self._gate = gate
+
+    def __call__(self, future: ArrowDelivery) -> None:
+        with self._gate:
+            self._left -= 1
+            is_last = self._left == 0
+        if is_last:
+            call(self._tell, future)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Last) and self._tell == other._tell
+
+    def __hash__(self) -> int:
+        return hash(self._tell)
+
+
 def _error(rows: int, failed: list[_Failure], written: ArrowSummary) -> RowsNotWrittenError:
     failed = sorted(failed, key=lambda each: each[1][0])
     by_partition: dict[TopicPartition, list[int]] = {}
@@ -212,5 +241,5 @@ def _error(rows: int, failed: list[_Failure], written: ArrowSummary) -> RowsNotW
         written=written,
     )
     error.retriable = all(each.retriable for _, _, each in failed)
-    error.__cause__ = cause
+    error.__cause__ = own_copy(cause)
     return error

@@ -65,7 +65,7 @@ class AsyncShell(async_shell.AsyncShell):
         return await future
 
     async def end(self, network: NetworkState, engine: Engine, deadline: int) -> None:
-        """Wait until the network thread, which was told to end, has ended."""
+        """Wait until the network thread, which was told to end, has ended, and the callbacks of futures have run."""
         until = add_ms(deadline, END_MS)
         if self._gate.runs_here():
             await self.run(self._ended(network, until))
@@ -77,5 +77,5 @@ class AsyncShell(async_shell.AsyncShell):
 
     def _ended(self, network: NetworkState, until: int) -> Waits[None]:
         with self._gate:
-            while not network.has_ended and self._clock.now_ms() < until:
+            while (not network.has_ended or network.is_telling) and self._clock.now_ms() < until:
                 yield until

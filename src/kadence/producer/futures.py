@@ -7,7 +7,6 @@ A record's future is two references and a number; the answer, the lock and the c
 
 from __future__ import annotations
 
-import copy
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Mapping
@@ -19,6 +18,7 @@ from kadence.client.loop_gate import LoopGate
 from kadence.client.slices import Slices, slices_of
 from kadence.clock import Seconds, to_ms
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from kadence.errors.copies import own_copy
 from kadence.idioms import advised
 from kadence.logs import logger
 from kadence.producer.append import FutureRecordMetadata, ProduceRequestResult, call_back
@@ -131,8 +131,9 @@ class Delivery(ProduceRequestResult):
         self.outstanding: int = 1
         """How many parts are undecided."""
         self._parts: list[_Part] = []
-        self._tells: list[tuple[Callable[[Any], object], Any]] = []
-        self._waiters: dict[Slices, list[asyncio.Future[None]]] | None = None
+        self._tells: dict[tuple[Callable[[Any], object], Any], None] = {}
+        """What to call, and with which future."""
+        self._waiters: dict[Slices, dict[asyncio.Future[None], None]] | None = None
         """What tasks await, by their loops; each loop is woken once."""
 
     def complete(self, base_offset: int, log_append_time: int = -1, *, first: int = 0) -> None:
@@ -154,7 +155,7 @@ class Delivery(ProduceRequestResult):
                 return
             self.is_written = all(each.error is None for each in self._parts)
             callbacks = self.end()
-            tells, self._tells = self._tells, []
+            tells, self._tells = self._tells, {}
             waiters, self._waiters = self._waiters, None
             if not callbacks and not tells:
                 self._untold.discard(self)
@@ -187,12 +188,12 @@ class Delivery(ProduceRequestResult):
     def forsake(self, error: KafkaError) -> None:
         """Nobody in this process will ever decide it. In a forked child, where the lock may be held for ever."""
         self._parts = [_Part(0, -1, -1, error, {})]
-        self._tells = []
+        self._tells = {}
         self._waiters = None
         self.end()
 
-    def decided(self) -> asyncio.Future[None]:
-        """What a task of the running loop awaits until it is decided. Cancelling that harms nothing else."""
+    def decided(self) -> Generator[Any, None, None]:
+        """Wait until it is decided, in a task of the running loop. Cancelling that harms nothing else."""
         from asyncio import get_running_loop
 
         loop = get_running_loop()
@@ -203,8 +204,16 @@ class Delivery(ProduceRequestResult):
             else:
                 if self._waiters is None:
                     self._waiters = {}
-                self._waiters.setdefault(slices, []).append(waiter)
-        return waiter
+                self._waiters.setdefault(slices, {})[waiter] = None
+        try:
+            yield from waiter
+        except BaseException:
+            # The task was cancelled: it may await the same again and again, each time for a while.
+            if not self.done:
+                with self.gate:
+                    if self._waiters is not None:
+                        self._waiters[slices].pop(waiter, None)
+            raise
 
     def when_done(self, tell: Callable[[Any], object], future: Any) -> None:
         """Call ``tell(future)`` once decided, on any thread."""
@@ -212,9 +221,15 @@ class Delivery(ProduceRequestResult):
             self.gate.check_entry()
             with self.gate:
                 if not self.done:
-                    self._tells.append((tell, future))
+                    self._tells[tell, future] = None
                     return
         call(tell, future)
+
+    def no_longer(self, tell: Callable[[Any], object], future: Any) -> None:
+        """Forget what `when_done` was given, or its equal. Any thread."""
+        if not self.done:
+            with self.gate:
+                self._tells.pop((tell, future), None)
 
     def outcome(self, index: int) -> tuple[int, int, KafkaError | None]:
         """Offset (-1 unknown), log append time (-1 none) and error of one record; only when `done`."""
@@ -308,7 +323,11 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
         """
         error = self.exception(timeout)
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                # The traceback leads to this frame, which must not lead back.
+                del error
         delivery = self.delivery
         offset, log_append_time, _ = delivery.outcome(self.index)
         timestamp = self.timestamp if log_append_time < 0 else log_append_time
@@ -335,12 +354,8 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
                         f"{timeout} s; it is still on its way"
                     )
         _, _, error = delivery.outcome(self.index)
-        if error is None:
-            return None
-        # A fresh instance for each caller: a raised exception collects the traceback of whoever raised it.
-        mine = copy.copy(error)
-        mine.__cause__ = error.__cause__
-        return mine
+        # The collector cannot see that this future leads to the batch's error, so nothing of that may lead back.
+        return None if error is None else own_copy(error)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
         """Call ``callback(self)`` when the record is acknowledged or has failed.
@@ -356,6 +371,9 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
 
     def _when_done(self, tell: Callable[[Any], object]) -> None:
         self.delivery.when_done(tell, self)
+
+    def _no_longer(self, tell: Callable[[Any], object]) -> None:
+        self.delivery.no_longer(tell, self)
 
     def cancel(self) -> bool:
         """Always False: a record that was handed over cannot be called back."""

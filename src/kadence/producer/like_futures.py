@@ -67,16 +67,36 @@ class _Waiters:
         if self._future._state == _FINISHED:
             return
 
-        def tell(future: Any) -> None:
-            if future.exception() is None:
-                waiter.add_result(future)
-            else:
-                waiter.add_exception(future)
-
-        self._future._when_done(tell)
+        self._future._when_done(_Tell(waiter))
 
     def remove(self, waiter: Any) -> None:
-        """It waits no longer. It is told all the same, which means nothing to it."""
+        """It waits no longer. A program may begin to wait for the same futures again and again."""
+        self._future._no_longer(_Tell(waiter))
+
+
+class _Tell:
+    """Tells a waiter of `concurrent.futures` of a future that is done. Equal to another one that tells it.
+
+    Args:
+        waiter: it. It is known by its identity.
+    """
+
+    __slots__ = ("_waiter",)
+
+    def __init__(self, waiter: Any) -> None:
+        self._waiter = waiter
+
+    def __call__(self, future: Any) -> None:
+        if future.exception() is None:
+            self._waiter.add_result(future)
+        else:
+            self._waiter.add_exception(future)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Tell) and self._waiter is other._waiter
+
+    def __hash__(self) -> int:
+        return id(self._waiter)
 
 
 if TYPE_CHECKING:
@@ -85,6 +105,8 @@ if TYPE_CHECKING:
         """Passes for that class."""
 
         def _when_done(self, tell: Callable[[Any], object]) -> None: ...
+
+        def _no_longer(self, tell: Callable[[Any], object]) -> None: ...
 
 else:
 
@@ -108,6 +130,10 @@ else:
 
         def _when_done(self, tell: Callable[[Any], object]) -> None:
             """Call ``tell(self)`` when it is done, on any thread."""
+            raise NotImplementedError
+
+        def _no_longer(self, tell: Callable[[Any], object]) -> None:
+            """Forget what `_when_done` was given, or its equal, unless that was called already."""
             raise NotImplementedError
 
         @property

@@ -30,6 +30,11 @@ class NetworkState(network_state.NetworkState):
         if cause is not None:
             self._accumulator.is_usable = False
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether callbacks of futures are still to run, though all records are decided. Under the gate."""
+        return self.fatal is None and bool(self._accumulator.untold)
+
     def left_behind(self) -> None:
         """Whoever waited for the end waits no longer. Any thread."""
         with self._accumulator.gate:

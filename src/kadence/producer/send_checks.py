@@ -23,6 +23,7 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from kadence.errors.copies import own_copy
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.append import TopicInfo
 from kadence.producer.network_state import NetworkState
@@ -214,7 +215,7 @@ class SendChecks:
     def _raise_if_hopeless(self, topic: str) -> None:
         """Raise an error that does not pass by waiting."""
         if self._topics.failure is not None:
-            raise self._topics.failure
+            raise own_copy(self._topics.failure)
         entry = self._topics.cluster.topics.get(topic)
         code = ec.NONE if entry is None else entry.error_code
         if code not in (ec.NONE, ec.UNKNOWN_TOPIC_OR_PARTITION) and code not in ec.RETRIABLE:

@@ -5,13 +5,13 @@ What the coordinator is asked in them stands in `transactions`.
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, NoReturn
 
 from kadence.errors import IllegalStateError, KafkaError
+from kadence.errors.copies import own_copy
 from kadence.producer.held_lines import HeldLines
 
 __all__ = ["ENDING", "SENDING", "TRANSITIONS", "Done", "Lifecycle", "State"]
@@ -137,10 +137,7 @@ class Lifecycle:
         """Raise why ``call`` cannot be: the error that stands in the way, or the state."""
         if self.error is None:
             raise IllegalStateError(f"{call} is not possible now: {self.state.value}")
-        # A fresh instance for each caller, as a raised exception collects the traceback of whoever raised it.
-        error = copy.copy(self.error)
-        error.__cause__ = self.error.__cause__
-        error.__notes__ = [*getattr(error, "__notes__", ())]
+        error = own_copy(self.error)
         if self.state is State.ABORTABLE:
             error.add_note("the transaction must be aborted: call abort_transaction(), then begin anew")
         else:
