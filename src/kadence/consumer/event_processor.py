@@ -353,7 +353,14 @@ class BackgroundEventHandler:
         """Whether the same error waits for the application already: it may repeat for days before the next poll."""
         if not self._shared_state.background_events:
             self._failures.clear()
-        known = (type(event.error), str(event.error), event.fatal, event.partition, event.fetch_epoch)
+        known = (
+            type(event.error),
+            str(event.error),
+            event.fatal,
+            event.gave_up,
+            event.partition,
+            event.fetch_epoch,
+        )
         if known in self._failures:
             return True
         self._failures.add(known)
