@@ -218,6 +218,20 @@ def test_an_error_that_repeats_while_nobody_polls_is_kept_once(bench: Bench) -> 
     assert len(bench.shared_state.background_events) == 1, "the application has taken what was told before"
 
 
+def test_an_error_that_was_taken_is_told_again_though_other_events_wait(bench: Bench) -> None:
+    """A member that gives up tells which partitions it has lost, and then why."""
+    reaper = Reaper(lambda: None)
+    background_event_handler = BackgroundEventHandler(bench.shared_state, Subscription(), reaper)
+    background_event_handler(m.Failed(KafkaTimeoutError("again"), gave_up=True))
+    bench.shared_state.background_events.clear()
+    lost = m.LosePartitions(1, (PARTITION,))
+    background_event_handler(lost)
+    again = m.Failed(KafkaTimeoutError("again"), gave_up=True)
+    background_event_handler(again)
+    background_event_handler(m.Failed(KafkaTimeoutError("again"), gave_up=True))
+    assert list(bench.shared_state.background_events) == [lost, again]
+
+
 def test_c10_after_an_answer_that_matters_to_one_manager_only_that_one_is_asked(bench: Bench) -> None:
     bench.network.is_private = True
     bench.independent.wake_at = bench.clock.now_ms() + 10
