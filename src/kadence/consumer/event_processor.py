@@ -325,8 +325,8 @@ class BackgroundEventHandler:
         self._subscription = subscription
         self._reaper = reaper
         self._moves = 0
-        self._failures: set[tuple[object, ...]] = set()
-        """Errors among the background events that the application has not taken yet."""
+        self._failures: dict[tuple[object, ...], Failed] = {}
+        """Errors that were told since the application had last taken all background events, the last of each kind."""
 
     def __call__(self, event: BackgroundEvent) -> None:
         if isinstance(event, Answer) and not self._reaper.answered(event.id):
@@ -351,12 +351,23 @@ class BackgroundEventHandler:
 
     def _is_told(self, event: Failed) -> bool:
         """Whether the same error waits for the application already: it may repeat for days before the next poll."""
-        if not self._shared_state.background_events:
+        waiting = self._shared_state.background_events
+        if not waiting:
             self._failures.clear()
-        known = (type(event.error), str(event.error), event.fatal, event.partition, event.fetch_epoch)
-        if known in self._failures:
+        known = (
+            type(event.error),
+            str(event.error),
+            event.fatal,
+            event.gave_up,
+            event.partition,
+            event.fetch_epoch,
+        )
+        told = self._failures.get(known)
+        # It may have been taken, and others wait: those of partitions that were lost just before, say. A copy, for the
+        # application may take some meanwhile.
+        if told is not None and any(each is told for each in waiting.copy()):
             return True
-        self._failures.add(known)
+        self._failures[known] = event
         return False
 
     def show_assignment(self) -> None:

@@ -399,9 +399,12 @@ class Failed(BackgroundEvent):
 
     With ``partition`` it is about the position that this partition has under ``fetch_epoch``: every poll raises it,
     once the records that were fetched before are returned, until a seek or another assignment makes it void.
+
+    ``gave_up``: the member tries to join again when the application polls on after the poll that raises this.
     """
 
     error: Exception
     fatal: bool = False
+    gave_up: bool = False
     partition: TopicPartition | None = None
     fetch_epoch: int = 0

@@ -63,9 +63,9 @@ class Turn(network_thread.Turn):
         self._background_event_handler = background_event_handler
         self._jobs = jobs
         self._membership = membership
+        self._commits = () if commits is None else (commits,)
         self._fetch = (fetch,)
-        self._independent = (fetch,) if commits is None else (commits, fetch)
-        delegate.independent = self._independent
+        delegate.independent = (*self._commits, fetch)
         self._others_wake_at = 0
         """When the others must be asked again; until then they may be left alone while news is private."""
 
@@ -84,11 +84,14 @@ class Turn(network_thread.Turn):
         closing = self._processor.closing
         if closing is not None and now >= closing.deadline:
             self._processor.hurry(now)
-        if is_private and closing is None and now < self._others_wake_at:
-            asked = self._ask(now, self._independent)
-        else:
+        asks_all = not is_private or closing is not None or now >= self._others_wake_at
+        if asks_all:
             self._others_wake_at = self._ask(now, self._managers)
-            asked = self._ask(now, self._fetch)
+        else:
+            # What a commit waits for may be for another manager to do: to find the coordinator, say.
+            self._others_wake_at = min(self._others_wake_at, self._ask(now, self._commits))
+        asked = self._ask(now, self._fetch)
+        if asks_all:
             self._processor.answer_left(now)
             self._show()
         wake_at = min(self._reaper.next_deadline, self._others_wake_at, asked)

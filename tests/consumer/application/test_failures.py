@@ -69,7 +69,7 @@ def test_b6_a_member_that_gave_up_hears_of_the_poll_after_the_one_that_tells_why
     world = subject(one)
     # This one is told again and again, and does not keep the member out.
     world.shared_state.tell(lost(one))
-    world.shared_state.tell(m.Failed(TopicAuthorizationError("not allowed")))
+    world.shared_state.tell(m.Failed(TopicAuthorizationError("not allowed"), gave_up=True))
     world.shared_state.wants_polled = True
     with pytest.raises(OffsetOutOfRangeError):
         polled(world, 10)
@@ -79,6 +79,40 @@ def test_b6_a_member_that_gave_up_hears_of_the_poll_after_the_one_that_tells_why
     with pytest.raises(OffsetOutOfRangeError):
         polled(world, 10)
     assert list(world.shared_state.application_events) == [m.Polled(0, 0)]
+
+
+def test_b6_a_member_that_gives_up_while_a_poll_looks_does_not_hear_of_that_poll() -> None:
+    """It gave up after the poll had taken the background events, and before it looked whether a member waits for it."""
+    world = subject(shared_partition(0))
+    exchange, shared_state = world.core.exchange, world.shared_state
+    take = exchange.take_background_events
+
+    def taken() -> None:
+        exchange.take_background_events = take  # type: ignore[method-assign]
+        take()
+        shared_state.tell(m.Failed(TopicAuthorizationError("not allowed"), gave_up=True))
+        shared_state.wants_polled = True
+
+    exchange.take_background_events = taken  # type: ignore[method-assign]
+    # The fast path of a poll takes nothing.
+    with world.shell:
+        assert world.shell.run(world.core.poll(0, 10, list)) == []
+    with pytest.raises(TopicAuthorizationError):
+        polled(world, 10)
+    assert not shared_state.application_events
+    assert polled(world, 10) == []
+    assert list(shared_state.application_events) == [m.Polled(0, 0)]
+
+
+def test_an_error_that_each_poll_raises_keeps_no_member_out() -> None:
+    """It waits for a poll since subscribe() was called, and did not give up: nobody knows when the error will end."""
+    world = subject(shared_partition(0))
+    for wants_polled in (True, False):
+        world.shared_state.wants_polled = wants_polled
+        world.shared_state.tell(m.Failed(TopicAuthorizationError("not allowed")))
+        with pytest.raises(TopicAuthorizationError):
+            polled(world, 10)
+        assert list(world.shared_state.application_events) == [m.Polled(0, 0)]
 
 
 def test_a_lost_position_is_raised_by_each_poll_until_a_seek_answers_it() -> None:

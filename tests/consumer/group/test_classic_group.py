@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 from tests.simulated import Group, causes, flowing, order, partitions, rebalances, revoked, work
 
 from kadence import AsyncConsumer
-from kadence.errors import FencedInstanceIdError
+from kadence.errors import FencedInstanceIdError, TopicAuthorizationError
+from kadence.protocol import error_codes
+from kadence.protocol.fetch import FetchRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest
 from kadence.protocol.leave_group import LeaveGroupRequest
@@ -354,3 +357,28 @@ def test_static_member_that_polls_again_within_its_session_has_lost_nothing_to_o
         assert a.owned == owned
         assert (group.coordinated.generation_id, len(causes(b))) == (generation, told)
         assert causes(a)[-1] == "poll interval exceeded"
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_new_subscription_takes_effect_though_each_poll_raises(protocol: str) -> None:
+    """The program waits so long after each error that the next one is there already."""
+
+    async def main(program: Program) -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=program.bootstrap_servers, group_id="g", group_protocol=protocol
+        ) as consumer:
+            await consumer.subscribe(["denied", "t"], listener=program.attach(consumer))
+            errors = 0
+            while True:
+                try:
+                    await consumer.poll(1)
+                except TopicAuthorizationError:
+                    errors += 1
+                    if errors == 2:
+                        await consumer.subscribe(["denied", "t", "u"], listener=program.listener)
+                    await asyncio.sleep(5)
+
+    with Group({"t": 1, "u": 1, "denied": 1}, protocol=protocol) as group:
+        group.broker.core.faults.error(FetchRequest, error_codes.TOPIC_AUTHORIZATION_FAILED, topic="denied")
+        group.start("a", main)
+        group.settle(60)

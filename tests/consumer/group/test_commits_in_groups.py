@@ -8,8 +8,10 @@ import pytest
 from tests.simulated import Group, work
 
 from kadence import AsyncConsumer, AsyncRebalanceListener, TopicPartition
-from kadence.errors import CommitFailedError, KafkaError
+from kadence.errors import CommitFailedError, FencedInstanceIdError, KafkaError
+from kadence.protocol import error_codes
 from kadence.protocol.join_group import JoinGroupRequest
+from kadence.protocol.offset_commit import OffsetCommitRequest
 from kadence.testing.simulation import Program
 from kadence.types import OffsetAndMetadata
 
@@ -63,6 +65,36 @@ def test_a_commit_leaves_out_the_partitions_that_moved_and_commits_the_others() 
         assert isinstance(late, CommitFailedError)
         assert late.partitions == {moved}
         assert (committed(group)[stays], committed(group).get(moved, 0)) == (4, 0)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_is_fenced_again_is_told_again(protocol: str) -> None:
+    """The same error in the same words, in one life of a consumer."""
+    polls: list[str] = []
+
+    async def main(program: Program) -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=program.bootstrap_servers,
+            group_id="g",
+            group_protocol=protocol,
+            enable_auto_commit=False,
+        ) as consumer:
+            for _ in range(3):
+                await consumer.subscribe("t", listener=program.attach(consumer))
+                while not consumer.assignment():
+                    await consumer.poll(1)
+                consumer.commit_async({T0: OffsetAndMetadata(1)})
+                try:
+                    await consumer.poll(5)
+                    polls.append("nothing")
+                except FencedInstanceIdError:
+                    polls.append("fenced")
+
+    with Group({"t": 1}) as group:
+        group.broker.core.faults.error(OffsetCommitRequest, error_codes.FENCED_INSTANCE_ID)
+        program = group.start("a", main)
+        group.until(lambda: program.is_done, 120)
+        assert polls == ["fenced"] * 3
 
 
 def test_manual_commit_into_a_live_group_says_what_is_wrong() -> None:

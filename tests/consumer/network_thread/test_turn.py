@@ -85,7 +85,9 @@ class Bench:
         self.shared_state = SharedState(lambda: None)
         self.network = SilentNetwork(self.clock)
         self.nothing = Nothing()
+        self.commits = Nothing()
         self.independent = Nothing()
+        commits: Any = self.commits
         independent: Any = self.independent
         reaper = Reaper(lambda: "broker 1 is silent")
         parts: list[Any] = [self.network, self.nothing]
@@ -98,8 +100,8 @@ class Bench:
             BackgroundEventHandler(self.shared_state, Subscription(), reaper),
             parts[1],
             None,
-            (parts[1], independent),
-            None,
+            (parts[1], commits, independent),
+            commits,
             independent,
         )
 
@@ -216,6 +218,20 @@ def test_an_error_that_repeats_while_nobody_polls_is_kept_once(bench: Bench) -> 
     assert len(bench.shared_state.background_events) == 1, "the application has taken what was told before"
 
 
+def test_an_error_that_was_taken_is_told_again_though_other_events_wait(bench: Bench) -> None:
+    """A member that gives up tells which partitions it has lost, and then why."""
+    reaper = Reaper(lambda: None)
+    background_event_handler = BackgroundEventHandler(bench.shared_state, Subscription(), reaper)
+    background_event_handler(m.Failed(KafkaTimeoutError("again"), gave_up=True))
+    bench.shared_state.background_events.clear()
+    lost = m.LosePartitions(1, (PARTITION,))
+    background_event_handler(lost)
+    again = m.Failed(KafkaTimeoutError("again"), gave_up=True)
+    background_event_handler(again)
+    background_event_handler(m.Failed(KafkaTimeoutError("again"), gave_up=True))
+    assert list(bench.shared_state.background_events) == [lost, again]
+
+
 def test_c10_after_an_answer_that_matters_to_one_manager_only_that_one_is_asked(bench: Bench) -> None:
     bench.network.is_private = True
     bench.independent.wake_at = bench.clock.now_ms() + 10
@@ -291,3 +307,19 @@ def test_c10_a_wake_up_for_commits_alone_asks_independent_managers_alone(
     bench.shared_state.application_events.extend(events)
     bench.turn.run_once()
     assert (bench.nothing.asked, bench.independent.asked) == (asked, 2)
+
+
+def test_c10_what_commits_wait_for_may_be_for_another_manager_to_do_at_once(bench: Bench) -> None:
+    """The coordinator was to be found for the first commit. Records and another commit came meanwhile."""
+    bench.network.is_private = bench.network.woken = True
+    bench.turn.run_once()
+    bench.shared_state.application_events.append(COMMIT)
+    bench.commits.wake_at = bench.clock.now_ms()
+    bench.turn.run_once()
+    assert (bench.nothing.asked, bench.commits.asked) == (1, 2)
+    assert bench.network.waits[-1] == 0
+    # It has asked for the coordinator, and does not do so again.
+    bench.commits.wake_at = FOREVER
+    bench.shared_state.application_events.append(COMMIT)
+    bench.turn.run_once()
+    assert (bench.nothing.asked, bench.commits.asked) == (2, 3)

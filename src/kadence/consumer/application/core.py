@@ -341,6 +341,8 @@ class Core:
     def _serve(self) -> Waits[bool]:
         """What a poll has to do before it takes records. False: the consumer is to stop, and nothing is returned."""
         shared_state, exchange = self._shared_state, self.exchange
+        # Looked at first: a member that gives up tells why before it waits for a poll.
+        wants_polled = shared_state.wants_polled
         exchange.take_background_events()
         if exchange.stalled is not None:
             self.stalls.over(self.clock.now_ms(), exchange.stalled)
@@ -349,7 +351,7 @@ class Core:
             exchange.polled_after_stop()
             return False
         # A member that gave up comes back when the application was told why, and polls on: not by the poll that tells.
-        if shared_state.wants_polled and not exchange.owes_an_error:
+        if wants_polled and not exchange.owes_a_reason:
             shared_state.wants_polled = False
             shared_state.send(m.Polled(0, 0))
         self.commits.commit_due()

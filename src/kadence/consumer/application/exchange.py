@@ -254,17 +254,17 @@ class Exchange:
         if event.fatal:
             self.fatal = event.error
         # The same words under another fetch epoch are another error: the earlier one is void by now.
-        elif (str(event.error), event.fetch_epoch) not in (
-            (str(each.error), each.fetch_epoch) for each in self.failures
+        elif (str(event.error), event.fetch_epoch, event.gave_up) not in (
+            (str(each.error), each.fetch_epoch, each.gave_up) for each in self.failures
         ):
             self.failures.append(event)
 
     # ------------------------------------------------------------ what must end a call
 
     @property
-    def owes_an_error(self) -> bool:
-        """Whether there is an error that the next poll raises, and none after it."""
-        return any(failure.partition is None for failure in self.failures)
+    def owes_a_reason(self) -> bool:
+        """Whether the application was not told yet why the member gave up."""
+        return any(failure.gave_up for failure in self.failures)
 
     def raise_failure(self) -> None:
         """Raise the first error of the background that is true and in its place.

@@ -359,7 +359,7 @@ class ClassicMembership(Joining):
         self._go(State.UNJOINED)
         # A fenced member that came back would fence the other one, and so on for ever. So only a new subscribe() joins.
         self.needs_polled = not (leaving or fenced)
-        self._add_event(Failed(error, fatal=fenced))
+        self._add_event(Failed(error, fatal=fenced, gave_up=True))
 
     def _coordinator_failed(self, now: int, error: KafkaError) -> bool:
         if self.state in OUT:

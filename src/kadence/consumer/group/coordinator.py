@@ -176,7 +176,7 @@ class CoordinatorRequestManager:
         self._wanted = False
         told = [listener(now, error) for listener in self.on_failed]
         if not any(told):
-            self._add_event(Failed(error))
+            self._add_event(Failed(error, gave_up=True))
 
     def __repr__(self) -> str:
         return f"<coordinator of {self.group_id} {'unknown' if self.node is None else self.node.node_id}>"

@@ -230,7 +230,7 @@ class ConsumerMembership(ConsumerHeartbeats):
         error = explain_classic_members(self.group.group_id, self._subscription.regex or "")
         log.error("group %s: %s", self.group.group_id, error)
         self.needs_polled = True
-        self._add_event(Failed(error))
+        self._add_event(Failed(error, gave_up=True))
 
     def give_way(self, now: int) -> None:
         """The join was refused and will be tried in another protocol: out, without a word."""
@@ -338,7 +338,7 @@ class ConsumerMembership(ConsumerHeartbeats):
         self._history.give_up(now, f"{'fenced' if fenced else 'gave up'}: {error}", self.group)
         # A fenced member that came back would fence the other one, and so on for ever. So only a new subscribe() joins.
         self.needs_polled = not (leaving or fenced)
-        self._add_event(Failed(error, fatal=fenced))
+        self._add_event(Failed(error, fatal=fenced, gave_up=True))
 
     def _coordinator_failed(self, now: int, error: KafkaError) -> bool:
         if self.state in OUT or self.state is State.LEAVING:
