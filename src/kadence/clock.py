@@ -62,10 +62,13 @@ def to_ms(timeout: Seconds | None) -> int | None:
     """
     if timeout is None:
         return None
-    if isinstance(timeout, bool):
-        raise ValueError(f"timeout must be a number of seconds >= 0, not {timeout}")  # noqa: TRY004 - as below
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-    if not seconds >= 0:
+    # float() takes text, too.
+    is_number = not isinstance(timeout, bool | str | bytes)
+    try:
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    except (TypeError, ValueError):
+        is_number = False
+    if not is_number or not seconds >= 0:
         raise ValueError(f"timeout must be a number of seconds >= 0, not {timeout!r}")
     if seconds >= FOREVER / 1000:
         return FOREVER

@@ -593,6 +593,12 @@ def test_the_deadline_names_the_last_error(flaky: tuple[Broker, Admin]) -> None:
             KafkaTimeoutError,
             match="^the offset of t-0 at time 1004: not done in time",
         )
+    with broker.faults.drop(ListOffsetsRequest):
+        overdue(
+            lambda seconds: admin.list_offsets({partition: "latest"}, timeout=seconds),
+            KafkaTimeoutError,
+            match=r"ListOffsets was not answered in time by broker \d+ \(127\.0\.0\.1:\d+\)$",
+        )
     with broker.faults.drop(MetadataRequest):
         overdue(
             lambda seconds: admin.list_topics(timeout=seconds),

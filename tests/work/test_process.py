@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import threading
 import time
@@ -709,6 +710,13 @@ def test_retries_are_on_classes_of_exceptions_only(on: Any) -> None:
     assert Retry(attempts=2, on=OSError).allows(1, TimeoutError())
 
 
+@pytest.mark.parametrize("name", ["attempts", "backoff", "factor", "max_backoff", "jitter"])
+def test_retries_are_counted_and_spaced_by_numbers(name: str) -> None:
+    given: dict[str, Any] = {name: "5"}
+    with pytest.raises(TypeError, match=rf"Retry\({name}='5'\): a (whole )?number"):
+        Retry(**given)
+
+
 def test_a_value_that_cannot_be_read_is_a_dead_letter_with_its_bytes(cluster: Cluster, shell: Shell) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for value in (b"1", b"two", b"3"):
@@ -876,16 +884,58 @@ def test_a_slow_key_holds_up_itself_only_and_reading_is_bounded(cluster: Cluster
         ({"batch_format": "arrow"}, "batch"),
         ({"batch_format": "rows"}, "'arrow'"),
         ({"timeout": -1}, "timeout"),
-        ({"max_records": 0}, "at least 1"),
+        ({"max_records": 0}, "max_records=0: at least 1"),
+        ({"workers": "4"}, "workers='4': a whole number"),
+        ({"max_bytes": 1.5}, "max_bytes=1.5: a whole number"),
+        ({"timeout": "5"}, "a number of seconds >= 0, not '5'"),
+        ({"retry": 5}, "retry=5: a Retry"),
+        ({"retry": Retry(topic="later"), "dead_letter": "later"}, "the topic of retries, too"),
     ],
 )
 def test_arguments_that_are_not_allowed(
     cluster: Cluster, shell: Shell, arguments: dict[str, Any], what: str
 ) -> None:
     consumer = member(cluster, shell)
-    with pytest.raises((ValueError, ConfigError), match=what):
+    with pytest.raises((TypeError, ValueError, ConfigError), match=what):
         shell.do(lambda: consumer.process(print, **arguments))
     shell.do(consumer.close)
+
+
+@pytest.mark.parametrize("handler", [lambda: None, lambda record, context, more: None])
+def test_a_handler_that_cannot_take_a_record_is_refused_before_any_record_fails(
+    cluster: Cluster, shell: Shell, handler: Any
+) -> None:
+    """It would fail with every record, and each would become a dead letter."""
+    consumer = member(cluster, shell)
+    with pytest.raises(TypeError, match="a handler takes a record"):
+        shell.do(lambda: consumer.process(handler, dead_letter="dead"))
+    shell.do(consumer.close)
+
+
+@pytest.mark.parametrize("topics", [["orders", "dead"], re.compile("orders|dead")])
+def test_dead_letters_are_not_written_to_a_topic_that_is_subscribed_to(
+    cluster: Cluster, shell: Shell, topics: Any
+) -> None:
+    """Each would be read, fail, and be written again, without end."""
+    consumer = shell.make(bootstrap_servers=cluster.bootstrap_servers, group_id=GROUP)
+    shell.do(lambda: consumer.subscribe(topics))
+    with pytest.raises(ConfigError, match="dead_letter='dead' is among the topics"):
+        shell.do(lambda: consumer.process(print, dead_letter="dead"))
+    shell.do(consumer.close)
+
+
+def test_dead_letters_of_a_range_may_go_behind_it(cluster: Cluster, shell: Shell) -> None:
+    """Who works on the dead letters that are there now comes to an end."""
+    produce(cluster, 3, topic="dead")
+    consumer = shell.make(bootstrap_servers=cluster.bootstrap_servers)
+    shell.do(lambda: consumer.assign({TopicPartition("dead", 0): (0, 3)}))
+
+    def refuse(record: Record[Any, Any]) -> None:
+        raise ValueError
+
+    assert shell.do(lambda: consumer.process(refuse, dead_letter="dead")).dead_lettered == 3
+    shell.do(consumer.close)
+    assert len(read(cluster, "dead")) == 6
 
 
 # ---------------------------------------------------------------- processes
@@ -1339,6 +1389,14 @@ def test_a_topic_of_dead_letters_that_is_missing_is_told_at_the_start(cluster: C
     consumer = member(cluster, shell, "one")
     with pytest.raises(ConfigError, match="missing"):
         shell.do(lambda: consumer.process(print, dead_letter="missing"))
+    shell.do(consumer.close)
+
+
+def test_a_retry_topic_that_is_missing_is_not_subscribed_to(cluster: Cluster, shell: Shell) -> None:
+    consumer = member(cluster, shell, "one")
+    with pytest.raises(ConfigError, match=r"Retry.topic: the cluster has no topic 'missing'"):
+        shell.do(lambda: consumer.process(print, retry=Retry(topic="missing")))
+    assert consumer.subscription() == {"one"}
     shell.do(consumer.close)
 
 

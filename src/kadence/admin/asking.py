@@ -115,9 +115,9 @@ class Asking:
 
     def _too_late(self, request: Request) -> KafkaTimeoutError:
         why = self._network.trouble
+        whom = self._network.broker(request.node_id) or ",".join(self._config.bootstrap_servers)
         late = KafkaTimeoutError(
-            f"{request.name} was not answered in time by {','.join(self._config.bootstrap_servers)}"
-            + (f": {why}" if why else "")
+            f"{request.name} was not answered in time by {whom}" + (f": {why}" if why else "")
         )
         if self._network.is_cut_off:
             late.__cause__ = ConnectError(why)

@@ -62,6 +62,10 @@ class Network:
 
     # -- what calls ask
 
+    def broker(self, node_id: int) -> str | None:
+        """A broker of the cluster and its address, for a message; None if it is not known, or is any."""
+        return self._client.broker(node_id)
+
     def ask(self, requests: Sequence[Request], on_end: Callable[[], None]) -> Asked:
         """Send these requests; ``on_end`` is called on the network thread once all of them have ended.
 

@@ -123,8 +123,8 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         Raises:
             InvalidGroupIdError: no group.id. IllegalStateError: partitions were given by `assign` before;
                 unsubscribe first. InvalidTopicError: a name that Kafka does not allow. ConfigError: a
-                SubscriptionPattern with group.protocol=classic. If a broker refuses the pattern, `poll` raises the
-                error (InvalidRegularExpressionError, UnsupportedVersionError).
+                SubscriptionPattern with group.protocol=classic, or dead.letter.topic is among the topics. If a broker
+                refuses the pattern, `poll` raises the error (InvalidRegularExpressionError, UnsupportedVersionError).
         """
         await self._run(self._calls.subscribe(topics, listener))
 

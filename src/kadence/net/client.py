@@ -184,6 +184,11 @@ class NetworkClient:
         """What `set_nodes` said last."""
         return tuple(known.node for known in self._known.values() if not known.is_bootstrap)
 
+    def broker(self, node_id: int) -> str | None:
+        """A broker of `set_nodes` and its address, for a message; None if it is not known. Any thread."""
+        known = self._known.get(node_id)
+        return None if known is None or known.is_bootstrap else str(known)
+
     def api_range(self, node_id: int, api_key: int) -> tuple[int, int] | None:
         """The versions of an API that a broker offers (`ANY_NODE`: any broker seen); None before its first answer."""
         for known in self._candidates() if node_id == ANY_NODE else filter(None, [self._known.get(node_id)]):

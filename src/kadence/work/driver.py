@@ -63,6 +63,9 @@ class Insides(Protocol):
     def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
         """Tell this listener from now on, and subscribe to ``topics`` if given. Awaited under asyncio."""
 
+    def subscribes_to(self, topic: str) -> bool:
+        """Whether this topic is subscribed to, by its name or by a pattern that the consumer matches itself."""
+
     def wall_ms(self) -> int: ...
     def new_decode(self) -> Decode | None: ...
     @property
@@ -209,6 +212,7 @@ class _Work:
 
 def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> Totals:
     """`Consumer.process`."""
+    _check_dead_letter(inside, settings)
     topics = _with_retries(inside, settings)
     event = threading.Event()
 
@@ -242,6 +246,8 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
 
     loop: _LoopThread | None = None
     theirs = inside.listener
+    # Before the subscription is changed, so that a call that is refused leaves it as it was.
+    carry(work.processing.check_topics())
     inside.begin(work.desk, settings.workers)
     try:
         if settings.executor == "loop":
@@ -266,6 +272,7 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
 
 async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) -> Totals:
     """`AsyncConsumer.process`."""
+    _check_dead_letter(inside, settings)
     topics = _with_retries(inside, settings)
     loop = asyncio.get_running_loop()
     event = asyncio.Event()
@@ -303,6 +310,8 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
             steps.close()
 
     theirs = inside.listener
+    # As above.
+    await carry(work.processing.check_topics())
     inside.begin(work.desk, settings.workers)
     try:
         if settings.executor == "loop":
@@ -368,6 +377,16 @@ def _with_retries(inside: Insides, settings: Settings) -> frozenset[str] | None:
             "pattern or partitions by assign()"
         )
     return None if topic in inside.topics else inside.topics | {topic}
+
+
+def _check_dead_letter(inside: Insides, settings: Settings) -> None:
+    """See that no dead letter is read as a record, fails, and is written again, without end."""
+    topic = settings.dead_letter
+    if topic is not None and inside.subscribes_to(topic):
+        raise ConfigError(
+            f"dead_letter={topic!r} is among the topics that this consumer subscribes to: a record that fails would "
+            "come again as its own dead letter, without end; for attempts later there is Retry(topic=...)"
+        )
 
 
 def _check_transactions(inside: Insides) -> None:

@@ -176,7 +176,6 @@ class Processing:
         desk, subject = self._desk, self._subject
         error: BaseException | None = None
         try:
-            yield from self._check_topics()
             yield from self.assigned(tuple(subject.assignment()))
             while not desk.is_ended and not subject.stopping:
                 yield from self._turn()
@@ -193,7 +192,7 @@ class Processing:
         if error is not None:
             raise error
 
-    def _check_topics(self) -> Steps:
+    def check_topics(self) -> Steps:
         """See that the topics of dead letters and retries are there, before a record needs them.
 
         Raises:

@@ -27,7 +27,7 @@ class Retry:
             consumer reads the topic, too: create it with as many partitions as you want to work on at once.
 
     Raises:
-        ValueError: a number outside its range. TypeError: ``on`` is something else.
+        ValueError: a number outside its range. TypeError: an argument is something else.
     """
 
     attempts: int = 3
@@ -39,11 +39,17 @@ class Retry:
     topic: str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.attempts, int):
+            raise TypeError(f"Retry(attempts={self.attempts!r}): a whole number")
         if self.attempts < 1:
             raise ValueError(f"Retry(attempts={self.attempts}): at least 1, the first attempt is one of them")
         for name, least in (("backoff", 0), ("factor", 1), ("max_backoff", 0)):
+            if not isinstance(getattr(self, name), int | float):
+                raise TypeError(f"Retry({name}={getattr(self, name)!r}): a number")
             if not getattr(self, name) >= least:
                 raise ValueError(f"Retry({name}={getattr(self, name)}): at least {least}")
+        if not isinstance(self.jitter, int | float):
+            raise TypeError(f"Retry(jitter={self.jitter!r}): a number")
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"Retry(jitter={self.jitter}): from 0 to 1")
         given: Any = self.on

@@ -80,8 +80,8 @@ def settings_of(
         )
     if order not in ("key", "partition", "none"):
         raise ValueError(f"order is 'key', 'partition' or 'none', not {order!r}")
-    if workers < 1:
-        raise ValueError(f"workers={workers}: at least 1")
+    _check_numbers(workers=workers, max_records=max_records, max_bytes=max_bytes)
+    _check_failures(retry, dead_letter)
     if batch is not None and not _is_batch(batch):
         raise ValueError(f"batch={batch!r}: (records, seconds), such as (500, 1.0)")
     if halve and batch is None:
@@ -95,8 +95,6 @@ def settings_of(
         from kadence.records.arrow import schema
 
         schema()
-    if max_records < 1 or max_bytes < 1:
-        raise ValueError("max_records and max_bytes are at least 1")
     if transactional_id is not None and not transactional_id:
         raise ValueError(
             f"transactional_id={transactional_id!r}: a name that no other member has, or None for no transactions"
@@ -119,6 +117,25 @@ def settings_of(
     )
 
 
+def _check_numbers(**given: int) -> None:
+    for name, number in given.items():
+        if not isinstance(number, int):
+            raise TypeError(f"{name}={number!r}: a whole number")
+        if number < 1:
+            raise ValueError(f"{name}={number}: at least 1")
+
+
+def _check_failures(retry: Retry | None, dead_letter: str | None) -> None:
+    if retry is None:
+        return
+    if not isinstance(retry, Retry):
+        raise TypeError(f"retry={retry!r}: a Retry, such as Retry(attempts=5), or None")
+    if retry.topic is not None and retry.topic == dead_letter:
+        raise ConfigError(
+            f"dead_letter={dead_letter!r} is the topic of retries, too: dead letters would be tried again, without end"
+        )
+
+
 def _limits(records: int, nbytes: int, order: Order, held: int) -> Limits:
     """How much is read ahead for workers that hold so many records at once."""
     near = min(_NEAR, records // 4) if order != "partition" else _NEAR
@@ -133,15 +150,27 @@ def _is_batch(given: Any) -> bool:
 
 
 def _takes_context(handler: Callable[..., Any]) -> bool:
-    """Whether a handler wants a second argument."""
+    """Whether a handler wants a second argument.
+
+    Raises:
+        TypeError: it cannot be called with what it gets. Otherwise every record would fail, and become a dead letter.
+    """
     try:
-        parameters = inspect.signature(handler).parameters.values()
+        signature = inspect.signature(handler)
     except (TypeError, ValueError):
-        # A builtin without a signature, such as `print`.
+        # A builtin without a signature.
         return False
     needed = [
         each
-        for each in parameters
+        for each in signature.parameters.values()
         if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) and each.default is each.empty
     ]
-    return len(needed) >= 2
+    takes_context = len(needed) >= 2
+    try:
+        signature.bind(*(None,) * (2 if takes_context else 1))
+    except TypeError as error:
+        raise TypeError(
+            "a handler takes a record (with batch, a list of records), or a record and a Context; "
+            f"{handler!r} does not: {error}"
+        ) from None
+    return takes_context

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.consumer.support import Cluster, partitions, read
 from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, Record, TopicPartition
-from kadence.errors import DeadLetterError, RecordDeserializationError
+from kadence.errors import ConfigError, DeadLetterError, RecordDeserializationError
 from kadence.protocol.error_codes import TOPIC_AUTHORIZATION_FAILED
 from kadence.protocol.produce import ProduceRequest
 from kadence.records import MOST_HEADERS
@@ -246,6 +247,18 @@ def test_an_offset_is_processed_once_its_dead_letter_is_acknowledged_and_not_bef
         assert subject._core.decoding is not None
         assert subject._core.decoding.dead_lettered == 2
         assert subject.position(PARTITION) == 20
+
+
+@pytest.mark.parametrize("topics", [["t", "bad"], re.compile("t|bad")])
+def test_a_topic_to_which_its_bad_records_go_is_not_subscribed_to(served: Broker, topics: Any) -> None:
+    """Each dead letter would be read, refused, and written again, without end."""
+    with consumer(
+        served, group_id="g", deserialization_errors="dead-letter", dead_letter_topic="bad"
+    ) as subject:
+        with pytest.raises(ConfigError, match=r"dead\.letter\.topic='bad' is among these topics"):
+            subject.subscribe(topics)
+        assert subject.subscription() == set()
+        subject.subscribe("t")
 
 
 def test_a_record_that_waits_for_its_dead_letter_holds_up_its_own_partition_only(served: Broker) -> None:

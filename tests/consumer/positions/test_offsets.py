@@ -118,6 +118,7 @@ def test_policy_none_is_told_and_a_seek_cures_it() -> None:
     (failed,) = subject.background_events
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, NoOffsetForPartitionError)
+    assert "has no committed offset, for there is no group.id, and" in str(failed.error)
     assert subject.manager.poll(1).requests == []
     subject.subscription.position(P0, 5, None)
     assert subject.status(P0) is Status.FETCHING

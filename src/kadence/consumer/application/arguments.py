@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from operator import index
@@ -33,6 +33,7 @@ __all__ = [
     "cap",
     "columns_of",
     "given",
+    "is_among",
     "listener_of",
     "partition_of",
     "partitions_of",
@@ -133,6 +134,13 @@ def pattern_of(pattern: re.Pattern[Any]) -> str:
         return text
     letters = "".join(letter for flag, letter in _FLAGS.items() if pattern.flags & flag)
     return f"(?{letters})" + re.sub(r"\A\(\?[aiLmsux]+\)", "", text)
+
+
+def is_among(topic: str, names: Collection[str] | None, pattern: str | None) -> bool:
+    """Whether a subscription has this topic: by its name, or by a pattern that the client matches."""
+    if names:
+        return topic in names
+    return pattern is not None and re.fullmatch(pattern, topic) is not None
 
 
 def listener_of(given: object, *, awaits: bool) -> AsyncRebalanceListener | None:

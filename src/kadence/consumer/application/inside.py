@@ -8,6 +8,7 @@ from typing import Any
 from kadence.client.aside import Aside
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
+from kadence.consumer.application.arguments import is_among
 from kadence.consumer.application.core import Core
 from kadence.consumer.fetch.dead_letters import LetterProducers
 from kadence.consumer.fetch.decoding import decoding_one
@@ -60,6 +61,11 @@ class Inside:
     @property
     def topics(self) -> frozenset[str] | None:
         return self._core.subscribed
+
+    def subscribes_to(self, topic: str) -> bool:
+        core = self._core
+        # Those of `patterns` outlast an unsubscribe().
+        return is_among(topic, core.subscribed, None if core.pattern is None else core.patterns[0])
 
     def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
         deadline = add_ms(self.clock.now_ms(), self._core.config.default_api_timeout_ms)

@@ -398,8 +398,13 @@ class OffsetsRequestManager:
         self._subscription.lose(
             state.partition,
             NoOffsetForPartitionError(
-                f"{state.partition} has no committed offset for group {self._config.group_id!r} and "
-                "auto.offset.reset is none: seek() to where you want to start"
+                f"{state.partition} has no committed offset"
+                + (
+                    f" for group {self._config.group_id!r}"
+                    if self._config.group_id
+                    else ", for there is no group.id,"
+                )
+                + " and auto.offset.reset is none: seek() to where you want to start"
             ),
         )
 
