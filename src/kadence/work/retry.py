@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Final
 
 __all__ = ["NEVER", "Retry"]
@@ -39,17 +40,17 @@ class Retry:
     topic: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.attempts, int):
-            raise TypeError(f"Retry(attempts={self.attempts!r}): a whole number")
+        for name in ("attempts", "backoff", "factor", "max_backoff", "jitter"):
+            number: Any = getattr(self, name)
+            # Those of numpy, too.
+            if not isinstance(number, Integral if name == "attempts" else Real):
+                words = "a whole number" if name == "attempts" else "a number"
+                raise TypeError(f"Retry({name}={number!r}): {words}")
         if self.attempts < 1:
             raise ValueError(f"Retry(attempts={self.attempts}): at least 1, the first attempt is one of them")
         for name, least in (("backoff", 0), ("factor", 1), ("max_backoff", 0)):
-            if not isinstance(getattr(self, name), int | float):
-                raise TypeError(f"Retry({name}={getattr(self, name)!r}): a number")
             if not getattr(self, name) >= least:
                 raise ValueError(f"Retry({name}={getattr(self, name)}): at least {least}")
-        if not isinstance(self.jitter, int | float):
-            raise TypeError(f"Retry(jitter={self.jitter!r}): a number")
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"Retry(jitter={self.jitter}): from 0 to 1")
         given: Any = self.on

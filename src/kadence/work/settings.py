@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Final, Literal
 
 from kadence.clock import Seconds, to_ms
@@ -117,9 +118,10 @@ def settings_of(
     )
 
 
-def _check_numbers(**given: int) -> None:
+def _check_numbers(**given: Any) -> None:
     for name, number in given.items():
-        if not isinstance(number, int):
+        # Those of numpy, too.
+        if not isinstance(number, Integral):
             raise TypeError(f"{name}={number!r}: a whole number")
         if number < 1:
             raise ValueError(f"{name}={number}: at least 1")
