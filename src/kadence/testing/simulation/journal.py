@@ -115,7 +115,8 @@ class Journal:
     Attributes:
         begun, ended: attempts, and handlers that returned. repeats: the latter, of records whose handler had returned
             before. late: of those whose partition had gone, or was about to. kills: of members. undone: what the
-            handlers of these had done, and no commit said.
+            handlers of these had done, and no commit said. stopped: handlers that were told that a partition goes, and
+            ended.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class Journal:
         self._unseen: set[_Place] = set()
         self._covered: dict[TopicPartition, _Covered] = {}
         self._covered_since: defaultdict[TopicPartition, list[tuple[int, _Covered]]] = defaultdict(list)
-        self.begun = self.ended = self.late = self.repeats = self.kills = self.undone = 0
+        self.begun = self.ended = self.late = self.repeats = self.kills = self.undone = self.stopped = 0
         simulation.history.observers.append(self._turned)
 
     @property
@@ -174,7 +175,7 @@ class Journal:
     def __repr__(self) -> str:
         return (
             f"<journal of {len(self._known)} records: {self.begun} attempts, {self.ended} returned, {self.repeats} "
-            f"again, {self.late} late, {self.kills} kills, {self.undone} undone>"
+            f"again, {self.late} late, {self.stopped} stopped, {self.kills} kills, {self.undone} undone>"
         )
 
     # ------------------------------------------------------------ by handlers
@@ -225,6 +226,13 @@ class Journal:
         else:
             known.late += 1
             self.late += 1
+
+    def stops(self, attempt: Attempt) -> None:
+        """The handler was told that a partition goes, and ends: nothing is done, and this was no attempt."""
+        self._running[_name(attempt)].pop(attempt)
+        self.stopped += 1
+        program, place = attempt.program, attempt.place
+        self._last[program.name, attempt.life, attempt.assignment, place] = attempt.number - 1
 
     def _look_at_attempt(self, attempt: Attempt) -> None:
         program, place = attempt.program, attempt.place

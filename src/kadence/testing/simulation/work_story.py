@@ -1,8 +1,8 @@
 """One random run of `process`: members of a group that handle records, trouble, and then a quiet end.
 
 Records say in their values what becomes of them: they succeed, succeed with an output, fail at the first attempts or
-take too long at them, or fail always. In some stories handlers get batches, which are halved or not. The `Journal`
-looks at every attempt and every commit.
+take too long at them, or fail always. In some stories handlers get batches, which are halved or not; in some they look
+whether their partition goes, and stop. The `Journal` looks at every attempt and every commit.
 """
 
 from __future__ import annotations
@@ -100,6 +100,9 @@ class WorkStory:
         if self._in_batches:
             self._arguments["batch"] = batches.choice([2, 5, 50]), batches.choice([0.0, 0.1, 1.0])
             self._arguments["halve"] = batches.random() < 0.5
+        # As above.
+        self._stopping = random.Random(f"stops of {seed}")
+        self._stops = self._stopping.random() < 0.4
         protocol = rng.choice(["classic", "consumer"])
         strategy = rng.choice(["cooperative-sticky", "range"])
         topics = {_TOPIC: rng.randint(1, 4), _DEAD: 1, _OUT: rng.randint(1, 2)}
@@ -140,7 +143,7 @@ class WorkStory:
         protocol = f"{protocol} {strategy}" if protocol == "classic" else protocol
         self.title = (
             f"seed {seed}, {how}{self._kind}: {protocol}, {len(names)} members, {topics}, {self._arguments}, "
-            f"{self._keys} keys, commits every {self._commit_ms} ms"
+            f"{self._keys} keys, commits every {self._commit_ms} ms{', handlers stop' if self._stops else ''}"
         )
 
     def run(self) -> None:
@@ -243,8 +246,16 @@ class WorkStory:
             for value, record in zip(values, records, strict=True)
             if makes_output(value)
         ]
+        if self._stops and context.lost:
+            for attempt in attempts:
+                self.journal.stops(attempt)
+            if self._stopping.random() < 0.3:
+                raise _FailureError
+            return outputs if self._stopping.random() < 0.5 else []
+        # Not asked of the context: from then on nothing would be done.
+        is_lost = any(task.is_lost for task in context._tasks)
         for attempt in attempts:
-            self.journal.returns(attempt, is_last=not outputs, is_lost=context.lost)
+            self.journal.returns(attempt, is_last=not outputs, is_lost=is_lost)
         return outputs
 
     def _writer(self, count: int, pause_s: float) -> Any:
