@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["printable", "printable_json", "text_of"]
+__all__ = ["plural", "printable", "printable_json", "text_of"]
 
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters, marks and overrides of direction, line and paragraph separators."""
@@ -24,6 +24,11 @@ def printable(text: str) -> str:
     shown = _UNSAFE.sub(_escaped, text)
     # Half of a surrogate pair cannot be written to any stream.
     return shown.encode(errors="backslashreplace").decode()
+
+
+def plural(number: int, noun: str) -> str:
+    """A number with its noun, such as ``1 record`` or ``1,200 records``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def text_of(thing: object, show: Callable[[Any], str] = str) -> str:

@@ -34,7 +34,6 @@ __all__ = [
     "bytes_of",
     "client_config",
     "cluster_asked",
-    "counted",
     "json_text",
     "keys_of_others",
     "moment",
@@ -67,11 +66,6 @@ class UsageError(CommandError):
 def say(message: str) -> None:
     """Lines for people, on stderr: stdout is for data."""
     print("\n".join(map(printable, message.split("\n"))), file=sys.stderr, flush=True)
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, e.g. ``1 record`` or ``1,200 records``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # ---------------------------------------------------------------- options

@@ -15,7 +15,6 @@ from kadence.cli.common import (
     add_client_options,
     add_command,
     client_config,
-    counted,
     json_text,
     say,
     text_of,
@@ -28,7 +27,7 @@ from kadence.cli.reach import admin_settings, reached
 from kadence.cli.values import KINDS, JsonText, add_registry_option, registry_of
 from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, tell_presumed
 from kadence.lag import lag
-from kadence.printable import printable, printable_json
+from kadence.printable import plural, printable, printable_json
 
 if TYPE_CHECKING:
     from kadence import Admin, Consumer, Record, TopicPartition
@@ -172,7 +171,7 @@ def run(arguments: argparse.Namespace) -> int:
             count = _print_all(consumer, arguments, plan.ends, sys.stdout.buffer)
         else:
             count = _save_all(consumer, arguments, plan, form)
-    say(counted(count, "record") + (f" to {arguments.output}" if arguments.output else ""))
+    say(plural(count, "record") + (f" to {arguments.output}" if arguments.output else ""))
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from kadence.printable import printable
 
-__all__ = ["clock_time", "count", "duration", "plural", "rate", "shortened", "sparkline"]
+__all__ = ["clock_time", "count", "duration", "rate", "shortened", "sparkline"]
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 
@@ -84,8 +84,3 @@ def sparkline(values: Sequence[int | None], width: int) -> str:
         " " if value is None else _BARS[(value - low) * (len(_BARS) - 1) // span if span else 0]
         for value in shown
     )
-
-
-def plural(number: int, noun: str) -> str:
-    """A number and what it counts."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

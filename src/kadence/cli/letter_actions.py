@@ -1,4 +1,4 @@
-"""What ``kadence dead-letters`` does: letters are read, counted, shown, sent back and deleted."""
+"""What ``kadence dead-letters`` does: letters are read, shown, sent back and deleted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from kadence.cli.common import (
     CommandError,
     UsageError,
     client_config,
-    counted,
     keys_of_others,
     moment,
     print_json,
@@ -24,6 +23,7 @@ from kadence.cli.common import (
 from kadence.cli.letters import Choice, Letter, described, document
 from kadence.cli.names import partitions
 from kadence.cli.where import offsets, ranges, refuse_outside, tell_presumed
+from kadence.printable import plural
 
 if TYPE_CHECKING:
     from kadence import Admin, Producer
@@ -141,11 +141,11 @@ def replay_letters(admin: Admin, arguments: argparse.Namespace) -> int:
     print_rows(rows, as_json=arguments.json, wide=arguments.wide)
     if arguments.dry_run:
         say(
-            f"{counted(len(rows), 'dead letter')} would be sent{f', {failed:,} not' if failed else ''}; nothing was "
+            f"{plural(len(rows), 'dead letter')} would be sent{f', {failed:,} not' if failed else ''}; nothing was "
             "(--dry-run)"
         )
     else:
-        say(f"{counted(len(rows), 'dead letter')} sent" + (f", {failed:,} not" if failed else ""))
+        say(f"{plural(len(rows), 'dead letter')} sent" + (f", {failed:,} not" if failed else ""))
     return 1 if failed else 0
 
 

@@ -16,7 +16,6 @@ from kadence.cli.common import (
     add_command,
     bytes_of,
     client_config,
-    counted,
     print_json,
     say,
 )
@@ -25,6 +24,7 @@ from kadence.cli.importing import Rows
 from kadence.cli.reach import admin_settings, reached
 from kadence.cli.values import KINDS, add_registry_option, registry_of, value_serializer
 from kadence.errors import KafkaError, RowsNotWrittenError
+from kadence.printable import plural
 
 if TYPE_CHECKING:
     from kadence.producer import ArrowDelivery, Producer, RecordFuture
@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
         producer.flush()
         account.settle()
     say(
-        f"{counted(account.delivered, 'record')} delivered to {arguments.topic}"
+        f"{plural(account.delivered, 'record')} delivered to {arguments.topic}"
         + (f", {account.failed:,} not" if account.failed else "")
     )
     return 1 if account.failed else 0

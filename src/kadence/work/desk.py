@@ -18,6 +18,7 @@ from kadence.client.aside import Caller, Calls
 from kadence.clock import FOREVER, Clock
 from kadence.errors import RecordDeserializationError
 from kadence.logs import logger
+from kadence.printable import plural
 from kadence.records import Record
 from kadence.work.letters import (
     Letter,
@@ -237,11 +238,16 @@ class Desk:
                 instead = None if is_undecided else self._dead_letter(task, error, attempts)
                 self._letter(task, Letter.of(again, "retried", error, instead))
         elif not is_undecided and (letter := self._dead_letter(task, error, attempts)) is not None:
-            log.warning("%s becomes a dead letter after %d attempts: %r", _place(record), attempts, error)
+            log.warning(
+                "%s becomes a dead letter after %s: %r", _place(record), plural(attempts, "attempt"), error
+            )
             self._letter(task, letter)
         else:
             log.error(
-                "%s failed after %d attempts, which ends the processing: %r", _place(record), attempts, error
+                "%s failed after %s, which ends the processing: %r",
+                _place(record),
+                plural(attempts, "attempt"),
+                error,
             )
             self._end_with(task, error)
 

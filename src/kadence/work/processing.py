@@ -20,6 +20,7 @@ from kadence.errors import (
     RebalanceInProgressError,
 )
 from kadence.logs import logger
+from kadence.printable import plural
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from kadence.work.desk import Desk
 from kadence.work.frontier import METADATA_BYTES, decode
@@ -261,7 +262,8 @@ class Processing:
         while running := self._running(None, until):
             if self._clock.now_ms() >= until:
                 log.warning(
-                    "%d records still run; they are not waited for any longer, and come again", running
+                    "not waited for any longer: %s, whose handlers still run. They come again",
+                    plural(running, "record"),
                 )
                 break
             yield Idle(until)
@@ -396,8 +398,8 @@ class Processing:
             while running := self._running(partitions, until):
                 if self._clock.now_ms() >= until:
                     log.warning(
-                        "%d records of partitions that are revoked still run; their results are not committed",
-                        running,
+                        "%s of partitions that are revoked: handlers still run, and their results are not committed",
+                        plural(running, "record"),
                     )
                     break
                 yield Idle(until)

@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
-from kadence.cli.figures import clock_time, plural, shortened
+from kadence.cli.figures import clock_time, shortened
 from kadence.cli.same_cluster import SameCluster
 from kadence.cli.top import rows as r
 from kadence.cli.top.gathering import OTHERS, Gatherer, Model, Round, Wish
@@ -27,7 +27,7 @@ from kadence.cli.top.partition_rows import partition_rows
 from kadence.cli.top.records import LINES, MOST, Records, command, commands_fit, record_rows, stack_rows
 from kadence.cli.top.table import Table
 from kadence.cli.why.page import completed, lines
-from kadence.printable import printable
+from kadence.printable import plural, printable
 
 __all__ = ["Top"]
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kadence.cli.figures import clock_time, count, duration, plural, rate
+from kadence.cli.figures import clock_time, count, duration, rate
 from kadence.cli.top.local import Process
 from kadence.cli.top.partition_rows import PartitionRow, progress_cells, progress_sort
 from kadence.cli.top.sampling import Event, GroupHistory, Progress, ranges
+from kadence.printable import plural
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:

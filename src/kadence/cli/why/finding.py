@@ -8,9 +8,9 @@ from enum import IntEnum
 from typing import Any, Final
 
 from kadence.admin import MemberDescription
-from kadence.cli.figures import plural
 from kadence.cli.why.looks import PartitionLook
 from kadence.cli.why.watching import named
+from kadence.printable import plural
 from kadence.types import TopicPartition
 
 __all__ = ["NAMED", "Finding", "Harm", "colon", "names_of", "one_of", "some", "waiting"]

@@ -9,12 +9,13 @@ from typing import Final
 
 from kadence.admin import MemberDescription
 from kadence.cli.common import moment, text_of
-from kadence.cli.figures import duration, plural
+from kadence.cli.figures import duration
 from kadence.cli.top.rows import where
 from kadence.cli.top.sampling import ranges
 from kadence.cli.why.finding import NAMED, Finding, Harm, colon, waiting
 from kadence.cli.why.looks import Evidence, OpenTransaction, SeenRecord
 from kadence.cli.why.watching import Watch, named
+from kadence.printable import plural
 from kadence.types import TopicPartition
 
 __all__ = ["held_back", "never_committed", "standing", "transactions"]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import IO, Any, Final
 
-from kadence.cli.figures import count, duration, plural
+from kadence.cli.figures import count, duration
 from kadence.cli.same_cluster import SameCluster
 from kadence.cli.tables import terminal_width
 from kadence.cli.why.finding import Finding, Harm
 from kadence.cli.why.watching import Watch
-from kadence.printable import printable
+from kadence.printable import plural, printable
 
 __all__ = ["completed", "headline", "lines", "print_page", "rows"]
 

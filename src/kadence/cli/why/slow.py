@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Final
 
 from kadence.admin import MemberDescription
-from kadence.cli.figures import count, duration, plural, rate
+from kadence.cli.figures import count, duration, rate
 from kadence.cli.top.sampling import Progress, ranges
 from kadence.cli.why.finding import (
     NAMED,
@@ -18,6 +18,7 @@ from kadence.cli.why.finding import (
     waiting,
 )
 from kadence.cli.why.watching import Watch, named
+from kadence.printable import plural
 from kadence.types import TopicPartition
 
 __all__ = ["loop", "slow"]

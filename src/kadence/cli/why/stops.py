@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from kadence.admin import MemberDescription
-from kadence.cli.figures import duration, plural
+from kadence.cli.figures import duration
 from kadence.cli.top.sampling import ranges
 from kadence.cli.why.finding import (
     NAMED,
@@ -20,6 +20,7 @@ from kadence.cli.why.finding import (
 )
 from kadence.cli.why.looks import Cause, Evidence, PartitionLook
 from kadence.cli.why.watching import Watch, named
+from kadence.printable import plural
 from kadence.types import TopicPartition
 
 __all__ = ["lost", "not_owned", "stuck_rebalance", "unreadable", "without_members"]

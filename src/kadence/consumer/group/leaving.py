@@ -159,11 +159,11 @@ class Departures(abc.ABC):
             return
         self._waiting.remove(departure)
         log.info(
-            "group %s: member %s left (%s): %s",
+            "group %s: member %s left (%s)%s",
             self._config.group_id,
             departure.member_id,
             departure.reason,
-            error_codes.name(code),
+            f": {error_codes.name(code)}" if code else "",
         )
 
 
