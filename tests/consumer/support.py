@@ -125,7 +125,10 @@ def poll_until(
 
 
 def has_settled(consumer: Consumer) -> bool:
-    """Whether its history tells already of how it came by what it owns: the poll after that tells it."""
+    """Whether its history tells already of how it came by what it owns.
+
+    ``assignment()`` is what the network thread has; the history, and callbacks, come with the poll after that.
+    """
     history = consumer.rebalances()
     return bool(history) and set(history[-1].assigned) == consumer.assignment()
 

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.consumer.support import Cluster, numbers, poll_until, read
+from tests.consumer.support import Cluster, has_settled, numbers, poll_until, read
 from tests.patience import PATIENCE
 
 from kadence import Consumer, TopicPartition
@@ -57,7 +57,7 @@ def test_c5_a_join_waits_for_no_stuck_member(cluster: Cluster) -> None:
     newcomer.subscribe(other)
     came: list[Any] = []
     end = time.monotonic() + PATIENCE
-    while not newcomer.assignment():
+    while not (newcomer.assignment() and has_settled(newcomer)):
         assert time.monotonic() < end
         came += newcomer.poll(0.01)
         assert flowing.poll(PATIENCE), "records of partitions that stay come with every poll"

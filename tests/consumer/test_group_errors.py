@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.consumer.support import Cluster, partitions, poll_until, read
+from tests.consumer.support import Cluster, has_settled, partitions, poll_until, read
 
 from kadence import Broker, Consumer, RebalanceListener, TopicPartition
 from kadence.errors import BrokerError, GroupAuthorizationError
@@ -107,7 +107,7 @@ def test_a_full_group_is_said_and_the_one_that_waits_gets_in_when_there_is_room(
         )
         with one, two:
             one.subscribe("t")
-            poll_until(one, lambda: len(one.assignment()) == 4)
+            poll_until(one, lambda: len(one.assignment()) == 4 and has_settled(one))
             two.subscribe("t")
             with pytest.raises(BrokerError, match=r"group\.max\.size"):
                 poll_until(two, lambda: False)

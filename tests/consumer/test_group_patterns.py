@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from tests.consumer.support import Cluster, poll_until, read
+from tests.consumer.support import Cluster, has_settled, poll_until, read
 
 from kadence import Consumer
 from kadence.admin import Admin
@@ -68,11 +68,14 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
     consumer.subscribe(re.compile(f"{prefix}-.*"))
     poll_until(consumer, lambda: topics_of(consumer) == {f"{prefix}-a"})
     create(cluster, f"{prefix}-b")
-    poll_until(consumer, lambda: topics_of(consumer) == {f"{prefix}-a", f"{prefix}-b"})
+    poll_until(
+        consumer, lambda: topics_of(consumer) == {f"{prefix}-a", f"{prefix}-b"} and has_settled(consumer)
+    )
     assert consumer.rebalances()[-1].cause == "subscription changed"
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.delete_topics([f"{prefix}-a"])
-    poll_until(consumer, lambda: topics_of(consumer) == {f"{prefix}-b"})
+    # The partitions of what is gone go before the rebalance for it ends.
+    poll_until(consumer, lambda: topics_of(consumer) == {f"{prefix}-b"} and has_settled(consumer))
     # The history may have another rebalance behind that one.
     assert {p.topic for each in consumer.rebalances() for p in each.removed} == {f"{prefix}-a"}
     cluster.produce(f"{prefix}-b", 4, partitions=2)
@@ -88,7 +91,7 @@ def test_new_partitions_of_a_topic_are_assigned(cluster: Cluster) -> None:
     poll_until(consumer, lambda: len(consumer.assignment()) == 2)
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.create_partitions({f"{prefix}-a": 3})
-    poll_until(consumer, lambda: len(consumer.assignment()) == 3)
+    poll_until(consumer, lambda: len(consumer.assignment()) == 3 and has_settled(consumer))
     assert consumer.rebalances()[-1].cause == f"metadata of subscribed topics changed: {prefix}-a"
 
 

@@ -82,7 +82,7 @@ def test_kip_345_a_static_member_that_stays_away_is_replaced_when_its_session_en
     poll_until(stays, lambda: len(stays.assignment()) == 4)  # so it leads, and knows who leaves
     share(stays, goes, topic)
     goes.close()
-    poll_until(stays, lambda: len(stays.assignment()) == 4)
+    poll_until(stays, lambda: len(stays.assignment()) == 4 and has_settled(stays))
     assert "; left: " in stays.rebalances()[-1].cause
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.net.conftest import Certificates
 from tests.net.test_endpoint import endpoint
-from tests.patience import PATIENCE, until
+from tests.patience import PATIENCE, overdue, until
 from tests.security.conftest import ODD_PASSWORD, PASSWORD
 
 from kadence import Admin, Consumer, Producer, Token, TopicPartition
@@ -215,8 +215,9 @@ def test_sessions_are_renewed_without_losing_the_connection(
 def test_a_client_without_sasl_is_told_that_the_listener_may_want_it(
     secured: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with (
-        Admin(bootstrap_servers=secured.addresses["SASL"]) as admin,
-        pytest.raises(KafkaTimeoutError, match="does this listener want a login by"),
-    ):
-        admin.describe_cluster(timeout=1)
+    with Admin(bootstrap_servers=secured.addresses["SASL"]) as admin:
+        overdue(
+            lambda seconds: admin.describe_cluster(timeout=seconds),
+            KafkaTimeoutError,
+            match="does this listener want a login by",
+        )

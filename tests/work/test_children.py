@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, Shell
-from tests.patience import PATIENCE, until
+from tests.patience import PATIENCE, until, without_pauses
 from tests.work import failing, handlers, hanging
 from tests.work.test_process import committed, member, read
 
@@ -143,7 +143,7 @@ def run(program: str, cluster: Cluster, *arguments: str) -> tuple[int, str]:
         timeout=PATIENCE,
         check=False,
     )
-    return ended.returncode, ended.stderr
+    return ended.returncode, without_pauses(ended.stderr)
 
 
 def test_a_handler_of_the_program_itself_runs_in_children(cluster: Cluster, tmp_path: Path) -> None:
@@ -262,14 +262,19 @@ def begun(cluster: Cluster, program: Path, text: str) -> subprocess.Popen[str]:
     return started
 
 
+def end_of(program: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Its exit code, and what it and its children said: it ends when none of them has its pipes any more."""
+    output, errors = program.communicate(timeout=PATIENCE)
+    return program.returncode, output, without_pauses(errors)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no groups of processes")
 def test_a_signal_to_the_whole_group_lets_handlers_in_children_end(cluster: Cluster, tmp_path: Path) -> None:
     """So systemd stops a service: each of its processes gets SIGTERM."""
     program = begun(cluster, tmp_path / "program.py", IN_ORDER)
     os.killpg(program.pid, signal.SIGTERM)
     (tmp_path / "release").touch()
-    assert program.communicate(timeout=PATIENCE) == ("1\n", "")
-    assert program.returncode == 0
+    assert end_of(program) == (0, "1\n", "")
     assert [record.value for record in read(cluster, "out")] == [b"0"]
     assert read(cluster, "dead") == []
 
@@ -278,14 +283,12 @@ def test_a_signal_to_the_whole_group_lets_handlers_in_children_end(cluster: Clus
 def test_a_signal_that_ends_the_program_ends_its_children(cluster: Cluster, tmp_path: Path) -> None:
     program = begun(cluster, tmp_path / "program.py", AT_ONCE)
     os.killpg(program.pid, signal.SIGTERM)
-    # It ends when nobody has the pipe any more, so when the child has ended.
-    assert program.communicate(timeout=PATIENCE) == ("", "")
-    assert program.returncode == -signal.SIGTERM
+    assert end_of(program) == (-signal.SIGTERM, "", "")
 
 
 def test_the_end_of_the_program_does_not_wait_for_handlers_in_children(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     program = begun(cluster, tmp_path / "program.py", ON_A_THREAD)
-    assert program.communicate(timeout=PATIENCE)[0] == ""
-    assert program.returncode == 0
+    code, output, _ = end_of(program)
+    assert (code, output) == (0, "")

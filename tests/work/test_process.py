@@ -956,7 +956,8 @@ def test_processes_run_handlers_and_a_record_that_kills_them_is_a_dead_letter(
             handlers.work,
             executor="processes",
             workers=2,
-            timeout=1,
+            # Longer than a busy machine pauses a child: of the others nobody takes long.
+            timeout=4,
             retry=Retry(attempts=2, backoff=0),
             dead_letter="dead",
         )
