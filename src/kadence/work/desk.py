@@ -187,6 +187,14 @@ class Desk:
 
     # ------------------------------------------------------------ by workers, without the lock
 
+    def gives_back(self, task: Task) -> None:
+        """It was taken, and does not begin."""
+        with self.lock:
+            self.scheduler.put_back(task, self.clock.now_ms())
+        if self.is_waited_for:
+            # It may be the last one that is.
+            self._changed()
+
     def sends(self, tasks: Sequence[Task], outputs: Iterable[ProducerRecord]) -> None:
         """These are handled as soon as what their handler returned is acknowledged (H7)."""
         if tasks[0].told_lost:

@@ -203,11 +203,16 @@ class Journal:
         known = self._known[attempt.place]
         known.failed = max(known.failed, attempt.number)
 
+    def stops(self, attempt: Attempt) -> None:
+        """The handler was told that its partition goes, and is about to return or to raise: it has done nothing."""
+        self._running[_name(attempt)].pop(attempt)
+        self._last[attempt.program.name, attempt.life, attempt.assignment, attempt.place] = attempt.number - 1
+
     def returns(self, attempt: Attempt, *, is_last: bool, is_lost: bool) -> None:
         """The handler is about to return.
 
         Args:
-            is_last: it returns no record, which might be refused. is_lost: it was told that its partition goes.
+            is_last: it returns no record, which might be refused. is_lost: its partition goes, which it was not told.
         """
         self._running[_name(attempt)].pop(attempt)
         known = self._known[attempt.place]

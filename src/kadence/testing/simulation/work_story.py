@@ -47,6 +47,10 @@ class _FailureError(Exception):
     """What a handler raises."""
 
 
+class _StoppedError(Exception):
+    """What a handler raises that was told that its partition goes."""
+
+
 class _WorkTrouble(Trouble):
     """Trouble for members that run `process`. ``kills``: they are killed and started again, and nothing else breaks."""
 
@@ -100,6 +104,9 @@ class WorkStory:
         if self._in_batches:
             self._arguments["batch"] = batches.choice([2, 5, 50]), batches.choice([0.0, 0.1, 1.0])
             self._arguments["halve"] = batches.random() < 0.5
+        # As above: whose handlers look whether their partition goes, and what they do then.
+        self._looks = random.Random(f"looks of {seed}")
+        self._look_share = self._looks.choice([0.0, 0.5, 1.0])
         protocol = rng.choice(["classic", "consumer"])
         strategy = rng.choice(["cooperative-sticky", "range"])
         topics = {_TOPIC: rng.randint(1, 4), _DEAD: 1, _OUT: rng.randint(1, 2)}
@@ -228,10 +235,23 @@ class WorkStory:
             attempts.append(self.journal.begins(program, record, number, attempts))
         values = [record.value or b"" for record in records]
         early = [value for value, number in zip(values, numbers, strict=True) if number < last]
+        looks = self._looks.random() < self._look_share
         try:
             await asyncio.sleep(self._slowness * 2 * program.rng.random())
+            if looks:
+                # They are slow, so that partitions go meanwhile.
+                until = program.rng.choice([0, 0, 0, 3])
+                while until > 0 and not context._is_lost():
+                    await asyncio.sleep(0.1)
+                    until -= 0.1
             if timeout is not None and any(value.endswith(b" slow") for value in early):
                 await asyncio.sleep(timeout * 2)
+            if looks and context.lost:
+                for attempt in attempts:
+                    self.journal.stops(attempt)
+                if self._looks.random() < 0.5:  # noqa: PLR2004 - a half of them
+                    raise _StoppedError
+                return [ProducerRecord(_OUT, b"of a handler that stopped")]
             if any(map(must_fail, values)) or any(value.endswith(b" fails") for value in early):
                 raise _FailureError
         except (_FailureError, asyncio.CancelledError):
@@ -244,7 +264,7 @@ class WorkStory:
             if makes_output(value)
         ]
         for attempt in attempts:
-            self.journal.returns(attempt, is_last=not outputs, is_lost=context.lost)
+            self.journal.returns(attempt, is_last=not outputs, is_lost=context._is_lost())
         return outputs
 
     def _writer(self, count: int, pause_s: float) -> Any:
