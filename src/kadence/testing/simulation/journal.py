@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from kadence.records import Record
     from kadence.testing.simulation.simulation import Program, Simulation
 
-__all__ = ["Attempt", "Journal", "makes_output", "must_fail"]
+__all__ = ["OF_STOPPED", "Attempt", "Journal", "makes_output", "must_fail"]
+
+OF_STOPPED: Final = b"half of what a handler does"
+"""The value of what a handler returns that stops because its partition goes: nobody is to see it."""
 
 _SLACK_MS: Final = 1_500
 """So long after its time a commit is acknowledged, while nothing is wrong."""
@@ -415,6 +418,8 @@ class Journal:
         for known in self._known.values():
             ways[known.value].append(known)
         letters = self._written[self._dead]
+        if OF_STOPPED in self._written[self._out]:
+            raise SimulationError("what a handler returned that was told that its partition goes is written")
         for value, places in ways.items():
             returned = sum(known.ended for known in places)
             surely = returned - sum(known.leaving for known in places)

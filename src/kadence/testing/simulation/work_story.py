@@ -20,7 +20,7 @@ from kadence.errors import (
     ProducerFencedError,
     UnreleasedInstanceIdError,
 )
-from kadence.testing.simulation.journal import Attempt, Journal, makes_output, must_fail
+from kadence.testing.simulation.journal import OF_STOPPED, Attempt, Journal, makes_output, must_fail
 from kadence.testing.simulation.scheduler import SimulationError
 from kadence.testing.simulation.simulation import Simulation
 from kadence.testing.simulation.trouble import Trouble
@@ -249,9 +249,9 @@ class WorkStory:
             if looks and context.lost:
                 for attempt in attempts:
                     self.journal.stops(attempt)
-                if self._looks.random() < 0.5:  # noqa: PLR2004 - a half of them
+                if self._looks.random() < 0.5:
                     raise _StoppedError
-                return [ProducerRecord(_OUT, b"of a handler that stopped")]
+                return [ProducerRecord(_OUT, OF_STOPPED)]
             if any(map(must_fail, values)) or any(value.endswith(b" fails") for value in early):
                 raise _FailureError
         except (_FailureError, asyncio.CancelledError):
