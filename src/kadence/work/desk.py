@@ -200,6 +200,9 @@ class Desk:
         if tasks[0].told_lost:
             self._finished(tasks)
             return
+        if self._settings.takes_context:
+            # A generator runs only now, and may be told as well.
+            outputs = (output for output in outputs if not tasks[0].told_lost)
         _Sending(self, outputs, lambda error: self.fails(tasks, error), lambda: self._finished(tasks)).start()
 
     def fails(self, tasks: Sequence[Task], error: BaseException) -> None:
