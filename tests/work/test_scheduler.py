@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -470,3 +471,57 @@ def test_any_schedule_ends_each_record_once_and_in_the_order_of_its_key(seed: in
     assert all(done[p, n] >= 1 for p in (P, Q) for n in range(len(log[p])))
     assert scheduler.total == 0
     assert scheduler.nbytes == 0
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.just("read"),
+            st.tuples(st.just("back"), st.integers(0, 12)),
+            st.tuples(st.just("done"), st.integers(0, 30)),
+        ),
+        max_size=40,
+    ),
+    st.lists(st.integers(0, 12), max_size=4),
+)
+def test_a_frontier_whose_reader_goes_back_says_nothing_that_is_not_done(
+    steps: list[Any], skipped: list[int]
+) -> None:
+    """A program may seek in the midst of `process`, and a topic may be made anew. Records are then given twice."""
+    frontier = Frontier([(offset, offset + 1) for offset in sorted({*skipped})])
+    position = 0
+    given_out: list[int] = []
+    done: set[int] = set()
+
+    def look() -> None:
+        offset = frontier.offset
+        if offset is None:
+            return
+        above = {each for run in decode(offset, frontier.metadata()) for each in range(*run)}
+        assert {each for each in above if each < position} <= done
+        assert above - done <= {*skipped}
+        assert {*range(offset)} <= done
+        assert frontier.after(()).offset == offset
+
+    for step in steps:
+        if step == "read":
+            if frontier.give(position, 0):
+                done.discard(position)
+                given_out.append(position)
+            else:
+                done.add(position)
+            position += 1
+        elif step[0] == "back":
+            position = min(position, step[1])
+        elif given_out:
+            offset = given_out.pop(step[1] % len(given_out))
+            frontier.done(offset)
+            done.add(offset)
+        look()
+    for offset in given_out:
+        frontier.done(offset)
+    done.update(given_out)
+    look()
+    if frontier.position is not None:
+        assert frontier.window == 0
+        assert frontier.offset == frontier.position

@@ -188,11 +188,22 @@ class Desk:
 
     # ------------------------------------------------------------ by workers, without the lock
 
+    def gives_back(self, task: Task) -> None:
+        """It was taken, and does not begin."""
+        with self.lock:
+            self.scheduler.put_back(task, self.clock.now_ms())
+        if self.is_waited_for:
+            # It may be the last one that is.
+            self._changed()
+
     def sends(self, tasks: Sequence[Task], outputs: Iterable[ProducerRecord]) -> None:
         """These are handled as soon as what their handler returned is acknowledged (H7)."""
         if tasks[0].told_lost:
             self._finished(tasks)
             return
+        if self._settings.takes_context:
+            # A generator runs only now, and may be told as well.
+            outputs = (output for output in outputs if not tasks[0].told_lost)
         _Sending(self, outputs, lambda error: self.fails(tasks, error), lambda: self._finished(tasks)).start()
 
     def fails(self, tasks: Sequence[Task], error: BaseException) -> None:

@@ -17,7 +17,18 @@ from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.work.desk import Desk, Sender
 from kadence.work.meters import Totals
 from kadence.work.processes import Children
-from kadence.work.processing import Commit, Committed, Idle, PartitionsOf, Poll, Processing, Seek, Step, Steps
+from kadence.work.processing import (
+    Commit,
+    Committed,
+    Idle,
+    PartitionsOf,
+    Poll,
+    Processing,
+    Seek,
+    SeekToStart,
+    Step,
+    Steps,
+)
 from kadence.work.settings import Settings
 from kadence.work.tracing import Tracing
 from kadence.work.workers import Decode, LoopWorkers, ThreadWorkers, Workers, plain_call
@@ -353,7 +364,7 @@ async def _to_its_end(call: Coroutine[Any, Any, None]) -> None:
     task.result()
 
 
-def _asked(consumer: Any, step: Poll | Commit | Committed | PartitionsOf | Seek) -> Any:
+def _asked(consumer: Any, step: Poll | Commit | Committed | PartitionsOf | Seek | SeekToStart) -> Any:
     """What the consumer returns; under asyncio it is awaited."""
     if isinstance(step, Poll):
         return consumer.poll(step.ms / 1000, max_records=step.max_records)
@@ -363,6 +374,8 @@ def _asked(consumer: Any, step: Poll | Commit | Committed | PartitionsOf | Seek)
         return consumer.committed(step.partitions)
     if isinstance(step, PartitionsOf):
         return consumer.partitions_for(step.topic)
+    if isinstance(step, SeekToStart):
+        return consumer.seek_to_beginning(step.partitions)
     return consumer.seek(step.partition, step.at)
 
 

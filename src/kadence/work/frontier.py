@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -57,7 +58,11 @@ class Frontier:
         """A record was read. Returns whether it is to be worked on: False if it was done before."""
         self.position = offset + 1
         self.epoch = leader_epoch
-        self._given.append(offset)
+        given = self._given
+        if given and offset <= given[-1]:
+            self._give_again(offset)
+        else:
+            given.append(offset)
         skips = self._skips
         while skips and skips[0][1] <= offset:
             skips.popleft()
@@ -66,6 +71,14 @@ class Frontier:
             return False
         return True
 
+    def _give_again(self, offset: int) -> None:
+        """The reader went back: a program sought, or the log was cut off and written anew. It is not done any more."""
+        place = bisect_left(self._given, offset)
+        if self._given[place] == offset:
+            self._done.discard(offset)
+        else:
+            self._given.insert(place, offset)
+
     def passed(self, position: int, leader_epoch: int | None) -> None:
         """The reader stands at ``position``: what lies before it and was not given out needs no work."""
         if self.position is None or position > self.position:
@@ -73,19 +86,27 @@ class Frontier:
             self.epoch = leader_epoch
 
     def done(self, offset: int) -> None:
-        """The record at ``offset`` is done."""
+        """The record at ``offset`` is done. To say it of one that was, as when it was given twice, has no effect."""
         given, done = self._given, self._done
         if given and given[0] == offset:
             given.popleft()
             while given and given[0] in done:
                 done.remove(given.popleft())
-        else:
+        elif given and offset > given[0]:
             done.add(offset)
 
     @property
     def offset(self) -> int | None:
         """The lowest offset that is not done; None while nothing is known."""
-        return self._given[0] if self._given else self.position
+        if not self._given:
+            return self.position
+        position = self.position
+        return self._given[0] if position is None else min(self._given[0], position)
+
+    @property
+    def _goes_back(self) -> bool:
+        """Whether the reader went back, and stands below what was given out before."""
+        return bool(self._given) and self.position is not None and self.position <= self._given[-1]
 
     @property
     def window(self) -> int:
@@ -109,6 +130,12 @@ class Frontier:
             yield first, last
 
     def _runs(self) -> Iterator[Run]:
+        if self._goes_back:
+            # What lies between two of these may be to be read.
+            yield from ((offset, offset + 1) for offset in self._given if offset in self._done)
+            top = self._given[-1] + 1
+            yield from ((max(first, top), end) for first, end in self._skips if end > top)
+            return
         start: int | None = None
         for offset in self._given:
             if offset in self._done:

@@ -7,6 +7,7 @@ partitions, commits the frontier now and then, and gives up partitions in order.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -15,6 +16,7 @@ from kadence.clock import FOREVER, Clock, add_ms
 from kadence.errors import (
     CommitFailedError,
     ConfigError,
+    IllegalStateError,
     KafkaError,
     OffsetMetadataTooLargeError,
     RebalanceInProgressError,
@@ -36,6 +38,7 @@ __all__ = [
     "Poll",
     "Processing",
     "Seek",
+    "SeekToStart",
     "Step",
     "Steps",
     "Subject",
@@ -97,13 +100,20 @@ class Seek:
 
 
 @dataclass(frozen=True, slots=True)
+class SeekToStart:
+    """Read these from the beginning of their logs on; raises IllegalStateError if one is not assigned."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Idle:
     """Wait until the desk changes, or until then (absolute ms)."""
 
     until: int
 
 
-Step = Poll | Commit | Committed | PartitionsOf | Seek | Idle
+Step = Poll | Commit | Committed | PartitionsOf | Seek | SeekToStart | Idle
 Steps = Generator[Step, Any, None]
 
 
@@ -266,8 +276,13 @@ class Processing:
                     plural(running, "record"),
                 )
                 break
-            yield Idle(until)
+            yield self._a_while(until)
         yield from self._commit_at_last(None)
+
+    def _a_while(self, until: int) -> Idle:
+        """Wait until what runs changes. Nobody tells of what a thread in a slow handler has beside that."""
+        now = self._clock.now_ms()
+        return Idle(min(until, add_ms(now, _SOON_MS)) if self._look(now) else until)
 
     def _running(self, partitions: tuple[TopicPartition, ...] | None, until: int) -> int:
         """How many records of these still run, or of all."""
@@ -379,11 +394,26 @@ class Processing:
                 log.warning(
                     "what is done above the committed offsets is not known, and is done again: %s", error
                 )
+        yield from self._retries_from_start(found)
         with self._desk.lock:
             for partition in partitions:
                 at = found.get(partition)
                 self.committed.pop(partition, None)
                 self._desk.scheduler.assign(partition, () if at is None else decode(at.offset, at.metadata))
+
+    def _retries_from_start(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> Steps:
+        """Read the retry topic from its start where nothing is committed, whatever ``auto.offset.reset`` says.
+
+        What is written there has no other copy: where it came from it is done.
+
+        Args:
+            found: what is committed, as far as that is known.
+        """
+        topic = self._settings.retry.topic
+        if new := tuple(p for p, at in found.items() if at is None and p.topic == topic):
+            # They may be lost meanwhile, and we be told of it later.
+            with contextlib.suppress(IllegalStateError):
+                yield SeekToStart(new)
 
     def revoked(self, partitions: tuple[TopicPartition, ...]) -> Steps:
         """These go. Nothing of them begins any more; what runs has its time; then the frontier is committed."""
@@ -402,7 +432,7 @@ class Processing:
                         plural(running, "record"),
                     )
                     break
-                yield Idle(until)
+                yield self._a_while(until)
         finally:
             desk.is_waited_for = False
         yield from self._commit_at_last(partitions)

@@ -108,8 +108,10 @@ class TransactionalDesk(Desk):
                     self._refused(each, refused[each], now)
                 self.scheduler.aborted(this, failed.keys(), now)
         for each, problem in failed.items():
-            # A dead letter belongs to the handler's trace.
-            each.context.run(self.fails, [task for task in each.tasks if task.is_running], problem)
+            # Those of partitions that go are the next owner's.
+            if tasks := [task for task in each.tasks if task.is_running]:
+                # A dead letter belongs to the handler's trace.
+                each.context.run(self.fails, tasks, problem)
         self.wake()
 
     def _refused(self, each: Finished, error: Exception, now: int) -> None:
@@ -186,6 +188,7 @@ class TransactionalProcessing(Processing):
         found: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
         if partitions:
             found = yield Committed(partitions)
+        yield from self._retries_from_start(found)
         with self._desk.lock:
             for partition in partitions:
                 at = found.get(partition)

@@ -279,8 +279,7 @@ class ThreadWorkers:
                 # `look` took it in between.
                 return
             if task.is_lost or desk.is_ended or desk.is_stopping():
-                with desk.lock:
-                    desk.scheduler.put_back(task, desk.clock.now_ms())
+                desk.gives_back(task)
             elif self._attempt(call, (task,)):
                 hand.done.append(task)
 

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from kadence.records import Record
     from kadence.testing.simulation.simulation import Program, Simulation
 
-__all__ = ["Attempt", "Journal", "makes_output", "must_fail"]
+__all__ = ["OF_STOPPED", "Attempt", "Journal", "makes_output", "must_fail"]
+
+OF_STOPPED: Final = b"half of what a handler does"
+"""The value of what a handler returns that stops because its partition goes: nobody is to see it."""
 
 _SLACK_MS: Final = 1_500
 """So long after its time a commit is acknowledged, while nothing is wrong."""
@@ -115,8 +118,7 @@ class Journal:
     Attributes:
         begun, ended: attempts, and handlers that returned. repeats: the latter, of records whose handler had returned
             before. late: of those whose partition had gone, or was about to. kills: of members. undone: what the
-            handlers of these had done, and no commit said. stopped: handlers that were told that a partition goes, and
-            ended.
+            handlers of these had done, and no commit said.
     """
 
     def __init__(
@@ -164,7 +166,7 @@ class Journal:
         self._unseen: set[_Place] = set()
         self._covered: dict[TopicPartition, _Covered] = {}
         self._covered_since: defaultdict[TopicPartition, list[tuple[int, _Covered]]] = defaultdict(list)
-        self.begun = self.ended = self.late = self.repeats = self.kills = self.undone = self.stopped = 0
+        self.begun = self.ended = self.late = self.repeats = self.kills = self.undone = 0
         simulation.history.observers.append(self._turned)
 
     @property
@@ -175,7 +177,7 @@ class Journal:
     def __repr__(self) -> str:
         return (
             f"<journal of {len(self._known)} records: {self.begun} attempts, {self.ended} returned, {self.repeats} "
-            f"again, {self.late} late, {self.stopped} stopped, {self.kills} kills, {self.undone} undone>"
+            f"again, {self.late} late, {self.kills} kills, {self.undone} undone>"
         )
 
     # ------------------------------------------------------------ by handlers
@@ -204,11 +206,16 @@ class Journal:
         known = self._known[attempt.place]
         known.failed = max(known.failed, attempt.number)
 
+    def stops(self, attempt: Attempt) -> None:
+        """The handler was told that its partition goes, and is about to return or to raise: it has done nothing."""
+        self._running[_name(attempt)].pop(attempt)
+        self._last[attempt.program.name, attempt.life, attempt.assignment, attempt.place] = attempt.number - 1
+
     def returns(self, attempt: Attempt, *, is_last: bool, is_lost: bool) -> None:
         """The handler is about to return.
 
         Args:
-            is_last: it returns no record, which might be refused. is_lost: it was told that its partition goes.
+            is_last: it returns no record, which might be refused. is_lost: its partition goes, which it was not told.
         """
         self._running[_name(attempt)].pop(attempt)
         known = self._known[attempt.place]
@@ -226,13 +233,6 @@ class Journal:
         else:
             known.late += 1
             self.late += 1
-
-    def stops(self, attempt: Attempt) -> None:
-        """The handler was told that a partition goes, and ends: nothing is done, and this was no attempt."""
-        self._running[_name(attempt)].pop(attempt)
-        self.stopped += 1
-        program, place = attempt.program, attempt.place
-        self._last[program.name, attempt.life, attempt.assignment, place] = attempt.number - 1
 
     def _look_at_attempt(self, attempt: Attempt) -> None:
         program, place = attempt.program, attempt.place
@@ -418,6 +418,8 @@ class Journal:
         for known in self._known.values():
             ways[known.value].append(known)
         letters = self._written[self._dead]
+        if OF_STOPPED in self._written[self._out]:
+            raise SimulationError("what a handler returned that was told that its partition goes is written")
         for value, places in ways.items():
             returned = sum(known.ended for known in places)
             surely = returned - sum(known.leaving for known in places)

@@ -1,8 +1,8 @@
 """One random run of `process`: members of a group that handle records, trouble, and then a quiet end.
 
 Records say in their values what becomes of them: they succeed, succeed with an output, fail at the first attempts or
-take too long at them, or fail always. In some stories handlers get batches, which are halved or not; in some they look
-whether their partition goes, and stop. The `Journal` looks at every attempt and every commit.
+take too long at them, or fail always. In some stories handlers get batches, which are halved or not. The `Journal`
+looks at every attempt and every commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kadence.errors import (
     ProducerFencedError,
     UnreleasedInstanceIdError,
 )
-from kadence.testing.simulation.journal import Attempt, Journal, makes_output, must_fail
+from kadence.testing.simulation.journal import OF_STOPPED, Attempt, Journal, makes_output, must_fail
 from kadence.testing.simulation.scheduler import SimulationError
 from kadence.testing.simulation.simulation import Simulation
 from kadence.testing.simulation.trouble import Trouble
@@ -45,6 +45,10 @@ _WEIGHTS: Final = (12, 3, 3, 1, 1)
 
 class _FailureError(Exception):
     """What a handler raises."""
+
+
+class _StoppedError(Exception):
+    """What a handler raises that was told that its partition goes."""
 
 
 class _WorkTrouble(Trouble):
@@ -100,9 +104,9 @@ class WorkStory:
         if self._in_batches:
             self._arguments["batch"] = batches.choice([2, 5, 50]), batches.choice([0.0, 0.1, 1.0])
             self._arguments["halve"] = batches.random() < 0.5
-        # As above.
-        self._stopping = random.Random(f"stops of {seed}")
-        self._stops = self._stopping.random() < 0.4
+        # As above: whose handlers look whether their partition goes, and what they do then.
+        self._looks = random.Random(f"looks of {seed}")
+        self._look_share = self._looks.choice([0.0, 0.5, 1.0])
         protocol = rng.choice(["classic", "consumer"])
         strategy = rng.choice(["cooperative-sticky", "range"])
         topics = {_TOPIC: rng.randint(1, 4), _DEAD: 1, _OUT: rng.randint(1, 2)}
@@ -143,7 +147,7 @@ class WorkStory:
         protocol = f"{protocol} {strategy}" if protocol == "classic" else protocol
         self.title = (
             f"seed {seed}, {how}{self._kind}: {protocol}, {len(names)} members, {topics}, {self._arguments}, "
-            f"{self._keys} keys, commits every {self._commit_ms} ms{', handlers stop' if self._stops else ''}"
+            f"{self._keys} keys, commits every {self._commit_ms} ms"
         )
 
     def run(self) -> None:
@@ -231,10 +235,23 @@ class WorkStory:
             attempts.append(self.journal.begins(program, record, number, attempts))
         values = [record.value or b"" for record in records]
         early = [value for value, number in zip(values, numbers, strict=True) if number < last]
+        looks = self._looks.random() < self._look_share
         try:
             await asyncio.sleep(self._slowness * 2 * program.rng.random())
+            if looks:
+                # They are slow, so that partitions go meanwhile.
+                until = self._looks.choice([0.0, 0.0, 0.0, 3.0])
+                while until > 0 and not context._is_lost():
+                    await asyncio.sleep(0.1)
+                    until -= 0.1
             if timeout is not None and any(value.endswith(b" slow") for value in early):
                 await asyncio.sleep(timeout * 2)
+            if looks and context.lost:
+                for attempt in attempts:
+                    self.journal.stops(attempt)
+                if self._looks.random() < 0.5:
+                    raise _StoppedError
+                return [ProducerRecord(_OUT, OF_STOPPED)]
             if any(map(must_fail, values)) or any(value.endswith(b" fails") for value in early):
                 raise _FailureError
         except (_FailureError, asyncio.CancelledError):
@@ -246,16 +263,8 @@ class WorkStory:
             for value, record in zip(values, records, strict=True)
             if makes_output(value)
         ]
-        if self._stops and context.lost:
-            for attempt in attempts:
-                self.journal.stops(attempt)
-            if self._stopping.random() < 0.3:
-                raise _FailureError
-            return outputs if self._stopping.random() < 0.5 else []
-        # Not asked of the context: from then on nothing would be done.
-        is_lost = any(task.is_lost for task in context._tasks)
         for attempt in attempts:
-            self.journal.returns(attempt, is_last=not outputs, is_lost=is_lost)
+            self.journal.returns(attempt, is_last=not outputs, is_lost=context._is_lost())
         return outputs
 
     def _writer(self, count: int, pause_s: float) -> Any:
