@@ -240,7 +240,7 @@ class WorkStory:
             await asyncio.sleep(self._slowness * 2 * program.rng.random())
             if looks:
                 # They are slow, so that partitions go meanwhile.
-                until = program.rng.choice([0.0, 0.0, 0.0, 3.0])
+                until = self._looks.choice([0.0, 0.0, 0.0, 3.0])
                 while until > 0 and not context._is_lost():
                     await asyncio.sleep(0.1)
                     until -= 0.1
