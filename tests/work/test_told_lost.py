@@ -85,7 +85,9 @@ class Handlers:
         if self.how == "raises":
             raise RuntimeError("the partition goes")
         return (
-            [ProducerRecord("out", b"half of " + value) for value in values] if self.how in ("sends", "yields") else None
+            [ProducerRecord("out", b"half of " + value) for value in values]
+            if self.how in ("sends", "yields")
+            else None
         )
 
     def _note(self, values: list[bytes]) -> list[ProducerRecord]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import Any, ClassVar, Final, Protocol
@@ -203,7 +203,7 @@ class Desk:
             return
         if self._settings.takes_context:
             # A generator runs only now, and may be told as well.
-            outputs = (output for output in outputs if not tasks[0].told_lost)
+            outputs = _unless_told(tasks, outputs)
         _Sending(self, outputs, lambda error: self.fails(tasks, error), lambda: self._finished(tasks)).start()
 
     def fails(self, tasks: Sequence[Task], error: BaseException) -> None:
@@ -461,6 +461,13 @@ class _Sending:
             self._done()
         else:
             self._context.run(self._failed, self._error)
+
+
+def _unless_told(tasks: Sequence[Task], outputs: Iterable[ProducerRecord]) -> Iterator[ProducerRecord]:
+    """What a handler gives before it is told that a partition of its records goes. It runs to its end."""
+    for output in outputs:
+        if not tasks[0].told_lost:
+            yield output
 
 
 def _place(record: Record[Any, Any]) -> str:
