@@ -11,7 +11,7 @@ from tests.luck import seeds
 from kadence.testing.simulation import SimulationError, WorkStory
 from kadence.testing.simulation.producer import SimulatedProducer
 from kadence.types import GroupMetadata
-from kadence.work import processing
+from kadence.work import Context, processing
 from kadence.work.desk import Desk
 from kadence.work.frontier import Frontier
 from kadence.work.processing import Processing
@@ -74,7 +74,7 @@ def test_a_dead_letter_that_is_not_written(monkeypatch: pytest.MonkeyPatch) -> N
         self._finished([task])
 
     monkeypatch.setattr(Desk, "_letter", letter)
-    breaks("is committed as done, and is not", 0, 1)
+    breaks("is committed as done, and is not", 1, 3)
 
 
 def test_outputs_that_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +105,12 @@ def test_attempts_that_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Scheduler, "again", uncounted)
     breaks("began with attempt 1 after 1 attempts", 4, 5, 2)
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_handlers_that_stopped_taken_for_done(monkeypatch: pytest.MonkeyPatch, transactional: bool) -> None:
+    monkeypatch.setattr(Context, "lost", property(Context._is_lost))
+    breaks("is committed as done, and is not", 19, 36, transactional=transactional)
 
 
 def test_halves_that_overtake_a_record_of_their_key(monkeypatch: pytest.MonkeyPatch) -> None:
