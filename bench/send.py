@@ -17,8 +17,8 @@ from itertools import cycle, islice
 
 from harness.ground import real_kafka
 from kadence import Producer
+from kadence._native.append import COMPILED, murmur2
 from kadence.client.network_thread import NetworkThread
-from kadence.producer.append import COMPILED, murmur2
 from kadence.records import BatchBuilder
 
 SECONDS = 3.0

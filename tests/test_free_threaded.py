@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from kadence.records._implementation import ColumnsBuilder, Cursor
 from tests.net.test_inbox import framed
 from tests.net.test_native_heartbeat import FRAME, Link
 from tests.patience import PATIENCE
@@ -26,7 +27,6 @@ from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.clock import SystemClock
 from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
 from kadence.net import drain, native_heartbeat
-from kadence.records._implementation import ColumnsBuilder, Cursor
 
 is_free = not getattr(sys, "_is_gil_enabled", lambda: True)()
 ROUNDS = 2_000

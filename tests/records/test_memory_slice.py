@@ -9,10 +9,7 @@ from array import array
 
 import pytest
 
-from kadence.records import IMPLEMENTATION
-from kadence.records._implementation import memory_slice
-
-pytestmark = pytest.mark.skipif(IMPLEMENTATION != "compiled", reason="the plain half has memoryviews")
+from kadence._native.buffers import memory_slice
 
 
 class Owner(array):  # type: ignore[type-arg]

@@ -7,7 +7,7 @@ are copied once between the socket and the user's objects. Fresh memory of that 
 The network thread lends; any thread retains and releases. The only things that threads share are a list used
 as a counter and a queue of returned arenas, both with operations that are atomic by themselves: a lock here
 could make the network thread wait for an application thread that holds the interpreter. And the memory itself: each
-thread makes parts of it, and drops them, so it is a `MemorySlice` (`records/_buffers_c.py`) and not a memoryview.
+thread makes parts of it, and drops them, so it is a `MemorySlice` (`_native/buffers.pyx`) and not a memoryview.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class ArenaPool:
 def _shared_memory(capacity: int) -> Memory:
     """New memory for several threads."""
     # Who lends reads records. Other clients need nothing of that room.
-    from kadence.records._implementation import memory_slice
+    from kadence._native.buffers import memory_slice
 
     return memory_slice(fresh_memory(capacity))
 

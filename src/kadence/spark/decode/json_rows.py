@@ -1,4 +1,4 @@
-"""The compiled JSON reader over Arrow types, where the extension was built.
+"""The compiled JSON reader over Arrow types.
 
 It takes a record at a time, and refuses each one of which it is not certain that the reader behind it (`json_shapes`)
 makes the same of it; see json_rows.h.
@@ -6,7 +6,6 @@ makes the same of it; see json_rows.h.
 
 from __future__ import annotations
 
-import os
 import struct
 import sys
 from bisect import bisect_left
@@ -14,30 +13,15 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kadence.records import IMPLEMENTATION
+from kadence._native.json import Reader
 from kadence.spark.decode.json_shapes import has_zoned_times
 from kadence.spark.decode.json_times import offset_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COMPILED", "Column", "JsonRows", "rows_reader"]
+__all__ = ["Column", "JsonRows", "rows_reader"]
 
-
-def _is_compiled() -> bool:
-    if IMPLEMENTATION == "python" or sys.byteorder != "little":
-        return False
-    try:
-        from kadence.spark.decode import _json_c  # noqa: F401
-    except ImportError:
-        if os.environ.get("KADENCE_EXTENSION") == "require":
-            raise
-        return False
-    return True
-
-
-COMPILED: Final = _is_compiled()
-"""Whether there is such a reader."""
 
 _BOOL, _INT, _FLOAT, _DOUBLE, _DECIMAL, _DATE, _TIME, _STRING, _LIST, _STRUCT = range(10)
 
@@ -65,11 +49,8 @@ class JsonRows:
     """Makes structs of documents, and says which ones it refuses."""
 
     def __init__(self, target: pa.DataType, column: Column, zone: tzinfo | None) -> None:
-        from kadence.spark.decode._json_c import Reader
-
-        made: Any = Reader
         self._target = target
-        self._reader = made(column, *_table_of(zone if has_zoned_times(target) else None))
+        self._reader = Reader(column, *_table_of(zone if has_zoned_times(target) else None))
 
     def read(self, values: pa.Array) -> tuple[pa.Array, list[int]] | None:
         """A row for each document, null where it is refused, and which rows those are; None: another thread is at it.
@@ -93,7 +74,7 @@ def rows_reader(target: pa.DataType, zone: tzinfo | None) -> JsonRows | None:
     """
     import pyarrow as pa
 
-    if not COMPILED or not pa.types.is_struct(target):
+    if sys.byteorder != "little" or not pa.types.is_struct(target):
         return None
     column = _column("", target)
     return None if column is None else JsonRows(target, column, zone)

@@ -1,0 +1,43 @@
+"""What is compiled: each .pyx is a module of C, its .pyi says what Python sees of it, and its .pxd what others here do.
+
+Nothing here knows a room above it, so each of these modules can be loaded alone. `records` is loaded first, whichever
+is asked for: where it cannot be, an ImportError says in one sentence what to do.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+__all__ = ["refuse"]
+
+_OF_ANOTHER: Final = ("Interpreter change detected", "does not support loading in subinterpreters")
+"""What Cython and CPython say where another interpreter of the process has loaded a module, or may load it alone."""
+
+
+def refuse(name: str, why: object = "it is not compiled") -> None:
+    """Raise the ImportError of a module that has to be compiled, and is not, or not from the sources beside it."""
+    raise ImportError(
+        f"{name} cannot be loaded ({why}): run python setup.py build_ext --inplace in a checkout, else "
+        "pip install --force-reinstall kadence"
+    )
+
+
+def _load() -> None:
+    name = "kadence._native.records"
+    try:
+        import_module(name)
+    except Exception as error:
+        if any(words in str(error) for words in _OF_ANOTHER):
+            raise ImportError(
+                f"this is a sub-interpreter, and only one interpreter of a process can load {name}. Use Kadence in one "
+                "interpreter of each process; under mod_wsgi: WSGIApplicationGroup %{GLOBAL}. Python says: "
+                f"{error}"
+            ) from error
+        try:
+            refuse(name, error)
+        except ImportError as refusal:
+            raise refusal from error
+
+
+_load()
