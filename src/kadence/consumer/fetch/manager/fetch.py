@@ -424,22 +424,6 @@ class FetchRequestManager:
 
     # ------------------------------------------------------------ what came back
 
-    def is_private(self, completed: Completed) -> bool:
-        """Records, or none: errors, truncations and other replicas are for metadata, offsets and validation, too."""
-        response = completed.response
-        if not isinstance(response, FetchResponse) or response.error_code:
-            return False
-        for topic in response.responses:
-            for data in topic.partitions:
-                told = data.diverging_epoch
-                if (
-                    data.error_code
-                    or data.preferred_read_replica >= 0
-                    or max(told.epoch, told.end_offset) >= 0
-                ):
-                    return False
-        return True
-
     def on_response(self, now: int, completed: Completed) -> None:
         sent: Sent = completed.request.tag
         broker = self._places.broker(sent.node_id)
