@@ -44,10 +44,6 @@ NO_COMPILER = (
 )
 
 
-def say(text: str) -> None:
-    print(f"kadence: {text}", file=sys.stderr, flush=True)
-
-
 def name_of(source: Path) -> str:
     return ".".join(source.relative_to(SOURCE).with_suffix("").parts)
 
@@ -67,7 +63,7 @@ def translated(found: list[Extension]) -> list[Extension]:
         "auto_pickle": False,
     }
     # cythonize() compares the sources with what it made of them before. It does not see these directives.
-    newest = Path("setup.py").stat().st_mtime
+    newest = Path(__file__).stat().st_mtime
     options: dict[str, Any] = {
         "build_dir": TRANSLATED,
         "compiler_directives": directives,
@@ -83,27 +79,21 @@ def translated(found: list[Extension]) -> list[Extension]:
 def extensions() -> list[Extension]:
     paths = {name_of(path): path for path in sorted(NATIVE.glob("*.pyx"))}
     paths |= {name: SOURCE.joinpath(*name.split(".")).with_suffix(".py") for name in ONE_SOURCE}
-    for each in SOURCE.rglob("_*_c.p*"):
-        if each.suffix in (".py", ".pxd"):
-            own = each.with_suffix(".py")
-            paths[name_of(each)] = own if own.exists() else own.with_name(own.name.replace("_c.py", ".py"))
     if WINDOWS:
         paths = {name: path for name, path in paths.items() if name not in POSIX_ONLY}
     # What a sanitizer reports has the lines of functions only so (tools/check_threads.py).
     tuning = ["-O1", "-g"] if "-fsanitize" in os.environ.get("CFLAGS", "") else ["-O3", "-g0"]
     headers = sorted(header.as_posix() for header in NATIVE.glob("*.h"))
-    return translated(
-        [
-            Extension(
-                name,
-                [path.as_posix()],
-                include_dirs=[NATIVE.as_posix(), path.parent.as_posix()],
-                depends=["setup.py", *headers],
-                extra_compile_args=[] if WINDOWS else [*tuning, "-fno-strict-aliasing"],
-            )
-            for name, path in paths.items()
-        ]
-    )
+    return [
+        Extension(
+            name,
+            [path.as_posix()],
+            include_dirs=[NATIVE.as_posix()],
+            depends=["setup.py", *headers],
+            extra_compile_args=[] if WINDOWS else [*tuning, "-fno-strict-aliasing"],
+        )
+        for name, path in paths.items()
+    ]
 
 
 class Compile(build_ext):  # type: ignore[misc]
@@ -115,13 +105,17 @@ class Compile(build_ext):  # type: ignore[misc]
             self.parallel = PROCESSORS
 
     def run(self) -> None:
-        for each in self.extensions:
-            self.drop_stale(each)
+        # setuptools builds elsewhere, and copies what it has built.
+        self.is_in_place = bool(self.inplace)
         super().run()
 
     def build_extensions(self) -> None:
         if not self.can_compile():
             raise SystemExit(f"kadence: {NO_COMPILER}")
+        sources = {each.name: each.sources for each in translated(self.extensions)}
+        for each in self.extensions:
+            each.sources = sources[each.name]
+            self.drop_stale(each)
         super().build_extensions()
 
     def can_compile(self) -> bool:
@@ -137,10 +131,12 @@ class Compile(build_ext):  # type: ignore[misc]
 
     def drop_stale(self, extension: Extension) -> None:
         """Remove what an earlier build made, if it is to be made anew: where that fails nobody must take it for new."""
-        built = Path(self.build_lib, self.get_ext_filename(extension.name))
+        name = self.get_ext_filename(extension.name)
+        built = Path(self.build_lib, name)
         if self.force or newer_group([*extension.sources, *extension.depends], built, "newer"):
             built.unlink(missing_ok=True)
-            Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+            if self.is_in_place:
+                (SOURCE / name).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def compiled(folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / "threads"
     flags = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wno-unused-function", "-fsanitize=thread"]
-    headers = _ROOT / "src" / "kadence" / "net"
+    headers = _ROOT / "src" / "kadence" / "_native"
     done = _run([compiler, *flags, f"-I{headers}", str(PROGRAM), "-o", str(made), "-lpthread"])
     if done.returncode and "tsan" in done.stderr:
         raise MissingError("gcc has no ThreadSanitizer: libtsan is not installed")
@@ -129,7 +129,7 @@ def _build() -> Path:
             _BUILD / "made",
         ],
         cwd=_ROOT,
-        env={**os.environ, "CFLAGS": "-fsanitize=thread", "KADENCE_EXTENSION": "require"},
+        env={**os.environ, "CFLAGS": "-fsanitize=thread"},
         check=True,
     )
     return source
@@ -156,7 +156,7 @@ def _test(before: Sequence[str], source: Path, words: Sequence[str]) -> tuple[in
         "TSAN_OPTIONS": " ".join(f"{name}={value}" for name, value in options.items()),
     }
     run = [*before, sys.executable]
-    where = "import kadence.net._drain_c as it; print(it.__file__)"
+    where = "import kadence._native.drain as it; print(it.__file__)"
     loaded = subprocess.run([*run, "-c", where], env=environment, capture_output=True, text=True, check=False)
     if not loaded.stdout.startswith(str(source)):
         raise SystemExit(

@@ -19,7 +19,7 @@ from kadence.errors import (
     RecordTooLargeError,
     UnsupportedRecordFormatError,
 )
-from kadence.records import ALL_COLUMNS, MOST_HEADERS, OWN_COLUMNS, FetchedRecords, encode_batch
+from kadence.records import ALL_COLUMNS, MOST_HEADERS, OWN_COLUMNS, FetchedRecords, Record, encode_batch
 from kadence.records.codecs import compress
 
 T0 = 1_700_000_000_000
@@ -456,7 +456,7 @@ def test_nobody_pulls_the_bytes_away_while_they_are_read() -> None:
     data = from_rows(rows(0, 5000))
     cursor = Cursor("t", 0)
     cursor.open_batch(data, 61, len(data), 5000, 0, 4999, 0, T0, 0, 0, -1, len(data), False, True)
-    got: list[object] = []
+    got: list[Record] = []
     refused = []
 
     def meddle(_phase: str, _info: object) -> None:

@@ -6,9 +6,9 @@ from kadence.errors import KafkaError
 from kadence.types import TopicPartition
 
 # Rooms above this one have classes of these, which are not known here.
-Gate: TypeAlias = Any
-Delivery: TypeAlias = Any
-Cluster: TypeAlias = Any
+_Gate: TypeAlias = Any
+_Delivery: TypeAlias = Any
+_Cluster: TypeAlias = Any
 
 def murmur2(data: bytes) -> int: ...
 def estimated_size(
@@ -19,18 +19,18 @@ def system_wall_ms() -> int: ...
 
 class ProduceRequestResult:
     is_written: bool
-    def __init__(self, gate: Gate) -> None: ...
+    def __init__(self, gate: _Gate) -> None: ...
     @property
-    def gate(self) -> Gate: ...
+    def gate(self) -> _Gate: ...
     @property
     def done(self) -> bool: ...
     def add_callback(self, callback: Callable[[Any], object], future: Any) -> bool: ...
     def end(self) -> list[Any]: ...
 
 class FutureRecordMetadata:
-    def __init__(self, delivery: Delivery, index: int, timestamp: int) -> None: ...
+    def __init__(self, delivery: _Delivery, index: int, timestamp: int) -> None: ...
     @property
-    def delivery(self) -> Delivery: ...
+    def delivery(self) -> _Delivery: ...
     @property
     def index(self) -> int: ...
     @property
@@ -38,11 +38,11 @@ class FutureRecordMetadata:
 
 class OpenBatch:
     builder: RecordEncoder
-    delivery: Delivery
+    delivery: _Delivery
     size: int
     limit: int
     is_open: bool
-    def __init__(self, builder: RecordEncoder, delivery: Delivery, size: int, limit: int) -> None: ...
+    def __init__(self, builder: RecordEncoder, delivery: _Delivery, size: int, limit: int) -> None: ...
     @property
     def count(self) -> int: ...
 
@@ -55,13 +55,13 @@ class Sticky:
 class TopicInfo:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: _Cluster,
         partitions: tuple[TopicPartition, ...],
         available: tuple[int, ...],
         sticky: Sticky,
     ) -> None: ...
     @property
-    def cluster(self) -> Cluster: ...
+    def cluster(self) -> _Cluster: ...
     @property
     def partitions(self) -> tuple[TopicPartition, ...]: ...
     @property
@@ -78,7 +78,7 @@ class FastAppender:
     is_usable: bool
     def __init__(
         self,
-        gate: Gate,
+        gate: _Gate,
         future_type: type[Any],
         batch_size: int,
         buffer_memory: int,
@@ -86,7 +86,7 @@ class FastAppender:
         wall_ms: Callable[[], int],
     ) -> None: ...
     @property
-    def gate(self) -> Gate: ...
+    def gate(self) -> _Gate: ...
     @property
     def places(self) -> dict[str, TopicInfo]: ...
     @property

@@ -43,7 +43,8 @@ cdef class Record:
     cdef readonly object value
     cdef readonly object headers
     cdef readonly object leader_epoch
-    cdef Record with_content(self, object key, object value)
+
+cdef Record with_content(Record raw, object key, object value)
 
 # One record's fields, pointing into its batch. Sizes are -1 for null.
 cdef struct Row:

@@ -117,24 +117,6 @@ class Record:
             self.leader_epoch,
         )
 
-    @cython.cfunc
-    def with_content(self, key: object, value: object) -> Record:
-        """A copy with this key and value; for compiled callers."""
-        record: Record = Record.__new__(Record)
-        record.topic = self.topic
-        record.partition = self.partition
-        record.offset = self.offset
-        record.timestamp = self.timestamp
-        record.timestamp_type = self.timestamp_type
-        record.key = key
-        record.value = value
-        record.headers = self.headers
-        record.leader_epoch = self.leader_epoch
-        if PyObject_IS_GC(key) or PyObject_IS_GC(value):
-            # See __init__. Texts and numbers lead nowhere.
-            PyObject_GC_Track(record)
-        return record
-
     def replace(self, **changes):
         """A copy with some fields changed."""
         return replace(self, changes)
@@ -153,6 +135,25 @@ class Record:
 
     def __reduce__(self):
         return (rebuild_record, self._fields())
+
+
+@cython.cfunc
+def with_content(raw: Record, key: object, value: object) -> Record:
+    """A copy with this key and value; for compiled callers."""
+    record: Record = Record.__new__(Record)
+    record.topic = raw.topic
+    record.partition = raw.partition
+    record.offset = raw.offset
+    record.timestamp = raw.timestamp
+    record.timestamp_type = raw.timestamp_type
+    record.key = key
+    record.value = value
+    record.headers = raw.headers
+    record.leader_epoch = raw.leader_epoch
+    if PyObject_IS_GC(key) or PyObject_IS_GC(value):
+        # See __init__. Texts and numbers lead nowhere.
+        PyObject_GC_Track(record)
+    return record
 
 
 def _prepare_record_type() -> None:

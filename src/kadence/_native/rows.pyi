@@ -3,20 +3,20 @@ from typing import Any, TypeAlias, final
 from kadence._native.append import FastAppender, OpenBatch, TopicInfo
 
 # `kadence.producer.columns` has the classes of columns, which are not known here.
-Strings: TypeAlias = Any
-Numbers: TypeAlias = Any
+_Strings: TypeAlias = Any
+_Numbers: TypeAlias = Any
 
 @final
 class Rows:
     def __init__(
         self,
         count: int,
-        value: Strings,
-        key: Strings | None = None,
-        headers: tuple[Numbers, Strings, Strings] | None = None,
-        partitions: Numbers | None = None,
-        timestamps: Numbers | None = None,
-        topics: Numbers | None = None,
+        value: _Strings,
+        key: _Strings | None = None,
+        headers: tuple[_Numbers, _Strings, _Strings] | None = None,
+        partitions: _Numbers | None = None,
+        timestamps: _Numbers | None = None,
+        topics: _Numbers | None = None,
     ) -> None: ...
     @property
     def count(self) -> int: ...

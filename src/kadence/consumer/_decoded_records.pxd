@@ -1,7 +1,7 @@
 # The C types of _decoded_records.py.
 
 cimport cython
-from kadence._native.records cimport Record
+from kadence._native.records cimport Record, with_content
 
 cdef extern from "shared.h":
     ctypedef Py_ssize_t kd_shared_size

@@ -12,7 +12,7 @@ fields are in the .pxd file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import GenericAlias, MappingProxyType
 from typing import Any
@@ -27,6 +27,8 @@ from kadence.types import OffsetAndMetadata, TopicPartition
 if not cython.compiled:
     refuse(__name__)
     from kadence.records import Record
+
+    with_content: Callable[[Record, Any, Any], Record]
 
 __all__ = ["Attention", "DecodedRecords", "Decoder", "DeliveryState", "Records", "intercept", "one_chunk"]
 
@@ -190,7 +192,7 @@ class Decoder:
                 value = self.value(value)
             elif self.value_in_full is not None:
                 value = self.value_in_full(raw.topic, raw.headers, value)
-        return raw.with_content(key, value)
+        return with_content(raw, key, value)
 
     def run(
         self, records: list[Record], at: cython.Py_ssize_t, end: cython.Py_ssize_t, out: list[Record]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 from collections import deque
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kadence.errors import IllegalStateError
 
@@ -194,7 +194,9 @@ def _shared_memory(capacity: int) -> Memory:
     # Who lends reads records. Other clients need nothing of that room.
     from kadence._native.buffers import memory_slice
 
-    return memory_slice(fresh_memory(capacity))
+    found: Any = memory_slice(fresh_memory(capacity))
+    memory: Memory = found
+    return memory
 
 
 def fresh_memory(capacity: int) -> bytearray | mmap.mmap:

@@ -309,7 +309,8 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
 
     def done(self) -> bool:
         """Whether the record was acknowledged or has failed."""
-        return self.delivery.done
+        done: bool = self.delivery.done
+        return done
 
     def result(self, timeout: Seconds | None = None) -> RecordMetadata:
         """Wait for the acknowledgement.

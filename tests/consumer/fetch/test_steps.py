@@ -48,7 +48,7 @@ class World:
         self.attention = Attention()
         self.polls = Tally(0)
         self.records = Tally(0)
-        self.steps = Steps(self.attention, self.clock.now_ms, self.polls)
+        self.steps: Any = Steps(self.attention, self.clock.now_ms, self.polls)
         self.meddling = ""
         self.asked: list[bytes] = []
         if decodes:
@@ -61,9 +61,11 @@ class World:
                 return "the position"
 
         self.decoded = DecodedRecords
-        self.shared_partitions = [State(1) for _ in range(PARTITIONS)]
+        self.shared_partitions: list[Any] = [State(1) for _ in range(PARTITIONS)]
+        numbers: list[Any] = list(range(PARTITIONS))
         self.places = [
-            ReaderState(each, number, self.records) for number, each in enumerate(self.shared_partitions)
+            ReaderState(each, numbers[number], self.records)
+            for number, each in enumerate(self.shared_partitions)
         ]
         for number in range(PARTITIONS):
             self.fill(number, 0)

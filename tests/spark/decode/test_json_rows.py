@@ -16,13 +16,9 @@ from hypothesis import strategies as st
 from tests.luck import examples
 from tests.spark.decode.json_row import ROW, RULES, reader_of, without_rows
 
-from kadence.spark.decode import json_rows
 from kadence.spark.decode.json_rows import Column, rows_reader
 from kadence.spark.decode.json_times import time_of, zone_of
 from kadence.spark.decode.json_values import JsonFormat
-
-if not json_rows.COMPILED:
-    pytest.skip("the extension is not built", allow_module_level=True)
 
 OURS = reader_of(ROW)
 OTHERS = without_rows(ROW)

@@ -1,27 +1,43 @@
-# cython: language_level=3, boundscheck=False, wraparound=False
-# mypy: ignore-errors
-# The C names come from _native_heartbeat_c.pxd.
-"""Native heartbeats: they are sent though the interpreter is held (native_heartbeat.h). Compiled by Cython.
+"""Native heartbeats: they are sent though the interpreter is held (native_heartbeat.h).
 
-Without it nothing stands in: lateness is measured and told.
+Nothing stands in for it on Windows: lateness is measured and told.
 """
 
 import os
 
 import cython
 
-if not cython.compiled:
-    raise ImportError(
-        "kadence.net._native_heartbeat_c is not compiled; without it nothing sends heartbeats for the network thread"
-    )
-
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cython.cimports.kadence.net._drain_c import Session
+from cython.cimports.kadence._native.drain import (
+    Session,
+    kd_gate,
+    kd_ssl_clear,
+    kd_ssl_clear_error,
+    kd_ssl_error,
+    kd_ssl_get_error,
+    kd_ssl_io,
+    kd_ssl_read,
+    kd_ssl_write,
+)
 from cython.cimports.libc.stdint import int64_t, uintptr_t
+
+cdef extern from "native_heartbeat.h" nogil:
+    ctypedef struct kd_heartbeat:
+        kd_gate gate
+    void kd_heartbeat_open(kd_heartbeat *heartbeat, int fd, void *ssl)
+    int kd_heartbeat_arm(
+        kd_heartbeat *heartbeat, const unsigned char *frame, size_t length, int64_t due, int64_t until, int64_t interval
+    )
+    void kd_heartbeat_disarm(kd_heartbeat *heartbeat)
+    int64_t kd_heartbeat_sent_at(kd_heartbeat *heartbeat)
+    int kd_heartbeat_count_sent(kd_heartbeat *heartbeat)
+    void kd_heartbeat_close(kd_heartbeat *heartbeat)
+    void kd_heartbeat_free(kd_heartbeat *heartbeat)
+    void kd_heartbeat_thread_end()
 
 
 def bind_openssl(read: uintptr_t, write: uintptr_t, get_error: uintptr_t, clear_error: uintptr_t) -> None:
-    """As `_drain_c.bind_openssl`, for this module."""
+    """As `drain.bind_openssl`, for this module."""
     global kd_ssl_read, kd_ssl_write, kd_ssl_get_error, kd_ssl_clear_error
     kd_ssl_read = cython.cast(kd_ssl_io, read)
     kd_ssl_write = cython.cast(kd_ssl_io, write)
@@ -42,6 +58,8 @@ class NativeHeartbeat:
         session: the connection's. From now on its writes pass through a gate, and answer UNSETTLED where `count_sent`
             must be called first.
     """
+
+    _heartbeat: kd_heartbeat
 
     def __cinit__(self, session: Session) -> None:
         kd_heartbeat_open(cython.address(self._heartbeat), session._session.fd, session._session.ssl)

@@ -1,23 +1,17 @@
-# cython: language_level=3, boundscheck=False, wraparound=False
-# mypy: ignore-errors
-# The C names come from _drain_c.pxd.
-"""Bytes between sockets and memory with as few hand-overs of the interpreter as can be. Compiled by Cython.
+"""Bytes between sockets and memory with as few hand-overs of the interpreter as can be.
 
 Whoever gives the interpreter away beside a busy Python thread waits a switch interval (5 ms) to get it back. So the
 interpreter is given away in one place only, `Poller.wait`: waiting for all connections, reading from them and cutting
 frames is one call (`intake.h`). What cannot block is made *with* the interpreter: small writes, waking, and a first
 look before each wait.
 
-The plain twins are in `kadence.net.sockets`, `intake`, `stream` and `wakeup`. Descriptors must be non-blocking.
+Windows has `kadence.net.sockets` and `intake` in its place. Descriptors must be non-blocking.
 """
 
 import os
 import sys
 
 import cython
-
-if not cython.compiled:
-    raise ImportError("kadence.net._drain_c is not compiled; kadence.net.sockets has the same in Python")
 
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.exc import PyErr_CheckSignals

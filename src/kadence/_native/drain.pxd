@@ -1,4 +1,5 @@
-# What pure-Python Cython syntax cannot say: C declarations. The code is in session.h, intake.h and _drain_c.py.
+# What drain.pyx takes from C, and what native_heartbeat.pyx takes from it.
+
 cimport cython
 from cpython.buffer cimport Py_buffer
 from libc.stddef cimport size_t
