@@ -10,6 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -92,6 +93,9 @@ class Counted:
         monkeypatch.setattr(FetchAnswers, "_fitting", judge)
         monkeypatch.setattr(FetchAnswers, "passed_on", count)
 
+    def has_refused(self, times: int) -> bool:
+        return self.misfits >= times
+
 
 class Reading:
     """A producer, and a consumer behind a line. Each record is an answer of its own; its value is its offset."""
@@ -145,7 +149,7 @@ def test_what_was_counted_before_a_lie_is_not_lost(monkeypatch: pytest.MonkeyPat
             line.lies = True
             # It comes with the fetch that is made again for the lie.
             made.send()
-            until(lambda most=round_number: counted.misfits >= most)
+            until(partial(counted.has_refused, round_number))
             made.poll_all()
     assert counted.fitting > 0
 
@@ -162,7 +166,7 @@ def test_what_the_network_thread_refuses_is_not_lost(monkeypatch: pytest.MonkeyP
                 made.send()
                 if polls == "at each" or (polls == "often" and sent % 7 == 0):
                     made.poll_all()
-                if counted.misfits >= round_number:
+                if counted.has_refused(round_number):
                     break
             made.poll_all()
     assert counted.fitting > 0
