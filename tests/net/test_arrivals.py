@@ -61,11 +61,16 @@ class Connections:
             self.poller.watch(ours.fileno(), 1, number, intake)
             self.intakes.append(intake)
             self.follows.append(follow)
-            theirs.sendall(framed(BODY))
+        self.answer(*range(CONNECTIONS))
 
-    def counted(self) -> list[int]:
-        """Of how many answers of each connection the network thread is told."""
-        return [len(intake.sent_again(1 << 60)[4]) for intake in self.intakes]
+    def answer(self, *numbers: int, before: int = 0) -> None:
+        """The broker's next answer on each of these connections, the one after so many."""
+        for number in numbers:
+            self._ends[2 * number + 1].sendall(framed((CORRELATION + before).to_bytes(4) + BODY[4:]))
+
+    def told(self) -> list[list[Any]]:
+        """Of which answers of each connection the network thread is told."""
+        return [intake.sent_again(1 << 60)[4] for intake in self.intakes]
 
     def close(self) -> None:
         for end in self._ends[::2]:
@@ -102,7 +107,7 @@ def test_the_application_takes_while_the_network_thread_makes_objects_of_what_ca
         connections, taken = Connections(), deque[Any]()
         with at_collection(number, lambda: connections.arrivals.take(taken), lead=lead) as done:
             connections.poller.wait(0)
-        assert connections.counted() == [1] * CONNECTIONS
+        assert [len(arrivals) for arrivals in connections.told()] == [1] * CONNECTIONS
         check(connections, taken)
         return bool(done)
 
@@ -116,6 +121,53 @@ def test_the_network_thread_takes_while_the_application_does() -> None:
         with at_collection(number, lambda: connections.arrivals.take(taken), lead=lead) as done:
             connections.arrivals.take(taken)
         check(connections, taken)
+        return bool(done)
+
+    through_all(run)
+
+
+def test_what_does_not_fit_is_dropped_with_what_came_after_it_and_nothing_else() -> None:
+    connections, taken = Connections(), deque[Any]()
+    connections.poller.wait(0)
+    connections.answer(1, before=1)
+    connections.poller.wait(0)
+    # Counted. The next ones are numbered from 1 again.
+    assert [arrival.number for arrival in connections.told()[1]] == [1, 2]
+    for before in (2, 3, 4):
+        connections.answer(1, before=before)
+        connections.poller.wait(0)
+    connections.answer(2, before=1)
+    connections.poller.wait(0)
+    _, misfit, _ = connections.told()[1]
+    connections.arrivals.drop(misfit)
+    connections.arrivals.take(taken)
+    assert [number for number, half in taken if half == 0] == [0, 1, 2, 1, 1, 2]
+    connections.close()
+
+
+def test_what_came_after_a_misfit_is_dropped_though_somebody_has_taken_that() -> None:
+    connections, taken = Connections(), deque[Any]()
+    connections.poller.wait(0)
+    connections.arrivals.take(taken)
+    connections.answer(0, 1, before=1)
+    connections.poller.wait(0)
+    misfit, _ = connections.told()[1]
+    connections.arrivals.drop(misfit)
+    connections.arrivals.take(taken)
+    assert [number for number, half in taken if half == 0] == [0, 1, 2, 0]
+    connections.close()
+
+
+def test_what_is_dropped_while_another_thread_takes_is_given_whole_or_not_at_all() -> None:
+    def run(number: int, lead: int) -> bool:
+        connections, taken = Connections(), deque[Any]()
+        connections.poller.wait(0)
+        ((_, (misfit,), _), dropped) = connections.told(), connections.follows[1]
+        with at_collection(number, lambda: connections.arrivals.take(taken), lead=lead) as done:
+            connections.arrivals.drop(misfit)
+        connections.arrivals.take(taken)
+        assert list(taken) in (EXPECTED, [each for each in EXPECTED if each[0] != dropped.number])
+        connections.close()
         return bool(done)
 
     through_all(run)

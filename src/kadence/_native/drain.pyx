@@ -437,12 +437,18 @@ class Arrivals:
             del waiting[0]
             arrival.follow.asked = found[1]
 
-    def drop(self, follow: object) -> None:
-        """Nobody may have what came for this any more."""
+    def drop(self, misfit: Arrival) -> None:
+        """Nobody may have this any more, nor what came for the same fetch after it. What came before stays."""
         place: cython.Py_ssize_t = 0
-        while place < len(self._waiting):
-            if cython.cast(Arrival, self._waiting[place]).follow is follow:
-                del self._waiting[place]
+        waiting: list = self._waiting
+        # Nothing is made here: nobody takes any of them meanwhile. If this one was taken, so was all that came before.
+        while place < len(waiting) and waiting[place] is not misfit:
+            place += 1
+        if place == len(waiting):
+            place = 0
+        while place < len(waiting):
+            if cython.cast(Arrival, waiting[place]).follow is misfit.follow:
+                del waiting[place]
             else:
                 place += 1
 

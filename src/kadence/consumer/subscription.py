@@ -151,7 +151,8 @@ class PartitionState:
 
     @property
     def buffered_bytes(self) -> int:
-        return self.fetched_bytes - self.shared_partition.drained_bytes
+        # What arrived may be handed out before it is counted.
+        return max(self.fetched_bytes - self.shared_partition.drained_bytes, 0)
 
     @property
     def is_untold(self) -> bool:

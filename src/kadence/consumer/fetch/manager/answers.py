@@ -293,7 +293,7 @@ class FetchAnswers:
         sent: Sent,
         arrivals: Iterable[Arrival],
         going_on: Callable[[PartitionState, int], None],
-    ) -> bool:
+    ) -> Arrival | None:
         """Count answers whose records the application has, or is to take, by `SharedState.arrivals`.
 
         There may be many, so what they brought of a partition is counted together.
@@ -303,15 +303,16 @@ class FetchAnswers:
                 asked for again at once.
 
         Returns:
-            False: something in one of them does not fit to what was asked for. Those before it are counted.
+            The first in which something does not fit to what was asked for: those before it are counted, and the
+            application has them, or is to take them. None: all are.
         """
         brought: dict[TopicPartition, _Brought] = {}
         responses: list[dict[str, tuple[int, int]]] = []
-        fits = True
+        misfit: Arrival | None = None
         for arrival in arrivals:
             found = self._fitting(sent, arrival, brought)
             if found is None:
-                fits = False
+                misfit = arrival
                 break
             response: dict[str, tuple[int, int]] = {}
             for partition, of, offset, count, part in found:
@@ -338,7 +339,7 @@ class FetchAnswers:
                 going_on(of.state, of.number)
         self._shared_state.copies.arrived(sizes)
         self._measures.count(now, responses)
-        return fits
+        return misfit
 
     def _fitting(
         self, sent: Sent, arrival: Arrival, brought: Mapping[TopicPartition, _Brought]

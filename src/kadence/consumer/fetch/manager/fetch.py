@@ -253,7 +253,7 @@ class FetchRequestManager:
         """How many bytes may be passed on to the application before this thread counts them."""
         return 0 if broker.has_enough or not self.memory.has(_MOST_PASSED_ON) else _MOST_PASSED_ON
 
-    def _passed_on(self, now: int, broker: Broker, sent: Sent, arrivals: Sequence[Arrival]) -> bool:
+    def _passed_on(self, now: int, broker: Broker, sent: Sent, arrivals: Sequence[Arrival]) -> Arrival | None:
         """These brought records, which the application takes by itself, and each was followed by the next fetch."""
         session = sent.session
         assert session is not None
@@ -265,10 +265,9 @@ class FetchRequestManager:
             if self._prefetch.has_enough(state):
                 broker.has_enough = True
 
-        fits = self._answers.passed_on(now, sent, arrivals, goes_on)
-        if fits:
-            self._shared_state.alert()
-        return fits
+        misfit = self._answers.passed_on(now, sent, arrivals, goes_on)
+        self._shared_state.alert()
+        return misfit
 
     def _may_repeat(self, broker: Broker, sent: Sent) -> bool:
         """Whether the next fetch would be the same one if this one brings nothing."""
