@@ -305,14 +305,6 @@ def coming_from(client: str) -> str:
     return drawn(page, {"admin calls": calls, "keys": tables, "producer keys": of_producers})
 
 
-def weaknesses() -> str:
-    """docs/peers.md with the weaknesses of other clients, and the tests for each."""
-    sys.path.insert(0, str(ROOT))
-    from tests.weaknesses import table
-
-    return drawn("peers.md", {"weaknesses": table.table()})
-
-
 def reference(page: str) -> str:
     """A page of the reference with its names, for whoever reads it without the site."""
     return drawn(f"reference/{page}", {"names": names(DOCS / "reference" / page)})
@@ -423,7 +415,6 @@ PAGES: dict[str, Callable[[], str]] = {
         for page in sorted((DOCS / "reference").glob("*.md"))
     },
     "reference/admin.md": admin_reference,
-    "peers.md": weaknesses,
     "pipeline.schema.json": schema_text,
     "pipelines.md": pipelines,
     "spark.md": spark_source,
