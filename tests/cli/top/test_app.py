@@ -321,7 +321,7 @@ class _SlowToGo(Top):
         self._is_gone = False
         self.ticked, self.drawn = asyncio.Event(), asyncio.Event()
 
-    def set_interval(self, interval: float, callback: Any = None, **more: Any) -> Timer:  # type: ignore[override]
+    def set_interval(self, interval: float, callback: Any = None, **more: Any) -> Timer:
         return super().set_interval(min(interval, 0.01), callback, **more)
 
     def _draw_title(self) -> None:
