@@ -7,9 +7,12 @@ from collections.abc import Iterator
 import pytest
 from tests.conftest import FAST_GROUPS
 from tests.consumer.capabilities import BROKERS, declared
+from tests.consumer.served import served
 from tests.consumer.support import Cluster, Shell
 
 from kadence.broker import Broker
+
+__all__ = ["cluster", "served", "shell"]
 
 
 @pytest.fixture(params=list(BROKERS))
