@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.consumer.conftest import cluster
+from tests.consumer.conftest import cluster, pytest_generate_tests
 from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, Producer
 
-__all__ = ["Served", "busy", "cluster", "served"]
+__all__ = ["Served", "busy", "cluster", "pytest_generate_tests", "served"]
 
 
 def busy(seconds: float) -> None:

@@ -42,6 +42,7 @@ WORKER = """
 """
 
 
+@pytest.mark.brokers("embedded", "kafka")
 @pytest.mark.needs("groups")
 def test_a_crash_while_processing_loses_no_record(cluster: Cluster, tmp_path: Path) -> None:
     """Confluent and aiokafka commit on a timer what is still being processed (RDK #1122, #2609, #2179, KP #722).
