@@ -73,7 +73,13 @@ class VirtualCluster(Cluster):
         self.core.cluster.add_partitions(self.core.cluster.topics[topic], count)
 
     def delete_topic(self, topic: str) -> None:
-        self.core.cluster.delete_topic(cast("Topic", self.core.cluster.topics[topic]))
+        # As the broker does when it is asked to (DeleteTopics).
+        gone: Topic = self.core.cluster.topics[topic]
+        self.core.cluster.delete_topic(gone)
+        self.core.coordination.topic_deleted(topic)
+        self.core.transactions.topic_deleted(topic)
+        for partition in gone.partitions:
+            partition.wake()
 
     def produce(self, topic: str, count: int, *, partitions: int = 4, start: int = 0, size: int = 0) -> None:
         async def send() -> None:
@@ -235,10 +241,10 @@ class VirtualConsumer:
             except StopAsyncIteration:
                 return
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout: float | None = None, **options: Any) -> None:
         """As `AsyncConsumer.close`; nothing if its process has been killed."""
         if self.program.is_running:
-            self._host.call(self._consumer.close, timeout)
+            self._host.call(self._consumer.close, timeout, **options)
 
 
 class _Host:

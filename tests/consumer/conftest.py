@@ -33,7 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test over `cluster` on the brokers that it asks for."""
-    if "cluster" in metafunc.fixturenames:
+    # A module may have a `cluster` of its own.
+    if "cluster" in metafunc.fixturenames and not hasattr(metafunc.module, "cluster"):
         asked = next(metafunc.definition.iter_markers("brokers"), None)
         metafunc.parametrize("cluster", DEFAULT if asked is None else asked.args, indirect=True)
 
