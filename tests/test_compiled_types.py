@@ -28,7 +28,7 @@ assert len(found) > 20, found
 """
 
 COPY = """
-from kadence.spark.decode.json_rows import Column
+from kadence.registry.columns.json_rows import Column
 attention = found["consumer._decoded_records.Attention"]()
 steps = found["consumer.fetch._steps.Steps"](attention, time.monotonic, object())
 objects = [
@@ -46,7 +46,7 @@ arguments = {
     "_native.drain.Poller": (found["_native.drain.Wake"](),),
     "_native.native_heartbeat.NativeHeartbeat": (session,),
     "_native.records.Cursor": ("t", 0),
-    "_native.json.Reader": (Column(b"", 9, children=(Column(b"a", 1, 8),)), bytes(8), b""),
+    "_native.json.Reader": (Column(b"", 9, children=(Column(b"a", 1, 8),)), bytes(8), b"", False),
 }
 objects += [kind.__new__(kind, *arguments.get(name, ())) for name, kind in found.items()]
 objects.append(found["_native.records.Record"]("t", 1, 2, 3, 1, b"k", None, (("h", None),), 4))

@@ -35,6 +35,7 @@ cdef extern from "json_rows.h" nogil:
         int count
     ctypedef struct kd_reading:
         kd_zone zone
+        int keeps_all
         int is_out_of_memory
     bint kd_are_sound(const int32_t* ends, int64_t from_, int64_t to, int64_t size)
     void kd_cut(kd_node* node, int32_t length)
@@ -105,8 +106,9 @@ class Reader:
     """Reads documents that are objects.
 
     Args:
-        column: the struct's `kadence.spark.decode.json_rows.Column`.
-        starts, offsets: of `kadence.spark.decode.json_rows.Zone`, as bytes of int64 and of int32.
+        column: the struct's `kadence.registry.columns.json_rows.Column`.
+        starts, offsets: of `kadence.registry.columns.json_rows.Zone`, as bytes of int64 and of int32.
+        keeps_all: as json_rows.h has it.
     """
 
     root: kd_node
@@ -115,7 +117,8 @@ class Reader:
     names: list  # and what else the columns point into
     is_busy: cython.bint
 
-    def __cinit__(self, column, starts: bytes, offsets: bytes):
+    def __cinit__(self, column, starts: bytes, offsets: bytes, keeps_all: bool):
+        self.reading.keeps_all = keeps_all
         self.names = [starts, offsets]
         if len(starts) != 2 * len(offsets) + 8:
             raise ValueError("a zone whose starts are not one more than its offsets")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Check this installation: the compiled extension, optional packages, Java and
+Check this installation: the native heartbeat, optional packages, Java and
 Spark, and with -b the brokers. Says what is missing and how to get it.
 Status 1 when something that was asked for does not work."""
 
@@ -134,7 +134,7 @@ def _here() -> Iterator[Finding]:
         yield _finding(
             "native_heartbeat",
             "none",
-            "needs the extension; C code that holds the interpreter delays heartbeats",
+            "Windows has none; C code that holds the interpreter delays heartbeats",
         )
 
 

@@ -320,21 +320,13 @@ class ConsumerConfig(ClientConfig):
                     ),
                 )
         elif colon or word not in ("earliest", "latest", "none"):
-            from kadence.config import foreign
-
-            if (called := foreign.reset(word)) is not None:
-                yield (
-                    "auto.offset.reset",
-                    f"auto.offset.reset: {word!r} is librdkafka's word: here it is {called!r}",
-                )
-            else:
-                yield (
-                    "auto.offset.reset",
-                    (
-                        f"auto.offset.reset: {self.auto_offset_reset!r} is not one of earliest, latest, none, "
-                        "by_duration:<duration>, e.g. by_duration:PT1H"
-                    ),
-                )
+            yield (
+                "auto.offset.reset",
+                (
+                    f"auto.offset.reset: {self.auto_offset_reset!r} is not one of earliest, latest, none, "
+                    "by_duration:<duration>, e.g. by_duration:PT1H"
+                ),
+            )
         object.__setattr__(self, "auto_offset_reset", word + colon + duration.strip().upper())
 
     def _check_deserializers(self, given: Mapping[str, str]) -> Iterator[Fault]:

@@ -22,7 +22,7 @@ from kadence.errors import IllegalStateError
 __all__ = ["Arena", "ArenaPool", "fresh_memory"]
 
 Memory: TypeAlias = memoryview
-"""A `MemorySlice` where the extension was built, which does all that is needed here of a memoryview."""
+"""A `MemorySlice`, which does all that is needed here of a memoryview."""
 
 _SMALLEST: Final = 16_384
 _MAPPED_FROM: Final = 262_144

@@ -291,7 +291,7 @@ class Stream(Protocol):
     intake: Intake
     """What came in."""
     session: Any
-    """The compiled half's view of the connection; None where Python's is the only one."""
+    """The view of the connection that `_native.drain` has; None where Python's is the only one."""
 
     def read_now(self, into: memoryview) -> int | None:
         """Read what is there, past the intake. Raises OSError (ssl.SSLError included)."""

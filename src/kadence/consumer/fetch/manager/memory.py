@@ -131,7 +131,8 @@ class Memory:
         shared_state = self._shared_state
         # Read once, for the application may be decompressing.
         unpacked = shared_state.decompressed_bytes
-        held = self._arenas.in_use + unpacked + shared_state.copied_bytes + shared_state.decoded_bytes
+        others = unpacked + shared_state.copied_bytes + shared_state.decoded_bytes
+        held = self._arenas.in_use + others
         if not held and not self._held:
             return
         self._held = held
@@ -143,12 +144,7 @@ class Memory:
             # Else it came with a batch that was decompressed, which the application counts.
             self.exceeded += unpacked == self._unpacked
         self._arenas.slack = max(self._free(), 0)
-        self._arenas.limit = (
-            self._cap
-            - shared_state.decompressed_bytes
-            - shared_state.copied_bytes
-            - shared_state.decoded_bytes
-        )
+        self._arenas.limit = self._cap - others
 
     def share(self, brokers: int) -> int:
         """What a fetch may ask for so that one from each of so many brokers can be on its way at once."""
