@@ -178,15 +178,6 @@ class ConsumerConfig(ClientConfig):
         low=1_048_576,
         since="KIP-81",
     )
-    prefetch_heuristic: str = key(
-        "choice",
-        "bytes",
-        "When the consumer stops fetching ahead. bytes: a partition has more than max.partition.fetch.bytes "
-        "buffered. total: all partitions together have max.poll.records (KIP-41). partition: "
-        "each partition has max.poll.records divided by the number of assigned partitions (KIP-41).",
-        choices=("bytes", "total", "partition"),
-        since="KIP-41",
-    )
     max_batch_bytes: int = key(
         "int",
         268_435_456,
@@ -293,14 +284,6 @@ class ConsumerConfig(ClientConfig):
                 (
                     f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be below session.timeout.ms "
                     f"({self.session_timeout_ms}); a third of it is usual"
-                ),
-            )
-        if self.prefetch_heuristic != "bytes" and self.max_poll_records < 1:
-            yield (
-                "prefetch.heuristic",
-                (
-                    f"prefetch.heuristic={self.prefetch_heuristic} needs max.poll.records as a number "
-                    "to fill a poll with; without a cap, and with auto, use bytes"
                 ),
             )
         if "max.poll.records.ratio" in given and self.max_poll_records != AUTO:
