@@ -293,13 +293,6 @@ def testing() -> str:
     return drawn("testing.md", {"capabilities": capabilities.table()})
 
 
-def weaknesses() -> str:
-    """docs/peers.md with the weaknesses of other clients, and the tests for each."""
-    sys.path.insert(0, str(ROOT))
-    from tests.weaknesses import table
-
-    return drawn("peers.md", {"weaknesses": table.table()})
-
 
 def reference(page: str) -> str:
     """A page of the reference with its names, for whoever reads it without the site."""
@@ -410,7 +403,6 @@ PAGES: dict[str, Callable[[], str]] = {
         for page in sorted((DOCS / "reference").glob("*.md"))
     },
     "reference/admin.md": admin_reference,
-    "peers.md": weaknesses,
     "pipeline.schema.json": schema_text,
     "pipelines.md": pipelines,
     "spark.md": spark_source,
