@@ -1,4 +1,4 @@
-"""What `process` promises while something fails. docs/work.md has a table whose cells name these tests."""
+"""What `process` promises while something fails."""
 
 from __future__ import annotations
 
@@ -473,8 +473,7 @@ def test_a_dead_letter_topic_that_is_deleted_holds_up_no_other_key(transactional
 
         def work(record: Record[Any, Any]) -> None:
             if record.offset == 0:
-                cluster = simulated.simulation.broker.core.cluster
-                cluster.delete_topic(cluster.topics["dead"])
+                simulated.cluster.delete_topic("dead")
             if record.offset < 4:
                 raise ValueError("bad")
 

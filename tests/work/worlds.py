@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 from tests.consumer.support import Shell
 from tests.patience import PATIENCE
 from tests.patience import until as until_real
+from tests.virtual import VirtualCluster
 
 from kadence import (
     Admin,
@@ -31,7 +32,7 @@ from kadence import (
 from kadence.broker.storage import Isolation
 from kadence.config.table import is_coroutine_function
 from kadence.testing.pytest_plugin.brokers import AT_ONCE
-from kadence.testing.simulation import Program, Simulation
+from kadence.testing.simulation import Program
 from kadence.testing.simulation.transactions import records_of
 from kadence.work.meters import Totals
 
@@ -252,7 +253,10 @@ class Simulated(World):
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         self.is_checked = True
-        self.simulation = Simulation(1, topics=TOPICS, config=config)
+        self.cluster = VirtualCluster(config=config)
+        self.simulation = self.cluster.simulation
+        for topic, partitions in TOPICS.items():
+            self.cluster.create_topic(topic, partitions)
         self._names = 0
 
     def __enter__(self) -> Self:
