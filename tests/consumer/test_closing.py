@@ -12,7 +12,7 @@ import pytest
 from tests.consumer.support import Cluster, member_settings, poll_until, read
 from tests.patience import PATIENCE
 
-from kadence import Admin, AsyncConsumer, Broker, Consumer, Producer
+from kadence import AsyncConsumer, Broker, Consumer, Producer
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.leave_group import LeaveGroupRequest
@@ -23,11 +23,6 @@ from kadence.protocol.offset_commit import OffsetCommitRequest
 def protocol(request: pytest.FixtureRequest, cluster: Cluster) -> str:
     """The group protocol; "consumer" implies the need of "kip-848"."""
     return str(request.param)
-
-
-def members(cluster: Cluster, group: str) -> int:
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        return len(admin.describe_consumer_groups([group])[group].members)
 
 
 @pytest.mark.needs("admin", "groups", "static members")
@@ -49,12 +44,13 @@ def test_b7_close_tells_the_group_what_it_is_asked_to(
     subject = cluster.consumer(group_instance_id=instance, **member_settings(protocol, group_id=group))
     subject.subscribe(topic)
     poll_until(subject, lambda: len(subject.assignment()) == 1)
-    assert members(cluster, group) == 1
+    assert cluster.members(group) == 1
     subject.close(leave=leave)
-    assert members(cluster, group) == left
+    assert cluster.members(group) == left
 
 
 @pytest.mark.needs("admin", "groups")
+@pytest.mark.brokers("embedded")
 def test_b7_close_tells_the_group_what_it_is_asked_to_with_asyncio(cluster: Cluster) -> None:
     topic, group = cluster.topic(1), cluster.name("g")
 
@@ -66,7 +62,7 @@ def test_b7_close_tells_the_group_what_it_is_asked_to_with_asyncio(cluster: Clus
         await subject.close(leave=False)
 
     asyncio.run(asyncio.wait_for(work(), 60))
-    assert members(cluster, group) == 1
+    assert cluster.members(group) == 1
 
 
 FOR_EVER = 10 * PATIENCE

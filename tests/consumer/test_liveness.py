@@ -67,6 +67,7 @@ def lines(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
 
 
 @pytest.mark.needs("groups")
+@pytest.mark.brokers("embedded")
 def test_b4_a_stall_tells_how_long_what_is_in_hand_and_where_the_thread_is(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:

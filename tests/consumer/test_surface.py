@@ -159,12 +159,6 @@ def test_g1_exactly_what_can_wait_is_awaited_and_takes_a_timeout() -> None:
         assert with_timeout == WAITS | {"process"}
 
 
-def test_every_call_is_documented() -> None:
-    for cls in (Consumer, AsyncConsumer):
-        assert all(inspect.getdoc(method) for method in public(cls).values())
-    assert "KIP-714" in (Consumer.__doc__ or "")
-
-
 def test_each_method_of_javas_consumer_has_ours() -> None:
     assert set(JAVA.values()) <= public(Consumer).keys()
 
