@@ -301,7 +301,9 @@ class _Host:
         if asyncio._get_running_loop() is None:
             self._simulation.run_until(task.done, _PATIENCE_S)
         else:
-            assert _pass_inside(self._simulation, _PATIENCE_S, task.done), f"not within {_PATIENCE_S:g} s: {task!r}"
+            assert _pass_inside(self._simulation, _PATIENCE_S, task.done), (
+                f"not within {_PATIENCE_S:g} s: {task!r}"
+            )
         return task.result()
 
 

@@ -18,17 +18,22 @@ from typing import Final
 import pytest
 from tests.conftest import FAST_GROUPS
 from tests.consumer.capabilities import declared
+from tests.consumer.served import served
 from tests.consumer.support import Cluster, Shell
 from tests.virtual import VirtualCluster
 
 from kadence.broker import Broker
+
+__all__ = ["cluster", "served", "shell"]
 
 
 DEFAULT: Final = ("virtual", "kafka")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "brokers(*kinds): where a test over `cluster` runs, see tests/consumer/conftest.py")
+    config.addinivalue_line(
+        "markers", "brokers(*kinds): where a test over `cluster` runs, see tests/consumer/conftest.py"
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -69,7 +74,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def _virtual(nodes: int) -> Iterator[Cluster]:
-    with closing(VirtualCluster(nodes=nodes, config={**FAST_GROUPS, "group.consumer.assignment.interval.ms": 1_000})) as cluster:
+    with closing(
+        VirtualCluster(nodes=nodes, config={**FAST_GROUPS, "group.consumer.assignment.interval.ms": 1_000})
+    ) as cluster:
         yield from _serving(cluster)
 
 

@@ -1,4 +1,4 @@
-"""Groups: sharing, moving, leaving, being slow (B3, B4, B7, C5). In virtual time, and with what Kafka decides on Kafka."""
+"""Groups: sharing, moving, leaving, being slow (B3, B4, B7, C5). In virtual time; what Kafka decides, on Kafka."""
 
 from __future__ import annotations
 

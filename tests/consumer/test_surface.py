@@ -159,12 +159,6 @@ def test_g1_exactly_what_can_wait_is_awaited_and_takes_a_timeout() -> None:
         assert with_timeout == WAITS | {"process"}
 
 
-def test_every_call_is_documented() -> None:
-    for cls in (Consumer, AsyncConsumer):
-        assert all(inspect.getdoc(method) for method in public(cls).values())
-    assert "KIP-714" in (Consumer.__doc__ or "")
-
-
 def test_each_method_of_javas_consumer_has_ours() -> None:
     assert set(JAVA.values()) <= public(Consumer).keys()
 
@@ -262,3 +256,18 @@ def test_settings_that_are_no_mapping_are_refused_with_what_is_wanted() -> None:
     address: Any = "localhost:9092"
     with pytest.raises(ConfigError, match=r"a mapping such as \{'bootstrap.servers'"):
         Consumer(address)
+
+
+@pytest.mark.parametrize(
+    ("settings", "advice"),
+    [
+        ({"session_timeout_ms": 6_000}, "group.consumer.session.timeout.ms on the broker"),
+        ({"heartbeat_interval_ms": 500}, "group.consumer.heartbeat.interval.ms on the broker"),
+        ({"partition_assignment_strategy": "range"}, "group.remote.assignor"),
+    ],
+)
+def test_a_key_that_the_protocol_ignores_is_refused_with_advice(
+    settings: dict[str, Any], advice: str
+) -> None:
+    with pytest.raises(ConfigError, match=advice):
+        Consumer(bootstrap_servers="127.0.0.1:1", group_id="g", group_protocol="consumer", **settings)

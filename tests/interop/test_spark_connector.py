@@ -27,6 +27,8 @@ from kadence.errors import MissingDependencyError
 from kadence.spark.checkpoints import Checkpoint, rewrite_for_connector
 from kadence.testing.kafka import Kafka
 
+pytestmark = pytest.mark.own_spark
+
 if TYPE_CHECKING:
     from conformity.checks import Check
     from conformity.topics import World

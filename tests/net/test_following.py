@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kadence.connection.sent import again
+from kadence.connection.sent import FIRST_WITH_IDS, LAST_KNOWN_LAYOUT, again, can_go_again
 from kadence.net import drain
 from kadence.protocol import registry
 from kadence.protocol.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 TOPICS = (b"t" * 16, b"u" * 16)
-VERSION = 17
+VERSION = FetchRequest.MAX_VERSION
 CORRELATION, EPOCH = 40, 5
 TABLE = b"".join(struct.pack(">16siii", topic, number, 4, 1_000) for topic in TOPICS for number in (0, 1))
 ROOM = 65_536
@@ -58,7 +58,7 @@ class Leave:
 class Connection:
     """A poller that may repeat and follow one fetch, and the broker's end of its connection."""
 
-    def __init__(self, room: int = ROOM) -> None:
+    def __init__(self, room: int = ROOM, version: int = VERSION) -> None:
         self.ours, self.theirs = socket.socketpair()
         for end in (self.ours, self.theirs):
             end.setblocking(False)
@@ -69,8 +69,8 @@ class Connection:
         self.intake = drain.drain.Intake(session, lambda into: None)
         self.leave = Leave(Follow(room))
         message = FetchRequest(session_id=7, session_epoch=EPOCH)
-        frame = registry.encode_request(message, VERSION, CORRELATION, "me")
-        known = again(memoryview(len(frame).to_bytes(4) + frame), message, VERSION, CORRELATION, "me")
+        frame = registry.encode_request(message, version, CORRELATION, "me")
+        known = again(memoryview(len(frame).to_bytes(4) + frame), message, version, CORRELATION, "me")
         self.intake.send_again(self.leave, *known, 0, 0, 1 << 60)
         self.intake.follow(self.arrivals, TABLE)
         self.poller.watch(self.ours.fileno(), 1, self, self.intake)
@@ -126,25 +126,24 @@ def part(number: int, records: bytes | None) -> PartitionData:
     )
 
 
-def body_of(response: FetchResponse, correlation: int = CORRELATION) -> bytes:
-    return bytes(registry.encode_response(response, VERSION, correlation))
+def body_of(response: FetchResponse, correlation: int = CORRELATION, version: int = VERSION) -> bytes:
+    return bytes(registry.encode_response(response, version, correlation))
 
 
 def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4) + body
 
 
-BODY = body_of(
-    FetchResponse(
-        session_id=7,
-        responses=[
-            FetchableTopicResponse(
-                topic_id=TOPICS[1], partitions=[part(1, batch(3) + batch(5, 1)), part(0, None)]
-            ),
-            FetchableTopicResponse(topic_id=TOPICS[0], partitions=[part(0, batch(30))]),
-        ],
-    )
+ANSWER = FetchResponse(
+    session_id=7,
+    responses=[
+        FetchableTopicResponse(
+            topic_id=TOPICS[1], partitions=[part(1, batch(3) + batch(5, 1)), part(0, None)]
+        ),
+        FetchableTopicResponse(topic_id=TOPICS[0], partitions=[part(0, batch(30))]),
+    ],
 )
+BODY = body_of(ANSWER)
 
 
 def named(frame: bytes) -> tuple[tuple[int, int], Named]:
@@ -166,9 +165,9 @@ def named(frame: bytes) -> tuple[tuple[int, int], Named]:
     return (header.correlation_id, message.session_epoch), found
 
 
-def read_by_python(body: bytes) -> tuple[Named, list[Any]]:
+def read_by_python(body: bytes, version: int = VERSION) -> tuple[Named, list[Any]]:
     """What a fetch that follows should name, and the parts of the answer, as Python's decoder reads them."""
-    _, response = registry.decode_response(FetchRequest, VERSION, body)
+    _, response = registry.decode_response(FetchRequest, version, body)
     names: Named = []
     parts: list[Any] = []
     assert (response.error_code, response.throttle_time_ms, response.session_id) == (0, 0, 7)
@@ -191,9 +190,9 @@ def read_by_python(body: bytes) -> tuple[Named, list[Any]]:
     return names, parts
 
 
-def check(body: bytes, said: str) -> bool:
+def check(body: bytes, said: str, version: int = VERSION) -> bool:
     """Whether this answer is passed on. It is so as Python reads it, or Python finds it as it came."""
-    connection = Connection()
+    connection = Connection(version=version)
     try:
         connection.hear(framed(body))
         sent, parts = connection.sent(), connection.passed_on()
@@ -203,7 +202,7 @@ def check(body: bytes, said: str) -> bool:
             return False
         numbers, names = named(sent)
         assert numbers == (CORRELATION + 1, EPOCH + 1), said
-        expected, brought = read_by_python(body)
+        expected, brought = read_by_python(body, version)
         assert names == expected, said
         assert parts == [brought], said
         assert connection.intake.begins() is None, said
@@ -212,8 +211,24 @@ def check(body: bytes, said: str) -> bool:
         connection.close()
 
 
-def test_what_is_plain_is_passed_on() -> None:
-    assert check(BODY, "as it is")
+def test_the_layouts_of_fetch_are_known_up_to_the_version_that_is_spoken() -> None:
+    """`LAST_KNOWN_LAYOUT` says what to look at. Until it is raised, no fetch of a later version goes on by itself."""
+    assert FetchRequest.MAX_VERSION == LAST_KNOWN_LAYOUT
+    assert can_go_again(FetchRequest(), LAST_KNOWN_LAYOUT)
+    assert not can_go_again(FetchRequest(), LAST_KNOWN_LAYOUT + 1)
+
+
+@pytest.mark.parametrize("version", range(FIRST_WITH_IDS, FetchRequest.MAX_VERSION + 1))
+def test_what_is_plain_is_passed_on(version: int) -> None:
+    assert check(body_of(ANSWER, version=version), "as it is", version)
+
+
+@pytest.mark.parametrize("version", range(FIRST_WITH_IDS, FetchRequest.MAX_VERSION + 1))
+def test_an_empty_answer_is_known_byte_for_byte(version: int) -> None:
+    connection = Connection(version=version)
+    connection.hear(framed(body_of(FetchResponse(session_id=7), version=version)))
+    assert named(connection.sent()) == ((CORRELATION + 1, EPOCH + 1), [])
+    connection.close()
 
 
 def test_an_answer_that_ends_anywhere_else_is_left_to_python() -> None:

@@ -222,15 +222,15 @@ def part(offset: int, number: int = 0, **changes: Any) -> PartitionData:
 
 
 class Following(Fetching):
-    """One that may also pass on the records of partitions 0 and 1."""
+    """One that may also pass on the records of partitions 0 and 1. ``fitting``: how many fit to what was asked."""
 
-    def __init__(self, driver: Driver, node: Node, *, room: int = 1 << 16, fits: bool = True) -> None:
+    def __init__(self, driver: Driver, node: Node, *, room: int = 1 << 16, fitting: int = 1 << 16) -> None:
         self.arrivals: Any = driver.client.pass_on()
         self.table = b"".join(struct.pack(">16siii", TOPIC_ID, number, 4, 1_000) for number in (0, 1))
         self.asked: Any = 0
         self.passed_on: list[Arrival] = []
         self._room = room
-        self._fits = fits
+        self._fitting = fitting
         super().__init__(driver, node)
         assert self.request.repeat is not None
         self.request.repeat.follow = self
@@ -242,9 +242,10 @@ class Following(Fetching):
     def read(self, parts: list[Part]) -> Any:
         return [parts], self.asked + 1
 
-    def _take(self, now: int, arrivals: Sequence[Arrival]) -> bool:
+    def _take(self, now: int, arrivals: Sequence[Arrival]) -> Arrival | None:
+        before = len(self.passed_on)
         self.passed_on += arrivals
-        return self._fits
+        return self.passed_on[self._fitting] if before <= self._fitting < len(self.passed_on) else None
 
     def taken(self) -> list[list[Part]]:
         """What the application gets."""
@@ -379,12 +380,13 @@ def test_without_room_records_come_to_the_sender(connect: Connect) -> None:
 
 @passing_on
 def test_records_that_do_not_fit_to_what_was_asked_for_end_the_connection(connect: Connect) -> None:
-    with serve(Remembering(brings(part(0)))) as (host, port):
+    with serve(Remembering(brings(part(0)), brings(part(2)), brings(part(4)))) as (host, port):
         driver = connect((host, port))
-        following = Following(driver, Node(1, host, port), fits=False)
+        following = Following(driver, Node(1, host, port), fitting=2)
         [ended] = driver.complete()
         assert isinstance(ended.error, MalformedMessageError)
-        assert following.taken() == []
+        # What came before was counted, so nobody asks for it again.
+        assert following.taken() == [arrival.parts for arrival in following.passed_on[:2]]
 
 
 @passing_on

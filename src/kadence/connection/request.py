@@ -172,7 +172,8 @@ class Repeat:
 
     Attributes:
         follow: leave for answers with records, too; None: they come to the sender.
-        passed_on: takes the time (ms) and those, before ``told``. False: one of them does not fit to what was asked.
+        passed_on: takes the time (ms) and those, before ``told``. Returns the first of them that does not fit to what
+            was asked; None: all do.
     """
 
     __slots__ = ("_may", "follow", "passed_on", "told")
@@ -181,7 +182,7 @@ class Repeat:
         self._may = may
         self.told = told
         self.follow: Follow | None = None
-        self.passed_on: Callable[[int, Sequence[Arrival]], bool] = lambda now, arrivals: True
+        self.passed_on: Callable[[int, Sequence[Arrival]], Arrival | None] = lambda now, arrivals: None
 
     @property
     def allowed(self) -> bool:

@@ -156,6 +156,7 @@ cdef class Intake:
     cdef Session _of
     cdef object _repeat
     cdef object _leave
+    cdef object _follow
     cdef _Target _target
     cdef list _arrived
     cdef object _ask(self)
@@ -163,9 +164,10 @@ cdef class Intake:
 @cython.final
 cdef class Arrival:
     cdef readonly object follow
-    cdef readonly list parts
     cdef readonly int number
     cdef readonly Py_ssize_t size
+    cdef unsigned char *_frame
+    cdef list _parts
 
 @cython.final
 cdef class Flag:
@@ -176,9 +178,10 @@ cdef class Flag:
 @cython.final
 cdef class Arrivals:
     cdef kd_arrivals _arrivals
-    cdef object _waiting
+    cdef list _waiting
     cdef int _shown
     cdef object _collect(self)
+    cdef object _clear(self)
 
 cdef class Wake:
     cdef int _reader

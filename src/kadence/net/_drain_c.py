@@ -13,7 +13,6 @@ The plain twins are in `kadence.net.sockets`, `intake`, `stream` and `wakeup`. D
 
 import os
 import sys
-from collections import deque
 
 import cython
 
@@ -276,6 +275,7 @@ class Intake:
         again.asked_length, again.room = length, 0
         again.arrivals = cython.address(arrivals._arrivals)
         again.owner = cython.cast(cython.p_void, self)
+        self._follow = self._leave.follow
 
     def sent_again(self, until: int64_t) -> tuple:
         """What happened since this was asked last.
@@ -339,17 +339,29 @@ class Arrival:
         follow: whose it is: what `Repeat.follow` was.
         parts: of each partition the topic id, its number, high watermark, last stable offset, start of the log, and
             records (bytes, or None).
-        number: which fetch it answered, counted from the first since `Intake.sent_again`. size: bytes of records.
+        number: which fetch it answered, counted from the first since `Intake.sent_again`. size: bytes of the answer.
     """
+
+    def __dealloc__(self) -> None:
+        free(self._frame)
+
+    @property
+    def parts(self) -> list:
+        if self._parts is None:
+            # Each object that is made may let another thread in, which reads the frame, too: it stays until this goes.
+            parts: list = _parts_of(self)
+            if self._parts is None:
+                self._parts = parts
+        return self._parts
 
 
 @cython.cfunc
-def _parts_of(arrival: cython.pointer(kd_arrival)) -> list:
+def _parts_of(arrival: Arrival) -> list:
     """What the poller has found to be a plain answer."""
     # In steps, for Cython's plain syntax makes no struct from values.
     walk: kd_bytes
-    walk.at = arrival.frame
-    walk.end = arrival.frame + arrival.length
+    walk.at = arrival._frame
+    walk.end = arrival._frame + arrival.size
     walk.is_bad = 0
     parts: list = []
     topics: cython.uint = kd_elements(cython.address(walk))
@@ -381,18 +393,20 @@ def _parts_of(arrival: cython.pointer(kd_arrival)) -> list:
 @cython.final
 @cython.cclass
 class Arrivals:
-    """Records that came while a network thread waited, for the application's thread to take."""
+    """Records that came while a network thread waited, for the application's thread to take.
+
+    Both threads come here, each with the interpreter. On CPython 3.11 an object that is made may begin a collection,
+    and what that runs may let the other thread in. So while a record moves no object is made that the collector knows.
+    """
 
     def __cinit__(self) -> None:
-        self._waiting = deque()
+        self._waiting = []
         self._shown = self._arrivals.flag.fd = -1
 
     def __dealloc__(self) -> None:
         if self._shown >= 0:
             close_fd(self._shown)
-        while (first := kd_arrivals_first(cython.address(self._arrivals))) is not cython.NULL:
-            free(first.frame)
-            kd_arrivals_taken(cython.address(self._arrivals))
+        self._clear()
 
     def flag(self) -> Flag:
         """What that thread waits for. It is raised when records come, without the interpreter."""
@@ -410,43 +424,70 @@ class Arrivals:
 
         It is taken out in the same step, so an interruption loses nothing and nothing is given twice.
         """
-        if kd_arrivals_first(cython.address(self._arrivals)) is not cython.NULL:
-            self._collect()
-        waiting: object = self._waiting
+        self._collect()
+        waiting: list = self._waiting
+        append: object = into.append
         while waiting:
             arrival: Arrival = waiting[0]
-            found = arrival.follow.read(arrival.parts)
+            found: tuple = arrival.follow.read(arrival.parts)
             # The other thread may have been faster, or a signal handler.
             if not waiting or waiting[0] is not arrival:
                 continue
             if found is None:
                 # Not what was asked for: the network thread ends the connection.
                 return
-            fetches, arrival.follow.asked = found
-            waiting.popleft()
-            into.extend(fetches)
+            fetches: list = found[0]
+            # From here on nothing is made: nobody comes in before all of it has moved.
+            for fetch in fetches:
+                append(fetch)
+            del waiting[0]
+            arrival.follow.asked = found[1]
 
-    def drop(self, follow: object) -> None:
-        """Nobody may have what came for this any more."""
-        for arrival in list(self._waiting):
-            if arrival.follow is follow:
-                self._waiting.remove(arrival)
+    def drop(self, misfit: Arrival) -> None:
+        """Nobody may have this any more, nor what came for the same fetch after it. What came before stays."""
+        place: cython.Py_ssize_t = 0
+        waiting: list = self._waiting
+        # Nothing is made here: nobody takes any of them meanwhile. If this one was taken, so was all that came before.
+        while place < len(waiting) and waiting[place] is not misfit:
+            place += 1
+        if place == len(waiting):
+            place = 0
+        while place < len(waiting):
+            if cython.cast(Arrival, waiting[place]).follow is misfit.follow:
+                del waiting[place]
+            else:
+                place += 1
 
     @cython.cfunc
     def _collect(self) -> object:
         """Make objects of what the poller has put."""
         arrivals: cython.pointer(kd_arrivals) = cython.address(self._arrivals)
-        while (first := kd_arrivals_first(arrivals)) is not cython.NULL:
-            owner: Intake = cython.cast(Intake, first.owner)
+        while kd_arrivals_first(arrivals) is not cython.NULL:
             arrival: Arrival = Arrival.__new__(Arrival)
-            arrival.follow = owner._leave.follow
-            arrival.parts = _parts_of(first)
+            # That may have let another thread in. From here on nothing is made until the slot is given back.
+            first: cython.pointer(kd_arrival) = kd_arrivals_first(arrivals)
+            if first is cython.NULL:
+                return None
+            owner: Intake = cython.cast(Intake, first.owner)
+            arrival.follow = owner._follow
             arrival.number = first.number
-            arrival.size = first.length
-            free(first.frame)
-            kd_arrivals_taken(arrivals)
-            owner._arrived.append(arrival)
             self._waiting.append(arrival)
+            try:
+                owner._arrived.append(arrival)
+            except MemoryError:
+                self._waiting.pop()
+                raise
+            arrival._frame = first.frame
+            arrival.size = first.length
+            kd_arrivals_taken(arrivals)
+        return None
+
+    @cython.cfunc
+    def _clear(self) -> object:
+        """Forget what nobody has collected: those whose connections received it are about to go."""
+        while (first := kd_arrivals_first(cython.address(self._arrivals))) is not cython.NULL:
+            free(first.frame)
+            kd_arrivals_taken(cython.address(self._arrivals))
         return None
 
 
@@ -672,6 +713,8 @@ class Poller:
 
     def close(self) -> None:
         """Forget everything; descriptors are their owners' concern."""
+        if self.arrivals is not None:
+            cython.cast(Arrivals, self.arrivals)._clear()
         self._count = self._plain = 0
         self._owners, self._kept, self._places = [], [], {}
 

@@ -527,10 +527,9 @@ class Channel:
         meters.incoming.record_alike(now, answer_bytes, count)
         meters.latency.record_alike(now, max(sent_at - self._repeating_at, 0), count)
         self._repeating_at = sent_at
-        if passed_on and not request.repeat.passed_on(now, passed_on):
-            assert request.repeat.follow is not None
+        if passed_on and (misfit := request.repeat.passed_on(now, passed_on)) is not None:
             assert self._poller.arrivals is not None
-            self._poller.arrivals.drop(request.repeat.follow)
+            self._poller.arrivals.drop(misfit)
             raise MalformedMessageError(
                 f"{self.known} answered a fetch with other records than were asked for"
             )

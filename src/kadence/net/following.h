@@ -1,8 +1,8 @@
 /* A fetch's answer with records, and the fetch that follows it, as bytes.
  *
  * A fetch session names again each partition that brought something, with the offset behind it. All that takes stands in
- * the answer and in what the session holds of each partition (`asked`). Versions 13 and later, which name topics by id.
- * Anything but plain records (an error, a throttle, tags, another replica, aborted transactions, a batch that is cut off
+ * the answer and in what the session holds of each partition (`asked`). Versions 13 and later, which name topics by id,
+ * up to LAST_KNOWN_LAYOUT (`kadence.connection.sent`), which is asked before anything comes here. Anything but plain records (an error, a throttle, tags, another replica, aborted transactions, a batch that is cut off
  * or of an older format) is for Python to see.
  */
 #ifndef KADENCE_FOLLOWING_H

@@ -36,7 +36,7 @@
 #define KD_INTERRUPTED (-1)
 
 #define KD_CORRELATION_AT 8 /* in a request's frame: length, API key and version come first */
-#define KD_EMPTY_MOST 32 /* bytes of an answer that says that there is nothing */
+#define KD_EMPTY_MOST 32 /* bytes of an answer that says that there is nothing: 21 in version LAST_KNOWN_LAYOUT */
 #define KD_LAG_MS 500 /* Python counts records no later than this after they came, */
 #define KD_LEAST_ROOM 32768 /* or when there is room for no more than so many bytes of them */
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kadence.clock import Clock
-    from kadence.connection.request import Follow
+    from kadence.connection.request import Arrival
 
 __all__ = [
     "REPEATED",
@@ -133,8 +133,8 @@ class Arrivals(Protocol):
         """Append what came, as `Follow.read` has it. An interruption loses nothing."""
         ...
 
-    def drop(self, follow: Follow) -> None:
-        """Nobody may have what came for this any more."""
+    def drop(self, misfit: Arrival) -> None:
+        """Nobody may have this any more, nor what came for the same fetch after it. What came before stays."""
         ...
 
 
