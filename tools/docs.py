@@ -293,7 +293,6 @@ def testing() -> str:
     return drawn("testing.md", {"capabilities": capabilities.table()})
 
 
-
 def reference(page: str) -> str:
     """A page of the reference with its names, for whoever reads it without the site."""
     return drawn(f"reference/{page}", {"names": names(DOCS / "reference" / page)})

@@ -107,7 +107,9 @@ class Team:
         self._topic = topic
         self._producer = cluster.producer() if topic else None
 
-    def until(self, done: Callable[[], bool], what: Callable[[], object] | str, *, writing: bool = True) -> None:
+    def until(
+        self, done: Callable[[], bool], what: Callable[[], object] | str, *, writing: bool = True
+    ) -> None:
         def turned() -> bool:
             if writing and self._producer is not None:
                 self._producer.send(self._topic, b"%d" % self.count, partition=self.count % PARTITIONS)
