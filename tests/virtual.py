@@ -43,7 +43,8 @@ class VirtualCluster(Cluster):
 
     def __init__(self, *, nodes: int = 1, config: dict[str, Any] | None = None) -> None:
         self.simulation = Simulation(1, nodes=nodes, config=config)
-        broker = cast("Broker", VirtualBroker(self))
+        self.virtual_broker = VirtualBroker(self)
+        broker = cast("Broker", self.virtual_broker)
         super().__init__("virtual", self.simulation.bootstrap_servers, broker=broker)
         self._processes: dict[str, _Host] = {}
 

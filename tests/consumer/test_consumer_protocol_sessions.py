@@ -11,7 +11,7 @@ from kadence import RebalanceListener, TopicPartition
 pytestmark = [pytest.mark.needs("groups"), pytest.mark.brokers("virtual")]
 
 SESSION_S = 45
-"""That of KIP-848's members, and the default of classic ones."""
+"""That of KIP-848's members; those of classic ones are shorter by default."""
 
 
 class Lost(RebalanceListener):
