@@ -22,6 +22,7 @@ import pytest
 from tests.consumer.blackhole import path_to
 from tests.consumer.support import Shell, poll_until, read
 from tests.patience import PATIENCE, once_inside, overdue, until
+from tests.virtual import VirtualCluster
 
 from kadence import (
     AsyncConsumer,
@@ -175,7 +176,8 @@ SILENCES = {"mute": mute, "dead": dead, "blackholed": blackholed, "no coordinato
 
 
 @pytest.mark.parametrize("silence", SILENCES)
-def test_c2_every_blocking_call_ends_at_its_deadline(silence: str, shell: Shell) -> None:
+def test_c2_every_blocking_call_ends_at_its_deadline(silence: str) -> None:
+    shell = Shell("threads")
     with SILENCES[silence]() as (address, begin):
         consumer = shell.make(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
         if silence in ("blackholed", "no coordinator"):
@@ -198,7 +200,8 @@ def test_c2_every_blocking_call_ends_at_its_deadline(silence: str, shell: Shell)
 
 @pytest.mark.parametrize("silence", SILENCES)
 @pytest.mark.parametrize("last", ["unsubscribe", "close"])
-def test_b7_a_member_is_gone_at_its_deadline(silence: str, last: str, shell: Shell) -> None:
+def test_b7_a_member_is_gone_at_its_deadline(silence: str, last: str) -> None:
+    shell = Shell("threads")
     with SILENCES[silence]() as (address, begin):
         consumer = shell.make(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
         shell.do(lambda: consumer.subscribe("t"))
@@ -213,6 +216,68 @@ def test_b7_a_member_is_gone_at_its_deadline(silence: str, last: str, shell: She
         assert late < PATIENCE
         assert consumer.assignment() == frozenset()
         assert lateness(shell, CALLS["close"], consumer)[0] < PATIENCE
+
+
+def drop_group_requests(cluster: VirtualCluster) -> None:
+    for request in GROUP_REQUESTS:
+        cluster.virtual_broker.faults.drop(request)
+
+
+VIRTUAL_SILENCES: dict[str, Callable[[VirtualCluster], None]] = {
+    "mute": lambda cluster: cluster.simulation.broker.process.freeze(),
+    "dead": lambda cluster: cluster.simulation.broker.crash(),
+    "blackholed": lambda cluster: cluster.simulation.network.cut("broker"),
+    "no coordinator": drop_group_requests,
+}
+
+
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
+@pytest.mark.parametrize("is_known", [True, False], ids=["known before", "never heard of"])
+@pytest.mark.parametrize("silence", VIRTUAL_SILENCES)
+def test_c2_awaited_calls_end_at_their_deadlines_to_the_millisecond(
+    cluster: VirtualCluster, silence: str, is_known: bool
+) -> None:
+    cluster.create_topic("t", 3)
+    consumer = cluster.make(group_id="g", group_protocol="classic", **NEVER)
+    if is_known:
+        consumer.list_topics(timeout=20)
+        consumer.committed([PARTITION], timeout=20)
+    VIRTUAL_SILENCES[silence](cluster)
+    took: dict[str, float] = {}
+    raised: set[str] = set()
+    for name, call in CALLS.items():
+        began = cluster.simulation.now
+        try:
+            call(consumer)
+        except KafkaTimeoutError:
+            raised.add(name)
+        took[name] = cluster.simulation.now - began
+    assert max(took.values()) <= TIMEOUT + 0.0005, took
+    if silence == "no coordinator":
+        assert {"commit", "committed"} <= raised
+    else:
+        assert raised >= NEEDS_AN_ANSWER, "nobody answered, so nothing may claim an answer"
+        assert {name for name in NEEDS_AN_ANSWER if took[name] < TIMEOUT - 0.0005} == set(), took
+
+
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
+@pytest.mark.parametrize("silence", VIRTUAL_SILENCES)
+@pytest.mark.parametrize("last", ["unsubscribe", "close"])
+def test_b7_an_awaited_end_of_a_membership_ends_at_its_deadline(
+    cluster: VirtualCluster, silence: str, last: str
+) -> None:
+    cluster.create_topic("t", 3)
+    consumer = cluster.make(group_id="g", group_protocol="classic", **NEVER)
+    consumer.subscribe("t")
+    poll_until(consumer, lambda: len(consumer.assignment()) == 3)
+    VIRTUAL_SILENCES[silence](cluster)
+    for name in dict.fromkeys((last, "close")):
+        began = cluster.simulation.now
+        CALLS[name](consumer)
+        assert cluster.simulation.now - began <= TIMEOUT + 0.0005
+        assert consumer.assignment() == frozenset()
 
 
 def test_c2_an_overdue_call_says_what_stood_in_its_way() -> None:
