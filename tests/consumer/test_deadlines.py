@@ -21,14 +21,13 @@ from typing import Any
 import pytest
 from tests.consumer.blackhole import path_to
 from tests.consumer.support import Shell, poll_until, read
-from tests.patience import PATIENCE, once_inside, overdue, until
+from tests.patience import PATIENCE, once_inside, overdue
 from tests.virtual import VirtualCluster
 
 from kadence import (
     AsyncConsumer,
     Broker,
     Consumer,
-    Producer,
     RebalanceListener,
     TopicPartition,
 )
@@ -317,63 +316,54 @@ def test_b7_closing_twice_and_leaving_by_exception_on_a_dead_path(broker: Broker
         consumer.close()
 
 
-def test_c5_a_commit_before_a_revocation_holds_up_no_poll(broker: Broker) -> None:
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
+def test_c5_a_commit_before_a_revocation_holds_up_no_poll(cluster: VirtualCluster) -> None:
     """A silent coordinator: the callback runs once, in the first poll, and records of what stays flow."""
-    broker.create_topic("t", 2)
-    broker.create_topic("u", 1)
+    cluster.create_topic("t", 2)
+    cluster.create_topic("u", 1)
     revoked: list[list[TopicPartition]] = []
 
     class Listener(RebalanceListener):
         def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
             revoked.append(partitions)
 
-    with Consumer(
-        bootstrap_servers=broker.bootstrap_servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-        max_poll_records=5,
-        auto_commit_interval_ms=100_000,
-        request_timeout_ms=4_000,
-        group_protocol="classic",
+    with cluster.consumer(
+        group_id="g", group_protocol="classic", max_poll_records=5, auto_commit_interval_ms=100_000
     ) as consumer:
         listener = Listener()
         consumer.subscribe(["t", "u"], listener=listener)
-        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            for topic in ("t", "u"):
-                for _ in range(20):
-                    producer.send(topic, b"x", partition=0)
+        for topic in ("t", "u"):
+            cluster.produce(topic, 20, partitions=1)
         read(consumer, 40)
         consumer.poll(0)
-        with broker.faults.drop(OffsetCommitRequest) as commits:
+        with cluster.virtual_broker.faults.drop(OffsetCommitRequest) as commits:
             consumer.subscribe("t", listener=listener)
-            until(lambda: consumer.poll(0.01) is None or commits.hits, every=0)
+            poll_until(consumer, lambda: commits.hits > 0)
             assert revoked == [[TopicPartition("u", 0)]], (
                 "nothing waits for the commit but the network thread"
             )
-            with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-                for _ in range(20):
-                    producer.send("t", b"y", partition=1)
-            assert len(read(consumer, 20)) == 20
+            cluster.produce("t", 40, partitions=2)
+            assert len(read(consumer, 20)) >= 20
             assert TopicPartition("u", 0) in consumer.assignment(), "the commit still has its time"
             poll_until(consumer, lambda: TopicPartition("u", 0) not in consumer.assignment())
         assert len(revoked) == 1
 
 
-def test_c2_an_unsubscribe_that_ran_out_of_time_does_not_undo_the_next_subscription(broker: Broker) -> None:
-    broker.create_topic("t", 1)
-    with Consumer(
-        bootstrap_servers=broker.bootstrap_servers,
-        group_id="g",
-        session_timeout_ms=1_000,
-        heartbeat_interval_ms=200,
-    ) as consumer:
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
+def test_c2_an_unsubscribe_that_ran_out_of_time_does_not_undo_the_next_subscription(
+    cluster: VirtualCluster,
+) -> None:
+    cluster.create_topic("t", 1)
+    with cluster.consumer(group_id="g", group_protocol="classic") as consumer:
         consumer.subscribe("t")
         poll_until(consumer, lambda: bool(consumer.assignment()))
-        with broker.faults.drop(LeaveGroupRequest):
+        with cluster.virtual_broker.faults.drop(LeaveGroupRequest):
             consumer.unsubscribe(timeout=TIMEOUT)
             consumer.subscribe("t")
         poll_until(consumer, lambda: bool(consumer.assignment()))
-        broker.create_topic("u", 1)
+        cluster.create_topic("u", 1)
         consumer.list_topics()
         assert consumer.subscription() == {"t"}
         assert consumer.assignment() == {PARTITION}
