@@ -79,7 +79,7 @@ def test_c12_a_worker_that_was_away_cannot_commit(
             # Any call hears of the new membership.
             _CALLS[touch](away)
             group = away._core.group
-            return group != before and group.generation_id > 0
+            return bool(group != before and group.generation_id > 0)
 
         until(is_back, what=lambda: repr(away), every=0)
         assert away.group_metadata() == before
