@@ -15,7 +15,7 @@ from kadence.connection.request import Part, Request
 from kadence.consumer.fetch.manager.session import SessionFollow
 from kadence.consumer.shared_state import CompletedFetch, Signal
 from kadence.errors import OffsetOutOfRangeError
-from kadence.records import _implementation
+from kadence.records import _implementation, scan
 
 
 class Arrivals:
@@ -285,7 +285,7 @@ def test_whatever_does_not_fit_no_record_is_passed_over(
         for each in fetches:
             if each.shared_partition.partition == P0:
                 assert each.offset <= behind
-                behind = each.offset + each.records
+                behind, _, _ = scan(each.data, each.offset)
         return True
 
     for _ in range(taken):
