@@ -238,7 +238,7 @@ def test_c2_awaited_calls_end_at_their_deadlines_to_the_millisecond(
     cluster: VirtualCluster, silence: str, is_known: bool
 ) -> None:
     cluster.create_topic("t", 3)
-    consumer = cluster.make(group_id="g", group_protocol="classic", **NEVER)
+    consumer: Any = cluster.make(group_id="g", group_protocol="classic", **NEVER)
     if is_known:
         consumer.list_topics(timeout=20)
         consumer.committed([PARTITION], timeout=20)
@@ -268,7 +268,7 @@ def test_b7_an_awaited_end_of_a_membership_ends_at_its_deadline(
     cluster: VirtualCluster, silence: str, last: str
 ) -> None:
     cluster.create_topic("t", 3)
-    consumer = cluster.make(group_id="g", group_protocol="classic", **NEVER)
+    consumer: Any = cluster.make(group_id="g", group_protocol="classic", **NEVER)
     consumer.subscribe("t")
     poll_until(consumer, lambda: len(consumer.assignment()) == 3)
     VIRTUAL_SILENCES[silence](cluster)
