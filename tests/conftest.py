@@ -6,6 +6,7 @@ its absence fails the tests that need it; elsewhere they are skipped, and the en
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import random
@@ -81,6 +82,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if luck.is_random(item):
             item.add_marker(pytest.mark.chance)
     schedule.arrange(items)
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported stays: no collection during a test looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

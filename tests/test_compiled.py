@@ -27,12 +27,7 @@ class Sources:
     def find_spec(name, path=None, target=None):
         spec = PathFinder.find_spec(name, path)
         if name.startswith("kadence.{room}") and isinstance(spec.loader, ExtensionFileLoader):
-            source = path[0] + "/" + name.rpartition(".")[2] + ".py"
-            try:
-                open(source).close()
-            except OSError:
-                raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-            return spec_from_file_location(name, source)
+            return spec_from_file_location(name, path[0] + "/" + name.rpartition(".")[2] + ".py")
 
 sys.meta_path.insert(0, Sources)
 """
@@ -53,6 +48,12 @@ def test_a_checkout_that_was_not_built_says_what_to_run(name: str) -> None:
     assert told(SOURCES.format(room="") + f"from kadence import {name}") == (
         "ImportError: kadence._native.records cannot be loaded (No module named 'kadence._native.records'): "
         + CURE
+    )
+
+
+def test_a_compiled_module_that_is_missing_alone_says_so() -> None:
+    assert told(SOURCES.format(room="_native.append") + "from kadence import Producer") == (
+        "ImportError: kadence._native.append cannot be loaded (it is not compiled): " + CURE
     )
 
 

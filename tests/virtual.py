@@ -43,7 +43,8 @@ class VirtualCluster(Cluster):
 
     def __init__(self, *, nodes: int = 1, config: dict[str, Any] | None = None) -> None:
         self.simulation = Simulation(1, nodes=nodes, config=config)
-        broker = cast("Broker", VirtualBroker(self))
+        self.virtual_broker = VirtualBroker(self)
+        broker = cast("Broker", self.virtual_broker)
         super().__init__("virtual", self.simulation.bootstrap_servers, broker=broker)
         self._processes: dict[str, _Host] = {}
 
@@ -90,6 +91,13 @@ class VirtualCluster(Cluster):
                 await producer.flush()
 
         self.process("producer").carry(send())
+
+    def producer(self, **settings: Any) -> _Client:
+        async def make() -> AsyncProducer:
+            return AsyncProducer(bootstrap_servers=self.bootstrap_servers, **settings)
+
+        host = self.process("producer")
+        return _Client(host, host.carry(make()))
 
     def make(self, **settings: Any) -> VirtualConsumer:
         """A consumer in a process of its own, with these settings and no others."""
@@ -189,29 +197,26 @@ class _Faults:
         return wait
 
 
-class VirtualConsumer:
-    """A consumer whose awaited calls are carried to their ends. What it has not itself is `AsyncConsumer`'s.
+class _Client:
+    """A client whose awaited calls are carried to their ends. What it has not itself is the client's.
 
     Attributes:
         program: its process, which can be frozen, killed and cut off.
     """
 
-    def __init__(self, host: _Host, settings: dict[str, Any]) -> None:
-        async def make() -> AsyncConsumer:
-            return AsyncConsumer(**settings)
-
+    def __init__(self, host: _Host, client: Any) -> None:
         self._host = host
-        self._consumer = host.carry(make())
+        self._client = client
 
     @property
     def program(self) -> Program:
         return self._host.program
 
     def __repr__(self) -> str:
-        return repr(self._consumer)
+        return repr(self._client)
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._consumer, name)
+        value = getattr(self._client, name)
         if not inspect.ismethod(value):
             return value
 
@@ -219,6 +224,20 @@ class VirtualConsumer:
             return self._host.call(value, *arguments, **options)
 
         return call
+
+    def begin(self, name: str, *arguments: Any, **options: Any) -> asyncio.Task[Any]:
+        """Begin a call that is awaited; whoever lets time pass lets it go on, as another thread would."""
+        return self._host.begin(getattr(self._client, name)(*arguments, **options))
+
+
+class VirtualConsumer(_Client):
+    """A consumer: the calls of `Consumer`."""
+
+    def __init__(self, host: _Host, settings: dict[str, Any]) -> None:
+        async def make() -> AsyncConsumer:
+            return AsyncConsumer(**settings)
+
+        super().__init__(host, host.carry(make()))
 
     def __enter__(self) -> Self:
         return self
@@ -230,11 +249,11 @@ class VirtualConsumer:
 
     def __iter__(self) -> Iterator[Record]:
         while True:
-            yield self._host.call(anext, self._consumer)
+            yield self._host.call(anext, self._client)
 
     def records(self, **options: Any) -> Iterator[Record]:
         """`AsyncConsumer.records`, each record carried by itself."""
-        iterator = self._consumer.records(**options)
+        iterator = self._client.records(**options)
         while True:
             try:
                 yield self._host.call(anext, iterator)
@@ -244,7 +263,7 @@ class VirtualConsumer:
     def close(self, timeout: float | None = None, **options: Any) -> None:
         """As `AsyncConsumer.close`; nothing if its process has been killed."""
         if self.program.is_running:
-            self._host.call(self._consumer.close, timeout, **options)
+            self._host.call(self._client.close, timeout, **options)
 
 
 class _Host:
@@ -270,10 +289,16 @@ class _Host:
             asyncio._set_running_loop(outer)
         return self.carry(_ended(result)) if inspect.isawaitable(result) else result
 
+    def begin(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Make a task of the coroutine."""
+        task: asyncio.Task[Any] = self._context.run(
+            self.program.loop.create_task, coroutine, context=self._context.copy()
+        )
+        return task
+
     def carry(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Let time pass until the coroutine has ended. Returns its result, or raises what it raised."""
-        loop = self.program.loop
-        task: asyncio.Task[Any] = self._context.run(loop.create_task, coroutine, context=self._context.copy())
+        task = self.begin(coroutine)
         if asyncio._get_running_loop() is None:
             self._simulation.run_until(task.done, _PATIENCE_S)
         else:

@@ -98,6 +98,10 @@ class Cluster:
             for future in sent:
                 future.result(PATIENCE)
 
+    def producer(self, **settings: Any) -> Any:
+        """A `Producer`, which the caller closes."""
+        return Producer(bootstrap_servers=self.bootstrap_servers, **settings)
+
     def consumer(self, **settings: Any) -> Consumer:
         """A consumer that the fixture closes."""
         defaults: dict[str, Any] = {"auto_offset_reset": "earliest"}

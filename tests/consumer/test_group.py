@@ -15,7 +15,6 @@ from tests.consumer.support import (
     read,
 )
 from tests.patience import PATIENCE
-from tests.virtual import VirtualCluster
 
 from kadence import RebalanceListener, TopicPartition
 from kadence.errors import CommitFailedError, InvalidGroupIdError, InvalidSessionTimeoutError
@@ -103,21 +102,6 @@ def test_c5_partitions_that_stay_keep_flowing_while_another_member_joins(
             "records of partitions that stay come with every poll, all through both rounds"
         )
     assert {record.partition for record in read(one, 50)} == {p.partition for p in one.assignment()}
-
-
-@pytest.mark.brokers("virtual")
-def test_b3_a_member_that_processes_longer_than_its_session_stays(cluster: VirtualCluster) -> None:
-    topic, group = cluster.topic(), cluster.name("g")
-    cluster.produce(topic, 4)
-    consumer = cluster.consumer(group_id=group, group_protocol="classic")
-    consumer.subscribe(topic)
-    read(consumer, 4)
-    member = consumer.group_metadata()
-    cluster.sleep(2 * 45)
-    assert consumer.poll(0.3) is not None
-    assert consumer.group_metadata() == member
-    assert len(consumer.rebalances()) == 1
-    consumer.commit()
 
 
 @pytest.mark.brokers("virtual")

@@ -21,7 +21,6 @@ import pytest
 from kadence import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, Record
 from kadence.config import ClientConfig, ConsumerConfig, ProducerConfig, keys
 from kadence.errors import ConfigError
-from peers import VERSIONS
 
 with warnings.catch_warnings(action="ignore"):
     import kafka
@@ -47,6 +46,9 @@ RECORDS: dict[str, list[str]] = {
     "kafka-python": list(kafka.consumer.fetcher.ConsumerRecord._fields),
     "aiokafka": list(aiokafka.ConsumerRecord.__dataclass_fields__),
 }
+
+VERSIONS = {"confluent-kafka": "2.16.1", "kafka-python": "3.0.12", "aiokafka": "0.14.0"}
+"""The versions that the pages are about."""
 
 
 def calls_of(client: type) -> set[str]:

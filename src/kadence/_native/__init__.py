@@ -1,4 +1,6 @@
-"""What is compiled: each .pyx is a module of C, its .pyi says what Python sees of it, and its .pxd what others here do.
+"""What is compiled: x.pyx is a module of C, x.pyi what Python sees of it, x.pxd what other compiled modules take from it.
+
+x.py is found where x.pyx is not compiled, and refuses; import-linter sees it, too, in place of what it cannot read.
 
 Nothing here knows a room above it, so each of these modules can be loaded alone. `records` is loaded first, whichever
 is asked for: where it cannot be, an ImportError says in one sentence what to do.
@@ -15,12 +17,14 @@ _OF_ANOTHER: Final = ("Interpreter change detected", "does not support loading i
 """What Cython and CPython say where another interpreter of the process has loaded a module, or may load it alone."""
 
 
+_CURE: Final = (
+    "run python setup.py build_ext --inplace in a checkout, else pip install --force-reinstall kadence"
+)
+
+
 def refuse(name: str, why: object = "it is not compiled") -> None:
     """Raise the ImportError of a module that has to be compiled, and is not, or not from the sources beside it."""
-    raise ImportError(
-        f"{name} cannot be loaded ({why}): run python setup.py build_ext --inplace in a checkout, else "
-        "pip install --force-reinstall kadence"
-    )
+    raise ImportError(f"{name} cannot be loaded ({why}): {_CURE}")
 
 
 def _load() -> None:
@@ -34,6 +38,8 @@ def _load() -> None:
                 "interpreter of each process; under mod_wsgi: WSGIApplicationGroup %{GLOBAL}. Python says: "
                 f"{error}"
             ) from error
+        if str(error).endswith(_CURE):
+            raise
         try:
             refuse(name, error)
         except ImportError as refusal:

@@ -156,7 +156,7 @@ def test_the_buffer_is_a_metric_beside_its_cap(cluster: Cluster) -> None:
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_membership_is_measured_under_both_protocols(cluster: VirtualCluster, protocol: str) -> None:
     topic, group = cluster.topic(), cluster.name("g")
-    settings = member_settings(protocol, group_id=group, heartbeat_interval_ms=100, session_timeout_ms=3_000)
+    settings = member_settings(protocol, group_id=group, heartbeat_interval_ms=1_000)
     consumer = cluster.consumer(**settings)
     listener = Listener(cluster)
     consumer.subscribe(topic, listener=listener)
