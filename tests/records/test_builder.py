@@ -226,14 +226,8 @@ class Meddling:
         return iter([("h", b"1")])
 
 
-def compiled_encoder() -> Any:
-    from tests.records.conftest import COMPILED, load_half
-
-    return encoder(load_half(COMPILED))
-
-
 def test_headers_that_append_a_record_leave_key_and_value_as_they_are() -> None:
-    made, expected = compiled_encoder(), compiled_encoder()
+    made, expected = RecordEncoder(), RecordEncoder()
     made.append(T0, bytearray(b"key"), bytearray(b"value"), Meddling(made))
     expected.append(T0, b"other key", b"other value" * 50)
     expected.append(T0, b"key", b"value", [("h", b"1")])
@@ -241,7 +235,7 @@ def test_headers_that_append_a_record_leave_key_and_value_as_they_are() -> None:
 
 
 def test_a_batch_that_was_sealed_in_place_stays_where_it_is() -> None:
-    made = compiled_encoder()
+    made = RecordEncoder()
     made.append(T0, None, b"value")
     batch = made.seal_in_place(bytes(61))
     before = bytes(batch)

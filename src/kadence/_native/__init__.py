@@ -1,4 +1,4 @@
-"""What is compiled: x.pyx is a module of C, x.pyi what Python sees of it, x.pxd what other compiled modules take from it.
+"""What is compiled: x.pyx is a module of C, x.pyi what Python sees of it, x.pxd what other compiled modules take.
 
 x.py is found where x.pyx is not compiled, and refuses; import-linter sees it, too, in place of what it cannot read.
 

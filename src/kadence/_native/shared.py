@@ -132,7 +132,7 @@ def replace(record: Record[Any, Any], changes: dict[str, Any]) -> Record[Any, An
 
 def rebuild_record(*fields: Any) -> Record[Any, Any]:
     """Unpickle a record."""
-    from kadence.records import Record as Loaded
+    from kadence._native.records import Record as Loaded
 
     return Loaded(*fields)
 
