@@ -4,8 +4,9 @@
 BROKER ?= embedded
 # The tests wait for clocks and brokers more than for processors.
 WORKERS ?= 4
-# How often make kill-spark, make kill-lakehouse and make kill-work kill.
+# How often make kill-spark, make kill-lakehouse and make kill-work kill, and make calm runs the tests.
 ROUNDS ?= 100
+calm: ROUNDS = 10
 # What make test-spark runs on.
 PYSPARK ?= 4.2
 # Which of them.
@@ -22,12 +23,14 @@ PIP := $(RUN) -m pip --disable-pip-version-check -q
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
 
-.PHONY: help demo test test-heavy test-pythons test-spark soak hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work docs site first-record wheel clean
+.PHONY: help demo test test-heavy calm durations test-pythons test-spark soak hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
 	@echo "make test            the tests (ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
 	@echo "make test-heavy      those of a minute each, and more parameters, which make test leaves out"
+	@echo "make calm            make test ROUNDS times (10), every second time beside a load of 8: a line each, and what failed"
+	@echo "make durations       the tests again, and how long each file takes, by which runs are ordered"
 	@echo "make test-pythons    the tests of the core on other Pythons (PYTHONS='3.14 3.14t /path/to/python'; without it on all that are found)"
 	@echo "make test-spark      the tests of the Spark room with another PySpark (PYSPARK=4.2)"
 	@echo "make soak            property tests, simulations and fuzzing with other seeds (MINUTES=10; SEED=n repeats a round)"
@@ -69,7 +72,13 @@ test test-heavy test-spark: export JAVA_TOOL_OPTIONS ?= -XX:TieredStopAtLevel=1 
 # The same order of sets and the same examples each time; make soak tries others.
 test: export PYTHONHASHSEED ?= 0
 test: $(VENV)/.has-test
-	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not heavy" $(ARGS)
+	@$(RUN) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "not heavy" $(ARGS)
+
+calm: $(VENV)/.has-test
+	@$(RUN) tools/calm.py --rounds $(ROUNDS) -- $(ARGS)
+
+durations: ARGS += --keep-durations
+durations: test
 
 test-heavy: $(VENV)/.has-test
 	@$(RUN) -m pytest -m heavy $(ARGS)
@@ -82,7 +91,7 @@ test-pythons: $(RUN)
 # Beside the newest PySpark the oldest one whose streams we take: its files alone, before the others on the path.
 test-spark: export PYTHONHASHSEED ?= 0
 test-spark: $(VENV)/pyspark-$(PYSPARK)
-	@PYTHONPATH=$(CURDIR)/$< $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not kafka and not heavy" $(ARGS) $(ONLY)
+	@PYTHONPATH=$(CURDIR)/$< $(RUN) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "not kafka and not heavy" $(ARGS) $(ONLY)
 
 soak: $(VENV)/.has-fuzz
 	@$(RUN) tools/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) -- $(ARGS)

@@ -3,8 +3,9 @@
     python bench/read.py [--records 1000000] [--runs 3] [--servers HOST:PORT]
 
 Each reading is a process of its own, and they take turns; the best of each counts, by the clock and by its processor
-time. Importing is not counted. All make the same frame, and its sums are compared. Without ``--servers`` the embedded
-broker serves, in a process of its own; with it the topic stays where it was made.
+time. Importing is not counted. All make the same frame, and its sums are compared. At the end what odd values among
+JSON cost: the processor time of the thread that reads. Without ``--servers`` the embedded broker serves, in a process
+of its own; with it the topics stay where they were made.
 """
 
 from __future__ import annotations
@@ -173,6 +174,48 @@ def compared(servers: str, records: int, runs: int) -> None:
             )
 
 
+def odd_values(servers: str, records: int, runs: int) -> None:
+    """Topics whose records have 19 fields, and in some of which 2 % of the values are odd."""
+    import pyarrow as pa
+
+    import kadence
+    from kadence import Admin, NewTopic, Producer
+
+    kinds = {"clean": None, "2 % texts among numbers": '"NA"', "2 % no JSON": "{"}
+    print(f"\nvalues as json, {records:,} records of 19 fields, the reading thread, best of {runs}")
+    clean = 0.0
+    for number, (kind, odd) in enumerate(kinds.items()):
+        topic = f"bench-odd-{number}-{uuid.uuid4().hex[:8]}"
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.create_topics([NewTopic(topic, PARTITIONS)])
+        with Producer(bootstrap_servers=servers, compression_type="lz4") as producer:
+            for start in range(0, records, 50_000):
+                values = [
+                    document(n, odd if n % 50 == 7 else None)
+                    for n in range(start, min(start + 50_000, records))
+                ]
+                producer.send_arrow(pa.table({"value": values}), topic).result(60)
+        took = []
+        for _ in range(runs):
+            at = time.thread_time()
+            table = kadence.read(
+                topic, value="json", errors="null", progress=False, bootstrap_servers=servers
+            )
+            took.append((time.thread_time() - at) / records * 1e6)
+            assert table.num_rows == records
+        clean = clean or min(took)
+        print(f"  {kind:30} {min(took):5.2f} µs a record  {min(took) / clean:5.2f} x")
+
+
+def document(number: int, odd: str | None) -> str:
+    """JSON of 19 fields: whole numbers, texts and others; odd: what stands in place of one of them, or of all."""
+    kinds = (number % 1000, f'"text-{number % 97}"', number % 500 / 4)
+    fields = [f'"f{place}": {kinds[place % 3]}' for place in range(19)]
+    if odd == "{":
+        return odd
+    return "{" + ", ".join(fields if odd is None else [f'"f0": {odd}', *fields[1:]]) + "}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
@@ -186,9 +229,11 @@ def main() -> None:
         print(json.dumps(measured(given.one, given.servers, given.topic, given.form)))
     elif given.servers:
         compared(given.servers, given.records, given.runs)
+        odd_values(given.servers, given.records // 10, given.runs)
     else:
         with embedded() as servers:
             compared(servers, given.records, given.runs)
+            odd_values(servers, given.records // 10, given.runs)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
     python bench/run.py --quick                               every row, small and rough, about four minutes
     python bench/run.py --rows polls --against ../before/src  two checkouts of Kadence, taking turns
     python bench/run.py --rows latency --lines kadence --python build/pythons/3.14t/bin/python
-    python bench/run.py --write docs/benchmarks.md            and the tables go into the document
+    python bench/run.py --write bench/NOTES.md            and the tables go into the notes
 
 Broker and clients share one machine: read ratios, not absolutes. A row that fails does not stop the others.
 """

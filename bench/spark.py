@@ -2,7 +2,7 @@
 
     python bench/spark.py
     python bench/spark.py --records 1000000 --rounds 2
-    python bench/spark.py --write docs/benchmarks.md
+    python bench/spark.py --write bench/NOTES.md
 
 The connector's jars resolve for Spark 4.2.0 only, and one of them (the token provider, which does nothing
 without security) does not resolve at all. So both sources run in an environment of their own with pyspark

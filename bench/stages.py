@@ -2,7 +2,7 @@
 
     python bench/stages.py                              every path, about three minutes
     python bench/stages.py --paths polls-100 iteration --tops 12
-    python bench/stages.py --write docs/performance.md  beside the figures of bench/stages_before.json
+    python bench/stages.py --write bench/NOTES.md  beside the figures of bench/stages_before.json
 
 Each path runs three times in processes of its own: as it is, for the processor time of each thread; with every call
 counted; and with cProfile, for the functions at the top. What the machine asks at least is measured beside: bytes read
@@ -222,7 +222,7 @@ def write(file: Path, reports: dict[str, Report], before: dict[str, Report]) -> 
     """Each report goes between its own markers, beside the earlier one of the same name."""
     for name, each in reports.items():
         command = f"python bench/stages.py --paths {name}"
-        write_section(file, name, command, [each.markdown(before.get(name))])
+        write_section(file, f"stages-{name}", command, [each.markdown(before.get(name))])
 
 
 def _producer(ground: Ground, topic: str) -> Any:

@@ -3,7 +3,7 @@
     python bench/work.py                                     every handler, 8, 64 and 512 workers: 20 minutes
     python bench/work.py --wait 10 --workers 64 --only threads java
     python bench/work.py --order partition --zipf 1.0
-    python bench/work.py --write docs/benchmarks.md          and the tables go into the document
+    python bench/work.py --write bench/NOTES.md          and the tables go into the notes
 
 Beside Kadence's threads, event loop and processes run Confluent's parallel consumer for Java, pyrallel-consumer (in an
 environment of its own, on a Python of 3.12 or newer that is found on PATH or by pyenv) and the thread pool on

@@ -11,14 +11,13 @@ import logging
 import os
 import random
 import signal
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests import luck, schedule
+from tests import foreign, luck, schedule
 from tests.consumer import capabilities
 from tests.mock import MockCluster
 from tests.mock import mock_cluster as running_mock
@@ -35,9 +34,6 @@ if not entry_points(group="pytest11", name="kadence"):
     # A checkout that was installed before it had the plugin.
     pytest_plugins.append("kadence.testing.pytest_plugin")
 
-_PEERS: Final = frozenset({"kafka", "aiokafka", "confluent_kafka"})
-"""Packages of clients that are not ours."""
-
 if TYPE_CHECKING:
     from kadence.broker import Broker
     from kadence.testing.pytest_plugin import Brokers
@@ -52,15 +48,25 @@ def _raise_again(record: logging.LogRecord) -> None:
     raise  # noqa: PLE0704 - what the handler raised
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--keep-durations",
+        action="store_true",
+        help="write how long each file took to tests/durations.json, which orders the next runs",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # A run that was put into the background by a script ignores SIGINT, and so would all that it starts: these tests
     # press Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     luck.prepare()
+    foreign.silence_loggers()
     logs.handler_failed = _raise_again
     config.addinivalue_line(
         "markers", "chance: has seeds or random examples; `make soak` runs it with others"
     )
+    config.addinivalue_line("markers", "own_spark: starts Spark itself; such files run one after the other")
     config.addinivalue_line(
         "markers", "needs(*names): what a test asks of its broker: tests/consumer/capabilities.py"
     )
@@ -75,28 +81,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.kafka)
         if luck.is_random(item):
             item.add_marker(pytest.mark.chance)
-    schedule.by_length(items)
+    schedule.arrange(items)
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported stays: no collection during a test looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    return schedule.scheduler(config, log) if config.getvalue("dist") == "loadfile" else None
+    return schedule.scheduler(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
-def _origin(value: object) -> str:
-    """The package that a value of a module comes from."""
-    name = getattr(value, "__module__", None) or getattr(value, "__name__", "")
-    return name.partition(".")[0] if isinstance(name, str) else ""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _sockets_of_peers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Other people's clients leave sockets to the collector: it comes here, and blames no test that runs later."""
-    yield
-    if any(_origin(each) in _PEERS for each in vars(request.module).values()):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
+@pytest.fixture(autouse=True)
+def _no_finalizers_of_other_clients(request: pytest.FixtureRequest) -> Iterator[None]:
+    with foreign.collected_afterwards(request.module):
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -127,6 +129,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if asked := config.stash.get(_NEEDS, None):
         terminalreporter.section("what the brokers can, and how many tests ask for it")
         terminalreporter.write_line(capabilities.summary(asked))
+    if config.getoption("--keep-durations"):
+        reports = (each for of_kind in terminalreporter.stats.values() for each in of_kind)
+        schedule.keep(each for each in reports if isinstance(each, pytest.TestReport))
     reason = config.stash.get(_MISSING, None)
     if reason is not None:
         terminalreporter.section("REAL APACHE KAFKA WAS NOT TESTED", red=True, bold=True)

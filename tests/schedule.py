@@ -1,109 +1,84 @@
 """Which process of a run takes which tests, and in what order.
 
-A file stays in one process, since it shares brokers. Files that use the shared session of Spark share one process,
-which so starts it once. Those that start Spark themselves share another: three at a time would leave the other tests
-no processor. What takes longest begins first, so that no process is left alone with it at the end.
+A file stays in one process, since its tests share brokers. Files that use the shared session of Spark are one group,
+which so starts it once. Files marked ``own_spark`` start Spark themselves and are another group: three Sparks at a time
+would leave the other tests no processor.
+
+What takes longest begins first, so that no process is left alone with it at the end. ``durations.json`` says how long
+files take. ``make durations`` measures it; a file that is not in it comes after those that are.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-__all__ = ["LISTED", "by_length", "scheduler", "uses_shared_spark"]
+__all__ = ["DURATIONS", "arrange", "keep", "scheduler"]
 
-_OWN_SPARK: Final = (
-    "tests/docs/test_documents.py",
-    "tests/spark/pipeline/test_kill.py",
-    "tests/cli/test_demo.py",
-    "tests/interop/test_spark_connector.py",
-    "tests/spark/test_cluster.py",
-    "tests/spark/pipeline/test_spark_pipelines.py",
-    "tests/spark/test_connect.py",
-    "tests/spark/pipeline/test_delta.py",
-    "tests/spark/pipeline/test_signals.py",
-)
-"""They start applications of Spark one after the other; longest before shorter."""
+DURATIONS: Final = Path(__file__).with_name("durations.json")
 
-_SHARED_SPARK: Final = (
-    "tests/spark/pipeline/test_run.py",
-    "tests/spark/pipeline/test_aggregate.py",
-    "tests/spark/lakehouse/test_spark_lakehouse.py",
-    "tests/spark/sink/test_spark_transactions.py",
-    "tests/spark/pipeline/test_lakehouse.py",
-    "tests/spark/source/test_spark_stream.py",
-    "tests/spark/test_session.py",
-    "tests/spark/pipeline/test_formats.py",
-    "tests/spark/pipeline/test_examples.py",
-    "tests/spark/decode/test_spark_decode.py",
-    "tests/spark/source/test_pushdown.py",
-    "tests/spark/source/test_spark_batch.py",
-    "tests/spark/sink/test_spark_sink.py",
-    "tests/spark/source/test_spark_kafka.py",
-    "tests/spark/source/test_restart.py",
-    "tests/spark/source/test_gaps.py",
-    "tests/spark/pipeline/test_declare.py",
-    "tests/spark/pipeline/test_keeping.py",
-    "tests/spark/test_logins.py",
-)
-"""They use the session that a process of the run starts once; longest before shorter."""
+_LEAST: Final = 2
+"""Files that take fewer seconds are not kept: their order does not matter."""
 
-_LONG: Final = (
-    "tests/interop/test_mixed_groups.py",
-    "tests/interop/test_verifiable_tools.py",
-    "tests/consumer/test_group.py",
-    "tests/weaknesses/test_peers.py",
-    "tests/docs/test_snippets.py",
-    "tests/spark/decode/test_avro.py",
-    "tests/broker/storage/test_processes.py",
-    "tests/bench/test_rows.py",
-    "tests/protocol/test_kio.py",
-    "tests/consumer/test_liveness.py",
-    "tests/consumer/test_migration.py",
-    "tests/consumer/assignors/test_java_groups.py",
-    "tests/consumer/application/test_interrupted.py",
-    "tests/protocol/test_round_trip.py",
-    "tests/consumer/test_logging.py",
-    "tests/consumer/test_deadlines.py",
-    "tests/consumer/test_leaders_kafka.py",
-    "tests/consumer/test_consumer_protocol.py",
-    "tests/consumer/test_reading.py",
-    "tests/consumer/test_positions.py",
-    "tests/consumer/application/test_callbacks.py",
-    "tests/consumer/test_pattern.py",
-    "tests/consumer/test_threads.py",
-)
-"""They take more than a quarter of a minute."""
-
-_RANK: Final = {path: rank for rank, path in enumerate((*_OWN_SPARK, *_SHARED_SPARK, *_LONG))}
-
-LISTED: Final = tuple(_RANK)
-"""All paths that stand here."""
-
-_GROUPS: Final = dict.fromkeys(_OWN_SPARK, "own Spark") | dict.fromkeys(_SHARED_SPARK, "shared Spark")
+_SHARED: Final = "shared Spark"
+_OWN: Final = "own Spark"
 
 
-def by_length(items: list[pytest.Item]) -> None:
-    """Put what takes long first; the order inside a file stays, and that of the other files."""
-    items.sort(key=lambda item: _RANK.get(_file_of(item.nodeid), len(_RANK)))
+def arrange(items: list[pytest.Item], durations: Mapping[str, float] | None = None) -> None:
+    """Mark the groups, and put the group or file that takes longest first; the order inside a file stays."""
+    if durations is None:
+        durations = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    groups: dict[str, str] = {}
+    for item in items:
+        group = _group_of(item)
+        if group:
+            groups[_file_of(item.nodeid)] = group
+    seconds: Counter[str] = Counter()
+    for file in {_file_of(item.nodeid) for item in items}:
+        seconds[groups.get(file, file)] += round(durations.get(file, 0))
+
+    def place(item: pytest.Item) -> tuple[float, str, float]:
+        file = _file_of(item.nodeid)
+        unit = groups.get(file, file)
+        # Files without a duration stay in the order of collection.
+        return -seconds[unit], unit if seconds[unit] else "", -durations.get(file, 0)
+
+    items.sort(key=place)
+    for item in items:
+        if spark := groups.get(_file_of(item.nodeid)):
+            item.add_marker(pytest.mark.xdist_group(spark))
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:
-    """For pytest-xdist's ``--dist loadfile``: hands out files, and those with Spark as two groups."""
-    from xdist.scheduler import LoadFileScheduling
+    """For pytest-xdist's ``--dist loadgroup``: hands out groups, and files that are in none."""
+    from xdist.scheduler import LoadGroupScheduling
 
-    class Files(LoadFileScheduling):  # type: ignore[misc]
+    class Files(LoadGroupScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            file = _file_of(nodeid)
-            return _GROUPS.get(file, file)
+            return _file_of(super()._split_scope(nodeid))
 
     return Files(config, log)
 
 
-def uses_shared_spark(path: str) -> bool:
-    """Whether a file is among those that use the shared session."""
-    return path in _SHARED_SPARK
+def keep(reports: Iterable[pytest.TestReport]) -> None:
+    """Write how long each file took to ``durations.json``."""
+    taken: Counter[str] = Counter()
+    for report in reports:
+        taken[_file_of(report.nodeid)] += report.duration  # type: ignore[assignment]
+    kept = {file: round(seconds) for file, seconds in sorted(taken.items()) if seconds >= _LEAST}
+    DURATIONS.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
+
+
+def _group_of(item: pytest.Item) -> str:
+    if item.get_closest_marker("own_spark"):
+        return _OWN
+    # The fixture of tests/spark/conftest.py.
+    return _SHARED if "spark" in getattr(item, "fixturenames", ()) else ""
 
 
 def _file_of(nodeid: str) -> str:

@@ -37,7 +37,7 @@ assert len(found) > 20, found
 """
 
 COPY = """
-from kadence.spark.decode.json_rows import Column
+from kadence.registry.columns.json_rows import Column
 attention = found["consumer._decoded_records_c.Attention"]()
 steps = found["consumer.fetch._steps_c.Steps"](attention, time.monotonic, object())
 objects = [
@@ -55,7 +55,7 @@ arguments = {
     "net._drain_c.Poller": (found["net._drain_c.Wake"](),) if session else (),
     "net._native_heartbeat_c.NativeHeartbeat": (session,),
     "records._records_c.Cursor": ("t", 0),
-    "spark.decode._json_c.Reader": (Column(b"", 9, children=(Column(b"a", 1, 8),)), bytes(8), b""),
+    "spark.decode._json_c.Reader": (Column(b"", 9, children=(Column(b"a", 1, 8),)), bytes(8), b"", False),
 }
 objects += [kind.__new__(kind, *arguments.get(name, ())) for name, kind in found.items()]
 objects.append(found["records._records_c.Record"]("t", 1, 2, 3, 1, b"k", None, (("h", None),), 4))

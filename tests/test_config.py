@@ -65,9 +65,6 @@ def test_b2_processing_timeout_is_the_larger_of_session_and_poll_interval() -> N
     ("given", "message"),
     [
         ({"max.poll.record": 5}, "did you mean 'max.poll.records'?"),
-        ({"stall.report.share": 0.5}, "'stall.report.share' is called 'stall.report.ratio' now"),
-        ({"max.poll.records.share": 0.5}, "is called 'max.poll.records.ratio' now"),
-        ({"prefetch.heuristic": "share"}, "'share' is not one of bytes, total, partition"),
         ({"session.timeout.ms": "soon"}, "session.timeout.ms: 'soon' is not a whole number >= 1"),
         ({"session.timeout.ms": True}, "session.timeout.ms: True is not"),
         ({"fetch.min.bytes": -1}, "fetch.min.bytes: -1 is not a whole number >= 0"),

@@ -73,7 +73,6 @@ number is better: take it down with what is merged, or loaded only where it is u
 """
 
 SELDOM = {
-    "kadence.config.foreign",
     "kadence.config.producer",
     "kadence.config.values",
     "kadence.connection.authentication",

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import peers
 from kadence import Consumer, Producer, admin, config
 from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
@@ -294,25 +293,6 @@ def testing() -> str:
     return drawn("testing.md", {"capabilities": capabilities.table()})
 
 
-def coming_from(client: str) -> str:
-    """The page for those who come from another client, with what becomes of its keys."""
-    page = f"from-{client}.md"
-    tables, of_producers = peers.key_tables(client), peers.key_tables(client, "producer")
-    if tables is None or of_producers is None:
-        return (DOCS / page).read_text()
-    section = (DOCS / page).read_text().partition("## Administering\n")[2].partition("\n## ")[0]
-    calls = peers.admin_calls(client, section)
-    return drawn(page, {"admin calls": calls, "keys": tables, "producer keys": of_producers})
-
-
-def weaknesses() -> str:
-    """docs/peers.md with the weaknesses of other clients, and the tests for each."""
-    sys.path.insert(0, str(ROOT))
-    from tests.weaknesses import table
-
-    return drawn("peers.md", {"weaknesses": table.table()})
-
-
 def reference(page: str) -> str:
     """A page of the reference with its names, for whoever reads it without the site."""
     return drawn(f"reference/{page}", {"names": names(DOCS / "reference" / page)})
@@ -416,14 +396,12 @@ PAGES: dict[str, Callable[[], str]] = {
     "broker.md": broker,
     "cli.md": command_line,
     "configuration.md": configuration,
-    **{f"from-{client}.md": partial(coming_from, client) for client in peers.VERSIONS},
     "metrics.md": metrics,
     **{
         f"reference/{page.name}": partial(reference, page.name)
         for page in sorted((DOCS / "reference").glob("*.md"))
     },
     "reference/admin.md": admin_reference,
-    "peers.md": weaknesses,
     "pipeline.schema.json": schema_text,
     "pipelines.md": pipelines,
     "spark.md": spark_source,

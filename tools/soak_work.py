@@ -17,14 +17,19 @@ import multiprocessing
 import sys
 from collections import Counter
 from functools import partial
+from pathlib import Path
 
-from kadence.testing.simulation import SimulationError, WorkStory
+from kadence.testing.simulation import SimulationError
+
+ROOT = Path(__file__).resolve().parents[1]
 
 _COUNTS = ("kills", "records", "begun", "repeats", "late", "undone")
 
 
 def run(seed: int, *, transactional: bool) -> tuple[int, dict[str, int], str]:
     """One story: its seed, its figures, and what was wrong."""
+    from tests.testing.simulation.work_story import WorkStory
+
     logging.disable(logging.CRITICAL)
     story = WorkStory(seed, transactional=transactional)
     wrong = ""
@@ -48,6 +53,7 @@ def main() -> int:
     given = parser.parse_args()
     total: Counter[str] = Counter()
     failed = []
+    sys.path.insert(0, str(ROOT))
     # Nothing of a story outlives it but in circles, so the collector need not look so often: a tenth of the time.
     gc.freeze()
     gc.set_threshold(50_000)

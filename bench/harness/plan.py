@@ -110,7 +110,7 @@ class Row:
     """One thing that a user does, measured for all who can do it.
 
     Attributes:
-        name: of the row's file, of ``--rows`` and of the markers in docs/benchmarks.md.
+        name: of the row's file, of ``--rows`` and of the markers in bench/NOTES.md.
         lines: the clients by the names under which a child process finds them.
         measure: runs them and returns tables, and what was promised beside what came out.
     """

@@ -1,4 +1,4 @@
-"""Tables of the benchmarks: aligned text for the terminal, Markdown for docs/benchmarks.md."""
+"""Tables of the benchmarks: aligned text for the terminal, Markdown for bench/NOTES.md."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Advice in errors for calls of other Kafka clients: what they are called here.
+"""Advice in errors for what people write who come from another Kafka client: what it is called here.
 
-`advised` gives a class the names that others have, each with a sentence. Reading one raises AttributeError with it. The
-class needs no ``__getattr__`` for that, which would make each of its own attributes slower to read. To type checkers
-these names do not exist.
+One table has what they write most, sixty at most. A setting that only another client has is refused in any case
+(`config.table.unknown`); the table adds what to write instead. `advised` gives a class the calls of others. Reading
+one raises AttributeError with its sentence. The class needs no ``__getattr__`` for that, which would make each of its
+own attributes slower to read. To type checkers these names do not exist.
 """
 
 from __future__ import annotations
@@ -13,95 +14,114 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["NotAwaited", "advised", "elsewhere", "own_names", "running_loop", "unmade"]
+__all__ = ["NotAwaited", "advice", "advised", "elsewhere", "own_names", "running_loop", "unmade"]
 
 T = TypeVar("T")
 
-_BY_PARTITION: Final = (
-    "poll() returns records in the order read; by_partition() is the mapping of partitions to them"
-)
-_ONE_BY_ONE: Final = (
-    "poll() returns several records, or none: `for record in consumer.poll(1)`, with record.key, record.value, "
-    "record.topic, … as attributes; errors are raised by poll()"
-)
+_VERSIONS: Final = "versions are always agreed with each broker; leave it out"
+_LOGGING: Final = "logging is Python's: logging.getLogger('kadence').setLevel(...)"
+_METRICS: Final = "call metrics() whenever you like; it asks no broker"
 _NOT_NEEDED: Final = "it is not needed: the first call connects"
 _CALLBACK: Final = (
     "call add_done_callback(function); in the function, future.exception() tells what went wrong"
 )
+_RECORDS: Final = (
+    "poll() returns several records, or none: `for record in consumer.poll(1)`, with record.key, record.value, … as "
+    "attributes; errors are raised by poll()"
+)
 
-_CONSUMER: Final[Mapping[str, str]] = {
-    "consume": "call poll(timeout, max_records=n)",
-    "store_offsets": (
-        "records count as processed when you poll() again; to commit them yourself, call commit_async(records)"
-    ),
-    "unassign": "call unsubscribe()",
-    "get_watermark_offsets": "call beginning_offsets(partitions) and end_offsets(partitions)",
-    "consumer_group_metadata": "call group_metadata()",
-    "topics": "call list_topics()",
-    "partitions_for_topic": "call partitions_for(topic)",
-    "highwater": "current_lag(partition) is what is left to read, without a request; end_offsets(partitions) asks",
-    "start": _NOT_NEEDED,
-    "getone": "call poll(timeout, max_records=1), or iterate the consumer",
-    "getmany": "call poll(timeout, max_records=n), with the timeout in seconds",
-    "seek_to_committed": "call committed(partitions), then seek(partition, offset)",
-    "commit_sync": "call commit()",
+_ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
+    "setting": {
+        # confluent-kafka
+        "metadata.broker.list": "bootstrap.servers",
+        "socket.timeout.ms": "request.timeout.ms",
+        "sasl.mechanisms": "sasl.mechanism",
+        "oauth.cb": "sasl.oauthbearer.token.provider",
+        "fetch.wait.max.ms": "fetch.max.wait.ms",
+        "queued.max.messages.kbytes": "buffer.memory",
+        "queued.min.messages": "prefetching is bounded by bytes: buffer.memory",
+        "enable.auto.offset.store": "auto-commit takes only what a later poll() proved processed; leave it out",
+        "enable.partition.eof": "there is no such event; current_lag(partition) == 0 says the same, without a request",
+        "on.commit": "give commit_async() a callback, or interceptors=[...] one that sees all commits",
+        "compression.codec": "compression.type",
+        "queue.buffering.max.ms": "linger.ms",
+        "queue.buffering.max.kbytes": "buffer.memory",
+        "queue.buffering.max.messages": "what waits is bounded by bytes, not by a number of records: buffer.memory",
+        "batch.num.messages": "batches are bounded by bytes, not by a number of records: batch.size",
+        "request.required.acks": "acks",
+        "message.timeout.ms": "delivery.timeout.ms",
+        "message.max.bytes": "max.request.size",
+        "message.send.max.retries": "retries",
+        "max.in.flight": "max.in.flight.requests.per.connection",
+        "error.cb": "errors are raised by the calls they belong to, and what happens is logged under 'kadence'",
+        "stats.cb": _METRICS,
+        "statistics.interval.ms": _METRICS,
+        "debug": _LOGGING,
+        "logger": _LOGGING,
+        "api.version.request": _VERSIONS,
+        "broker.address.family": "addresses of both families are tried; leave it out",
+        "enable.ssl.certificate.verification": (
+            "certificates are always verified; ssl.endpoint.identification.algorithm='' leaves out the host's name only"
+        ),
+        # kafka-python, aiokafka
+        "ssl.cafile": "ssl.ca.location",
+        "ssl.certfile": "ssl.certificate.location",
+        "ssl.keyfile": "ssl.key.location",
+        "ssl.password": "ssl.key.password",
+        "ssl.context": "certificates and keys are PEM files: see ssl.ca.location and ssl.certificate.location",
+        "sasl.plain.username": "sasl.username",
+        "sasl.plain.password": "sasl.password",
+        "sasl.oauth.token.provider": "sasl.oauthbearer.token.provider",
+        "api.version": _VERSIONS,
+        "consumer.timeout.ms": "iterate consumer.records(idle_timeout=seconds), which ends when nothing comes",
+        "max.batch.size": "batch.size",
+        "loop": "a client for asyncio belongs to the loop it is made on; leave it out",
+    },
+    "Consumer": {
+        "consume": "call poll(timeout, max_records=n)",
+        "store_offsets": (
+            "records count as processed when you poll() again; to commit them yourself, call commit_async(records)"
+        ),
+        "get_watermark_offsets": "call beginning_offsets(partitions) and end_offsets(partitions)",
+        "unassign": "call unsubscribe()",
+        "topics": "call list_topics()",
+        "partitions_for_topic": "call partitions_for(topic)",
+        "start": _NOT_NEEDED,
+        "getone": "call poll(timeout, max_records=1), or iterate the consumer",
+        "getmany": "call poll(timeout, max_records=n), with the timeout in seconds",
+    },
+    "Records": {
+        "error": _RECORDS,
+        "value": _RECORDS,
+        "items": (
+            "poll() returns records in the order read; by_partition() is the mapping of partitions to them"
+        ),
+    },
+    "Producer": {
+        "produce": "call send(topic, value, key); the future that it returns tells of the delivery",
+        "poll": "it is not needed: records are sent, and callbacks of futures run, by themselves",
+        "start": _NOT_NEEDED,
+    },
+    "RecordFuture": {"get": "call result(timeout)", "add_callback": _CALLBACK, "add_errback": _CALLBACK},
+    "Admin": {
+        "alter_configs": "call incremental_alter_configs({resource: {name: value}})",
+        "list_consumer_groups": "call list_groups()",
+    },
 }
-
-_RECORDS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("items", "keys", "values", "get"), _BY_PARTITION),
-    **dict.fromkeys(("error", "value", "key", "topic", "partition", "offset"), _ONE_BY_ONE),
-}
-
-_PRODUCER: Final[Mapping[str, str]] = {
-    "produce": "call send(topic, value, key); the future that it returns tells of the delivery",
-    "poll": "it is not needed: records are sent, and callbacks of futures run, by themselves",
-    "start": _NOT_NEEDED,
-    "list_topics": "call partitions_for(topic), or Admin(...).list_topics()",
-    **dict.fromkeys(
-        ("produce_batch", "create_batch", "send_batch"),
-        "records are batched by themselves; send_arrow(table, topic) sends many at once",
-    ),
-}
-
-_FUTURE: Final[Mapping[str, str]] = {
-    "get": "call result(timeout)",
-    "succeeded": "call done() and exception()",
-    "failed": "call done() and exception()",
-    **dict.fromkeys(("add_callback", "add_errback", "add_both"), _CALLBACK),
-}
-
-_ADMIN: Final[Mapping[str, str]] = {
-    "start": _NOT_NEEDED,
-    "alter_configs": "call incremental_alter_configs({resource: {name: value}})",
-    "list_consumer_groups": "call list_groups()",
-    "describe_groups": "call describe_consumer_groups(groups)",
-    "delete_groups": "call delete_consumer_groups(groups)",
-    "list_group_offsets": "call list_consumer_group_offsets(group), or list_offsets_of_groups(groups)",
-    "alter_group_offsets": "call alter_consumer_group_offsets(group, {partition: offset})",
-    "delete_group_offsets": "call delete_consumer_group_offsets(group, partitions)",
-    "list_partition_offsets": 'call list_offsets({partition: "latest"}), or log_ranges(partitions)',
-}
-
-_OF_CLASS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Consumer": _CONSUMER,
-    "AsyncConsumer": _CONSUMER,
-    "Records": _RECORDS,
-    "Producer": _PRODUCER,
-    "AsyncProducer": _PRODUCER,
-    "RecordFuture": _FUTURE,
-    "Admin": _ADMIN,
-    "AsyncAdmin": _ADMIN,
-}
+"""By the class or, for settings, the word ``setting``. Of a setting that only is called otherwise: our name for it."""
 
 
-def advice(owner: object, kind: str, name: str) -> AttributeError:
-    """The error for a name that an object of this class of ours lacks, with the sentence for it if there is one.
+def advice(kind: str, name: str) -> str | None:
+    """What to write instead of another client's name; None if there is no advice.
 
-    It is for `Records`, which may be compiled: `advised` cannot give such a class anything.
+    Args:
+        kind: ``setting``, or a class of ours; one for asyncio has the advice of the one for threads.
     """
-    text = f"{kind!r} object has no attribute {name!r}"
-    hint = _OF_CLASS[kind].get(name)
-    return AttributeError(text if hint is None else f"{text}: {hint}", name=name, obj=owner)
+    return _of(kind).get(name)
+
+
+def _of(kind: str) -> Mapping[str, str]:
+    return _ADVICE[kind.removeprefix("Async")]
 
 
 class _Elsewhere:
@@ -120,18 +140,18 @@ class _Elsewhere:
 
 def elsewhere(kind: str, name: str) -> Any:
     """What a compiled class gives itself under a name that others have: `advised` cannot."""
-    return _Elsewhere(name, _OF_CLASS[kind][name])
+    return _Elsewhere(name, _of(kind)[name])
 
 
 def own_names(made: object, kind: str) -> list[str]:
     """Names of an object without those that only raise: a shell offers what dir() lists."""
-    return [name for name in object.__dir__(made) if name not in _OF_CLASS[kind]]
+    return [name for name in object.__dir__(made) if name not in _of(kind)]
 
 
 def advised(cls: type[T]) -> type[T]:
     """The class, with advice for the names that other clients have and this one does not."""
     kind = cls.__name__
-    for name in _OF_CLASS[kind]:
+    for name in _of(kind):
         setattr(cls, name, elsewhere(kind, name))
     cls.__dir__ = lambda self: own_names(self, kind)  # type: ignore[method-assign]
     return cls

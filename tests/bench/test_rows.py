@@ -89,9 +89,11 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     "name",
     [
         "polls",
-        "iteration_settings",
         "arrow",
-        *(pytest.param(name, marks=pytest.mark.heavy) for name in ("work", "iteration", "iteration_async")),
+        *(
+            pytest.param(name, marks=pytest.mark.heavy)
+            for name in ("work", "iteration", "iteration_settings", "iteration_async")
+        ),
     ],
 )
 def test_rows_that_read_a_topic(ground: Ground, options: Options, name: str) -> None:
@@ -170,7 +172,7 @@ def test_latency(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("name", ["idle", "partitions"])
+@pytest.mark.parametrize("name", [pytest.param("idle", marks=pytest.mark.heavy), "partitions"])
 def test_idle_consumers(ground: Ground, options: Options, name: str) -> None:
     from rows import idle, partitions
 
@@ -256,6 +258,7 @@ def test_a_client_that_fails_is_a_reason_and_no_crash() -> None:
     assert "ended with 1" in outcome
 
 
+@pytest.mark.heavy
 def test_java_is_timed(kafka: Kafka) -> None:
     from harness import topics
     from harness.ground import PERFORMANCE
@@ -343,7 +346,7 @@ def test_a_row_that_fails_does_not_stop_the_others(
     assert "**no**" in printed.out
 
 
-@pytest.mark.parametrize("path", ["polls-100", "async"])
+@pytest.mark.parametrize("path", ["polls-100", pytest.param("async", marks=pytest.mark.heavy)])
 def test_stages_of_a_record(
     ground: Ground, options: Options, capsys: pytest.CaptureFixture[str], tmp_path: Path, path: str
 ) -> None:

@@ -24,7 +24,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     made.loop.close()
 
 
-@pytest.mark.parametrize("stage", seeds(4), indirect=True)
+@pytest.mark.parametrize("stage", seeds(2), indirect=True)
 def test_no_request_meets_a_bug(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR, "kadence.broker")
     served = answered = 0

@@ -16,6 +16,8 @@ from kadence.cli.demo import flights
 from kadence.cli.demo.group import Plan, run_group, total_lag
 from kadence.errors import MissingDependencyError
 
+pytestmark = pytest.mark.own_spark
+
 PARTITIONS = 6
 
 

@@ -43,13 +43,6 @@ def test_every_argument_is_explained(parser: argparse.ArgumentParser) -> None:
     assert parser.description
 
 
-@pytest.mark.parametrize("parser", COMMANDS, ids=lambda parser: parser.prog)
-def test_help_teaches_with_examples(parser: argparse.ArgumentParser) -> None:
-    shown = parser.format_help()
-    assert shown.count(f"  {parser.prog}") >= 2
-    assert "examples:" in shown
-
-
 def test_examples_are_command_lines_that_are_taken() -> None:
     """Each example is read by the parser, without what a shell does with the rest of the line."""
     tried = 0

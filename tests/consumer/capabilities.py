@@ -172,6 +172,8 @@ def mark(items: Sequence[pytest.Item]) -> Counter[str]:
     for item in items:
         params = getattr(getattr(item, "callspec", None), "params", {})
         broker = params.get("cluster")
+        if broker == "virtual":  # the embedded broker, in virtual time
+            broker = "embedded"
         if broker not in BROKERS:
             continue
         if broker == "kafka":

@@ -9,10 +9,11 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.mock import MockCluster
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, Records, TopicPartition
 from kadence.admin import Admin
@@ -37,12 +38,43 @@ class Cluster:
     def topic(self, partitions: int = 4) -> str:
         """A new topic."""
         name = self.name()
+        self.create_topic(name, partitions)
+        return name
+
+    def create_topic(self, name: str, partitions: int) -> None:
         if self.mock is not None:
             self.mock.create_topic(name, partitions)
-            return name
+            return
         with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
             admin.create_topics({name: partitions})
-        return name
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """The topic has ``count`` partitions from now on (a test that needs "admin")."""
+        with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
+            admin.create_partitions({topic: count})
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete it (a test that needs "topic deletion")."""
+        with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
+            admin.delete_topics([topic])
+
+    def group_type(self, group: str) -> str:
+        """``classic`` or ``consumer`` (a test that needs "admin")."""
+        with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
+            (kind,) = (each.group_type for each in admin.list_groups() if each.group_id == group)
+        return str(kind)
+
+    def members(self, group: str) -> int:
+        """How many members the group has (a test that needs "admin")."""
+        with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
+            return len(admin.describe_consumer_groups([group])[group].members)
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def until(self, done: Callable[[], object], *, what: str = "") -> None:
+        """Wait until ``done()``, and do nothing meanwhile."""
+        until(done, what=what)
 
     def move_leader(self, partition: TopicPartition, node: int) -> None:
         """Make ``node`` the leader (a test that needs "leader moves")."""
@@ -65,6 +97,10 @@ class Cluster:
             producer.flush(PATIENCE)
             for future in sent:
                 future.result(PATIENCE)
+
+    def producer(self, **settings: Any) -> Any:
+        """A `Producer`, which the caller closes."""
+        return Producer(bootstrap_servers=self.bootstrap_servers, **settings)
 
     def consumer(self, **settings: Any) -> Consumer:
         """A consumer that the fixture closes."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.consumer.support import has_settled, poll_until
+from tests.patience import PATIENCE, until
+from tests.virtual import VirtualCluster
 
 from kadence import Admin, AsyncConsumer, AsyncRebalanceListener, Broker, Producer, TopicPartition
 from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
+from kadence.protocol.heartbeat import HeartbeatRequest
 
 PARTITION = TopicPartition("t", 0)
 
@@ -114,44 +116,55 @@ def test_polls_cancelled_while_records_come_lose_none(served: Broker) -> None:
     run(work())
 
 
-def test_b3_a_loop_that_is_blocked_longer_than_the_session_keeps_its_membership(served: Broker) -> None:
+def test_b3_heartbeats_go_on_while_the_loop_is_blocked(served: Broker) -> None:
+    """So it may be blocked for longer than a session."""
+
     async def work() -> None:
-        async with consumer(
-            served, group_id="g", session_timeout_ms=2_500, heartbeat_interval_ms=100
-        ) as subject:
+        settings: dict[str, Any] = {"group_protocol": "classic", "heartbeat_interval_ms": 100}
+        async with consumer(served, group_id="g", **settings) as subject:
             await subject.subscribe("t")
             await read(subject, 100)
             member = subject.group_metadata()
-            time.sleep(3.5)  # noqa: ASYNC251 - blocking the loop is the point
-            await subject.poll(0.2)
+            with served.faults.observe(HeartbeatRequest) as beats:
+                beats.wait(10)
+            await subject.poll(0)
             assert subject.group_metadata() == member
 
     run(work())
 
 
-def test_b4_only_a_turning_loop_is_progress(served: Broker) -> None:
+def test_b4_a_blocked_loop_is_no_progress_though_a_task_waits_in_poll(served: Broker) -> None:
     async def work() -> None:
-        async with consumer(
-            served,
-            group_id="g",
-            session_timeout_ms=4_000,
-            heartbeat_interval_ms=100,
-            max_poll_interval_ms=4_000,
-        ) as subject:
+        settings: dict[str, Any] = {"group_protocol": "consumer", "max_poll_interval_ms": 1_000}
+        async with consumer(served, group_id="g", enable_auto_commit=False, **settings) as subject:
             await subject.subscribe("t")
             await read(subject, 100)
-            before = subject.group_metadata().member_id
-            # A poll that waits on a turning loop for longer than the interval: nothing happens.
-            await subject.poll(5)
-            assert subject.group_metadata().member_id == before
-            # A task waits in poll, but something blocks the loop: no progress, so the member leaves.
-            waiting = asyncio.create_task(subject.poll(7))
-            await asyncio.sleep(0.05)
-            time.sleep(5)  # noqa: ASYNC251 - blocking the loop is the point
-            await waiting
-            assert subject.group_metadata().member_id != before
+            epoch = subject.group_metadata().generation_id
+            waiting = asyncio.create_task(subject.poll(PATIENCE))
+            await asyncio.sleep(0)
+            until(lambda: not subject.assignment(), what="it stays a member")
+            subject.wakeup()
+            with pytest.raises(WakeupError):
+                await waiting
+            await read(subject, 100)
+            assert subject.group_metadata().generation_id != epoch
+            assert "poll interval exceeded" in [each.cause for each in subject.rebalances()]
 
     run(work())
+
+
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_b4_a_poll_that_waits_on_a_turning_loop_is_progress(cluster: VirtualCluster, protocol: str) -> None:
+    topic = cluster.topic()
+    subject = cluster.consumer(group_id="g", group_protocol=protocol, max_poll_interval_ms=60_000)
+    subject.subscribe(topic)
+    poll_until(subject, lambda: has_settled(subject))
+    before = subject.group_metadata()
+    subject.poll(300)
+    assert subject.group_metadata() == before
+    assert subject.stalls() == ()
 
 
 def test_tasks_share_a_consumer_but_only_one_polls(served: Broker) -> None:

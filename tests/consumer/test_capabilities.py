@@ -30,6 +30,7 @@ def requests_of(bootstrap_servers: str) -> dict[int, tuple[int, int]]:
     return {key: (oldest, newest) for key, oldest, newest in rows}
 
 
+@pytest.mark.brokers("embedded", "kafka", "mock")
 @pytest.mark.needs("reading")
 def test_what_the_table_says_of_requests_is_what_the_broker_answers(cluster: Cluster) -> None:
     answered = requests_of(cluster.bootstrap_servers)
@@ -91,6 +92,7 @@ def test_a_broker_without_what_is_needed_is_skipped_with_the_reason() -> None:
     assert items[1].iter_markers("kafka")
 
 
+@pytest.mark.brokers("embedded", "mock")
 @pytest.mark.needs("reading", "several brokers", "leader moves")
 def test_several_brokers_are_three_with_the_leaders_spread_and_movable(cluster: Cluster) -> None:
     topic = cluster.topic(6)
@@ -102,6 +104,7 @@ def test_several_brokers_are_three_with_the_leaders_spread_and_movable(cluster: 
     until(lambda: consumer.partitions_for(topic)[0].leader == elsewhere)
 
 
+@pytest.mark.brokers("embedded", "virtual")
 @pytest.mark.needs("reading", "faults")
 def test_faults_are_of_the_broker_that_has_them(cluster: Cluster) -> None:
     assert cluster.broker is not None

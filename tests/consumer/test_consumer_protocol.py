@@ -101,6 +101,7 @@ def test_c5_a_partition_that_has_to_move_waits_for_its_owner_and_no_other_does(c
     assert len(newcomer.assignment()) == 2
 
 
+@pytest.mark.brokers("embedded")
 def test_c5_a_revocation_runs_at_once_in_a_poll_that_waits(cluster: Cluster) -> None:
     topic, group = cluster.topic(2), cluster.name("g")
     listener = Recorder()
@@ -120,6 +121,7 @@ def test_c5_a_revocation_runs_at_once_in_a_poll_that_waits(cluster: Cluster) -> 
     thread.join(PATIENCE)
 
 
+@pytest.mark.brokers("virtual")
 def test_a_wakeup_inside_a_callback_does_not_hold_the_group(cluster: Cluster) -> None:
     topic, group = cluster.topic(2), cluster.name("g")
 
@@ -146,6 +148,7 @@ def test_a_wakeup_inside_a_callback_does_not_hold_the_group(cluster: Cluster) ->
 # ---------------------------------------------------------------- thrown out, and history
 
 
+@pytest.mark.brokers("kafka")
 @pytest.mark.needs("admin")
 def test_c4_a_member_that_the_group_forgot_loses_all_and_comes_back_as_itself(cluster: Cluster) -> None:
     topic, group = cluster.topic(), cluster.name("g")
@@ -178,6 +181,7 @@ def throw_out(cluster: Cluster, group: str, member_id: str) -> None:
     assert answer.error_code == 0
 
 
+@pytest.mark.brokers("virtual")
 def test_history_says_why_and_what_moved(cluster: Cluster) -> None:
     topic, other, group = cluster.topic(), cluster.topic(2), cluster.name("g")
     one = member(cluster, group, topic)
@@ -212,10 +216,9 @@ def test_a_topic_made_anew_is_another_topic_read_from_its_start(cluster: Cluster
     consumer.subscribe([topic, stays], listener=listener)
     read(consumer, 41)
     consumer.commit()
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.delete_topics([topic])
-        poll_until(consumer, lambda: {p.topic for p in consumer.assignment()} == {stays})
-        admin.create_topics({topic: 3})
+    cluster.delete_topic(topic)
+    poll_until(consumer, lambda: {p.topic for p in consumer.assignment()} == {stays})
+    cluster.create_topic(topic, 3)
     cluster.produce(topic, 30, partitions=3, start=100)
     assert sorted(numbers(read(consumer, 30))) == list(range(100, 130))
     assert consumer.assignment() == {*partitions(topic, 3), *partitions(stays, 1)}
@@ -230,20 +233,19 @@ def test_positions_of_a_deleted_topic_are_not_committed_to_the_one_made_anew(clu
     consumer = member(cluster, group, topic, auto_commit_interval_ms=3_600_000)
     read(consumer, 40)
     consumer.poll(0)  # proves them: a revocation would commit them
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.delete_topics([topic])
-        admin.create_topics({topic: 1})
+    cluster.delete_topic(topic)
+    cluster.create_topic(topic, 1)
     cluster.produce(topic, 100, partitions=1, start=100)
     assert sorted(numbers(read(consumer, 100))) == list(range(100, 200))
 
 
+@pytest.mark.brokers("virtual")
 @pytest.mark.needs("admin")
 def test_partitions_that_are_added_come_without_a_rejoin(cluster: Cluster) -> None:
     topic, group = cluster.topic(1), cluster.name("g")
     consumer = member(cluster, group, topic)
     poll_until(consumer, lambda: len(consumer.assignment()) == 1)
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.create_partitions({topic: 3})
+    cluster.add_partitions(topic, 3)
     poll_until(consumer, lambda: len(consumer.assignment()) == 3)
     cluster.produce(topic, 6, partitions=3)
     assert len(read(consumer, 6)) == 6
@@ -275,6 +277,7 @@ def test_kip_848_the_second_process_of_an_instance_is_refused_while_the_first_li
 # ---------------------------------------------------------------- the broker's assignors
 
 
+@pytest.mark.brokers("kafka")
 @pytest.mark.needs("admin")
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_c4_the_brokers_assignor_is_the_one_asked_for(cluster: Cluster, assignor: str) -> None:
@@ -299,6 +302,7 @@ def test_an_assignor_that_the_broker_has_not_is_said(cluster: Cluster) -> None:
         poll_until(consumer, lambda: False)
 
 
+@pytest.mark.brokers("kafka")
 @pytest.mark.needs("admin", "reconciliation")
 def test_the_broker_knows_what_the_member_says(cluster: Cluster) -> None:
     topic, group = cluster.topic(), cluster.name("g")

@@ -1,30 +1,17 @@
-"""KIP-848 members on a real broker with a short session: who is dead, and who is only busy (B1, B3)."""
+"""Members whose process is busy for longer than a session, or dead, in virtual time (B1, B3)."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-
 import pytest
-from tests.consumer.support import Cluster, numbers, poll_until, read
+from tests.consumer.support import numbers, poll_until, read
+from tests.virtual import VirtualCluster
 
 from kadence import RebalanceListener, TopicPartition
-from kadence.testing.kafka import Kafka
 
-SESSION = 2.5
+pytestmark = [pytest.mark.needs("groups"), pytest.mark.brokers("virtual")]
 
-
-@pytest.fixture(scope="module")
-def quick(kafka: Kafka) -> Iterator[Cluster]:
-    """A broker that misses a member after its session."""
-    del kafka  # whose fixture says what is to happen where there is no Kafka
-    with Kafka({"group.consumer.session.timeout.ms": str(int(SESSION * 1_000))}) as node:
-        running = Cluster("kafka", node.bootstrap_servers)
-        yield running
-        for consumer in running.consumers:
-            consumer.close(timeout=5)
+SESSION_S = 45
+"""That of KIP-848's members; those of classic ones are shorter by default."""
 
 
 class Lost(RebalanceListener):
@@ -35,64 +22,48 @@ class Lost(RebalanceListener):
         self.partitions += partitions
 
 
-def test_b3_a_member_that_processes_for_longer_than_its_session_stays(quick: Cluster) -> None:
-    topic, group = quick.topic(), quick.name("g")
-    quick.produce(topic, 40)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_b3_a_member_that_processes_for_longer_than_its_session_stays(
+    cluster: VirtualCluster, protocol: str
+) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
     listener = Lost()
-    consumer = quick.consumer(group_id=group, group_protocol="consumer", enable_auto_commit=False)
+    consumer = cluster.consumer(group_id=group, group_protocol=protocol, enable_auto_commit=False)
     consumer.subscribe(topic, listener=listener)
     read(consumer, 40)
     before, rebalances = consumer.group_metadata(), len(consumer.rebalances())
-    end = time.monotonic() + 1.5 * SESSION
-    while time.monotonic() < end:
-        sum(range(10_000))  # holds the interpreter, as processing does
+    cluster.sleep(2 * SESSION_S)
     consumer.commit()
-    consumer.poll(0.3)
+    consumer.poll(1)
     assert (consumer.group_metadata(), len(consumer.rebalances())) == (before, rebalances)
     assert listener.partitions == []
 
 
-_CHILD = """
-import sys, time
-from kadence import Consumer
-with Consumer(bootstrap_servers=sys.argv[1], group_id=sys.argv[2], group_protocol="consumer",
-              auto_offset_reset="earliest", enable_auto_commit=False, max_poll_records=10) as consumer:
-    consumer.subscribe(sys.argv[3])
-    done = 0
-    while done < 20:
-        records = consumer.poll(1.0)
-        for record in records:
-            print(int(record.value), flush=True)
-        if records:
-            consumer.commit(records)
-            done += len(records)
-    in_hand = consumer.poll(10.0)
-    print("in hand", *(int(record.value) for record in in_hand), flush=True)
-    time.sleep(600)
-"""
-
-
-def test_b1_a_killed_member_is_missed_after_its_session_and_no_record_of_its_is(quick: Cluster) -> None:
-    """What it had committed does not come again, what it had in hand does."""
-    topic, group = quick.topic(), quick.name("g")
-    quick.produce(topic, 200)
-    command = [sys.executable, "-c", _CHILD, quick.bootstrap_servers, group, topic]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        try:
-            done: set[int] = set()
-            assert child.stdout is not None
-            for line in child.stdout:
-                if line.startswith("in hand"):
-                    break
-                done.add(int(line))
-            in_hand = {int(word) for word in line.split()[2:]}
-        finally:
-            child.kill()
-    assert len(done) >= 20
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_b1_a_killed_member_is_missed_after_its_session_and_no_record_of_its_is(
+    cluster: VirtualCluster, protocol: str
+) -> None:
+    """What it had in hand comes again, and what it had committed does not."""
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 200)
+    goes = cluster.consumer(
+        group_id=group, group_protocol=protocol, enable_auto_commit=False, max_poll_records=10
+    )
+    goes.subscribe(topic)
+    done: set[int] = set()
+    while len(done) < 20:
+        if records := goes.poll(1):
+            goes.commit(records)
+            done |= set(numbers(records))
+    in_hand = set(numbers(goes.poll(10)))
     assert in_hand
-    survivor = quick.consumer(group_id=group, group_protocol="consumer")
+    goes.program.kill()
+    died = cluster.now()
+    survivor = cluster.consumer(group_id=group, group_protocol=protocol)
     survivor.subscribe(topic)
-    poll_until(survivor, lambda: survivor.group_metadata().generation_id > 0)
-    found = numbers(read(survivor, 200 - len(done)))
+    found = numbers(poll_until(survivor, lambda: len(survivor.assignment()) == 4))
+    assert (cluster.now() - died).total_seconds() <= SESSION_S + 10
+    found += numbers(read(survivor, 200 - len(done) - len(found)))
     assert sorted(found) == sorted(set(range(200)) - done)
     assert in_hand <= set(found)

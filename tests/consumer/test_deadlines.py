@@ -21,13 +21,13 @@ from typing import Any
 import pytest
 from tests.consumer.blackhole import path_to
 from tests.consumer.support import Shell, poll_until, read
-from tests.patience import PATIENCE, once_inside, overdue, until
+from tests.patience import PATIENCE, once_inside, overdue
+from tests.virtual import VirtualCluster
 
 from kadence import (
     AsyncConsumer,
     Broker,
     Consumer,
-    Producer,
     RebalanceListener,
     TopicPartition,
 )
@@ -175,7 +175,8 @@ SILENCES = {"mute": mute, "dead": dead, "blackholed": blackholed, "no coordinato
 
 
 @pytest.mark.parametrize("silence", SILENCES)
-def test_c2_every_blocking_call_ends_at_its_deadline(silence: str, shell: Shell) -> None:
+def test_c2_every_blocking_call_ends_at_its_deadline(silence: str) -> None:
+    shell = Shell("threads")
     with SILENCES[silence]() as (address, begin):
         consumer = shell.make(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
         if silence in ("blackholed", "no coordinator"):
@@ -198,7 +199,8 @@ def test_c2_every_blocking_call_ends_at_its_deadline(silence: str, shell: Shell)
 
 @pytest.mark.parametrize("silence", SILENCES)
 @pytest.mark.parametrize("last", ["unsubscribe", "close"])
-def test_b7_a_member_is_gone_at_its_deadline(silence: str, last: str, shell: Shell) -> None:
+def test_b7_a_member_is_gone_at_its_deadline(silence: str, last: str) -> None:
+    shell = Shell("threads")
     with SILENCES[silence]() as (address, begin):
         consumer = shell.make(bootstrap_servers=address, group_id="g", group_protocol="classic", **NEVER)
         shell.do(lambda: consumer.subscribe("t"))
@@ -213,6 +215,68 @@ def test_b7_a_member_is_gone_at_its_deadline(silence: str, last: str, shell: She
         assert late < PATIENCE
         assert consumer.assignment() == frozenset()
         assert lateness(shell, CALLS["close"], consumer)[0] < PATIENCE
+
+
+def drop_group_requests(cluster: VirtualCluster) -> None:
+    for request in GROUP_REQUESTS:
+        cluster.virtual_broker.faults.drop(request)
+
+
+VIRTUAL_SILENCES: dict[str, Callable[[VirtualCluster], None]] = {
+    "mute": lambda cluster: cluster.simulation.broker.process.freeze(),
+    "dead": lambda cluster: cluster.simulation.broker.crash(),
+    "blackholed": lambda cluster: cluster.simulation.network.cut("broker"),
+    "no coordinator": drop_group_requests,
+}
+
+
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
+@pytest.mark.parametrize("is_known", [True, False], ids=["known before", "never heard of"])
+@pytest.mark.parametrize("silence", VIRTUAL_SILENCES)
+def test_c2_awaited_calls_end_at_their_deadlines_to_the_millisecond(
+    cluster: VirtualCluster, silence: str, is_known: bool
+) -> None:
+    cluster.create_topic("t", 3)
+    consumer: Any = cluster.make(group_id="g", group_protocol="classic", **NEVER)
+    if is_known:
+        consumer.list_topics(timeout=20)
+        consumer.committed([PARTITION], timeout=20)
+    VIRTUAL_SILENCES[silence](cluster)
+    took: dict[str, float] = {}
+    raised: set[str] = set()
+    for name, call in CALLS.items():
+        began = cluster.simulation.now
+        try:
+            call(consumer)
+        except KafkaTimeoutError:
+            raised.add(name)
+        took[name] = cluster.simulation.now - began
+    assert max(took.values()) <= TIMEOUT + 0.0005, took
+    if silence == "no coordinator":
+        assert {"commit", "committed"} <= raised
+    else:
+        assert raised >= NEEDS_AN_ANSWER, "nobody answered, so nothing may claim an answer"
+        assert {name for name in NEEDS_AN_ANSWER if took[name] < TIMEOUT - 0.0005} == set(), took
+
+
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
+@pytest.mark.parametrize("silence", VIRTUAL_SILENCES)
+@pytest.mark.parametrize("last", ["unsubscribe", "close"])
+def test_b7_an_awaited_end_of_a_membership_ends_at_its_deadline(
+    cluster: VirtualCluster, silence: str, last: str
+) -> None:
+    cluster.create_topic("t", 3)
+    consumer: Any = cluster.make(group_id="g", group_protocol="classic", **NEVER)
+    consumer.subscribe("t")
+    poll_until(consumer, lambda: len(consumer.assignment()) == 3)
+    VIRTUAL_SILENCES[silence](cluster)
+    for name in dict.fromkeys((last, "close")):
+        began = cluster.simulation.now
+        CALLS[name](consumer)
+        assert cluster.simulation.now - began <= TIMEOUT + 0.0005
+        assert consumer.assignment() == frozenset()
 
 
 def test_c2_an_overdue_call_says_what_stood_in_its_way() -> None:
@@ -252,63 +316,54 @@ def test_b7_closing_twice_and_leaving_by_exception_on_a_dead_path(broker: Broker
         consumer.close()
 
 
-def test_c5_a_commit_before_a_revocation_holds_up_no_poll(broker: Broker) -> None:
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
+def test_c5_a_commit_before_a_revocation_holds_up_no_poll(cluster: VirtualCluster) -> None:
     """A silent coordinator: the callback runs once, in the first poll, and records of what stays flow."""
-    broker.create_topic("t", 2)
-    broker.create_topic("u", 1)
+    cluster.create_topic("t", 2)
+    cluster.create_topic("u", 1)
     revoked: list[list[TopicPartition]] = []
 
     class Listener(RebalanceListener):
         def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
             revoked.append(partitions)
 
-    with Consumer(
-        bootstrap_servers=broker.bootstrap_servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-        max_poll_records=5,
-        auto_commit_interval_ms=100_000,
-        request_timeout_ms=4_000,
-        group_protocol="classic",
+    with cluster.consumer(
+        group_id="g", group_protocol="classic", max_poll_records=5, auto_commit_interval_ms=100_000
     ) as consumer:
         listener = Listener()
         consumer.subscribe(["t", "u"], listener=listener)
-        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            for topic in ("t", "u"):
-                for _ in range(20):
-                    producer.send(topic, b"x", partition=0)
+        for topic in ("t", "u"):
+            cluster.produce(topic, 20, partitions=1)
         read(consumer, 40)
         consumer.poll(0)
-        with broker.faults.drop(OffsetCommitRequest) as commits:
+        with cluster.virtual_broker.faults.drop(OffsetCommitRequest) as commits:
             consumer.subscribe("t", listener=listener)
-            until(lambda: consumer.poll(0.01) is None or commits.hits, every=0)
+            poll_until(consumer, lambda: commits.hits > 0)
             assert revoked == [[TopicPartition("u", 0)]], (
                 "nothing waits for the commit but the network thread"
             )
-            with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-                for _ in range(20):
-                    producer.send("t", b"y", partition=1)
-            assert len(read(consumer, 20)) == 20
+            cluster.produce("t", 40, partitions=2)
+            assert len(read(consumer, 20)) >= 20
             assert TopicPartition("u", 0) in consumer.assignment(), "the commit still has its time"
             poll_until(consumer, lambda: TopicPartition("u", 0) not in consumer.assignment())
         assert len(revoked) == 1
 
 
-def test_c2_an_unsubscribe_that_ran_out_of_time_does_not_undo_the_next_subscription(broker: Broker) -> None:
-    broker.create_topic("t", 1)
-    with Consumer(
-        bootstrap_servers=broker.bootstrap_servers,
-        group_id="g",
-        session_timeout_ms=1_000,
-        heartbeat_interval_ms=200,
-    ) as consumer:
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
+def test_c2_an_unsubscribe_that_ran_out_of_time_does_not_undo_the_next_subscription(
+    cluster: VirtualCluster,
+) -> None:
+    cluster.create_topic("t", 1)
+    with cluster.consumer(group_id="g", group_protocol="classic") as consumer:
         consumer.subscribe("t")
         poll_until(consumer, lambda: bool(consumer.assignment()))
-        with broker.faults.drop(LeaveGroupRequest):
+        with cluster.virtual_broker.faults.drop(LeaveGroupRequest):
             consumer.unsubscribe(timeout=TIMEOUT)
             consumer.subscribe("t")
         poll_until(consumer, lambda: bool(consumer.assignment()))
-        broker.create_topic("u", 1)
+        cluster.create_topic("u", 1)
         consumer.list_topics()
         assert consumer.subscription() == {"t"}
         assert consumer.assignment() == {PARTITION}

@@ -1,4 +1,4 @@
-"""Groups over real sockets: sharing, moving, leaving, being slow (B3, B4, B7, C5)."""
+"""Groups: sharing, moving, leaving, being slow (B3, B4, B7, C5). In virtual time; what Kafka decides, on Kafka."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from tests.consumer.support import (
     poll_until,
     read,
 )
-from tests.patience import PATIENCE, until
+from tests.patience import PATIENCE
 
 from kadence import RebalanceListener, TopicPartition
-from kadence.admin import Admin
 from kadence.errors import CommitFailedError, InvalidGroupIdError, InvalidSessionTimeoutError
 
 pytestmark = pytest.mark.needs("groups")
@@ -105,32 +104,20 @@ def test_c5_partitions_that_stay_keep_flowing_while_another_member_joins(
     assert {record.partition for record in read(one, 50)} == {p.partition for p in one.assignment()}
 
 
-def test_b3_a_member_that_processes_longer_than_its_session_stays(cluster: Cluster) -> None:
-    topic, group = cluster.topic(), cluster.name("g")
-    cluster.produce(topic, 4)
-    consumer = cluster.consumer(group_id=group, session_timeout_ms=2_500, heartbeat_interval_ms=200)
-    consumer.subscribe(topic)
-    read(consumer, 4)
-    member = consumer.group_metadata()
-    time.sleep(3.5)
-    assert consumer.poll(0.3) is not None
-    assert consumer.group_metadata() == member
-    assert len(consumer.rebalances()) == 1
-    consumer.commit()
-
-
+@pytest.mark.brokers("virtual")
 def test_b4_a_member_that_does_not_poll_leaves_and_the_next_poll_rejoins(
     cluster: Cluster, protocol: str
 ) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 4)
     listener = Recorder()
-    settings = member_settings(protocol, group_id=group, session_timeout_ms=2_000, heartbeat_interval_ms=200)
-    consumer = cluster.consumer(enable_auto_commit=False, max_poll_interval_ms=1_000, **settings)
+    consumer = cluster.consumer(
+        enable_auto_commit=False, max_poll_interval_ms=60_000, group_id=group, group_protocol=protocol
+    )
     consumer.subscribe(topic, listener=listener)
     read(consumer, 4)
     before = consumer.group_metadata()
-    until(lambda: not consumer.assignment())
+    cluster.until(lambda: not consumer.assignment())
     with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
         consumer.commit({TopicPartition(topic, 0): 1})
     assert numbers(read(consumer, 4)) is not None
@@ -155,6 +142,7 @@ def test_b7_close_leaves_the_group_at_once(cluster: Cluster, protocol: str) -> N
 
 
 @pytest.mark.needs("classic rebalances")
+@pytest.mark.brokers("virtual")
 def test_callbacks_run_on_the_polling_thread_and_may_commit(cluster: Cluster, protocol: str) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40)
@@ -184,6 +172,7 @@ def test_callbacks_run_on_the_polling_thread_and_may_commit(cluster: Cluster, pr
     assert not two.poll(0.3)
 
 
+@pytest.mark.brokers("virtual")
 def test_an_exception_in_a_callback_surfaces_from_poll_and_the_group_goes_on(
     cluster: Cluster, protocol: str
 ) -> None:
@@ -201,6 +190,7 @@ def test_an_exception_in_a_callback_surfaces_from_poll_and_the_group_goes_on(
     assert len(read(consumer, 4)) == 4
 
 
+@pytest.mark.brokers("virtual")
 def test_unsubscribe_leaves_and_subscribe_joins_again(cluster: Cluster, protocol: str) -> None:
     topic, other, group = cluster.topic(), cluster.topic(), cluster.name("g")
     cluster.produce(topic, 4)
@@ -229,6 +219,7 @@ def test_a_change_of_topics_rejoins_and_keeps_what_stays(cluster: Cluster, proto
     assert {record.topic for record in read(consumer, 4)} == {other}
 
 
+@pytest.mark.brokers("virtual")
 def test_commits_end_in_the_order_in_which_they_were_given(cluster: Cluster, protocol: str) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40)
@@ -246,6 +237,7 @@ def test_commits_end_in_the_order_in_which_they_were_given(cluster: Cluster, pro
     assert committed.offset == 8
 
 
+@pytest.mark.brokers("virtual")
 def test_commit_takes_records(cluster: Cluster) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 10, partitions=1)
@@ -258,6 +250,7 @@ def test_commit_takes_records(cluster: Cluster) -> None:
     assert committed.offset == 4
 
 
+@pytest.mark.brokers("virtual")
 def test_without_a_group_nothing_of_a_group_works(cluster: Cluster) -> None:
     consumer = cluster.consumer()
     for call in (consumer.commit, consumer.group_metadata, lambda: consumer.subscribe("t")):
@@ -291,9 +284,7 @@ def test_c4_auto_takes_what_the_broker_has_and_loses_nothing(cluster: Cluster) -
         return len(one.assignment()) == len(two.assignment()) == 2
 
     poll_until(one, shared)
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        (kind,) = (each.group_type for each in admin.list_groups() if each.group_id == group)
-    assert kind == "consumer"
+    assert cluster.group_type(group) == "consumer"
     one.commit()
     one.close()
     poll_until(two, lambda: len(two.assignment()) == 4)
@@ -325,10 +316,7 @@ def test_c4_auto_joins_a_live_classic_group_as_one_of_its_members(cluster: Clust
     poll_until(one, shared)
     assert one.group_metadata().generation_id > generation
     assert "lost" not in one.rebalances()[-1].cause
-    if cluster.kind == "kafka":
-        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-            (kind,) = (each.group_type for each in admin.list_groups() if each.group_id == group)
-        assert kind == "classic"
+    assert cluster.group_type(group) == "classic"
 
 
 @pytest.mark.needs("static members")

@@ -11,7 +11,7 @@ from tests.patience import PATIENCE
 
 from kadence import Consumer, TopicPartition
 
-pytestmark = pytest.mark.needs("groups", "classic rebalances")
+pytestmark = [pytest.mark.needs("groups", "classic rebalances"), pytest.mark.brokers("virtual")]
 
 HEARTBEAT_MS = 2_000
 
@@ -49,7 +49,7 @@ def test_c5_a_join_waits_for_no_stuck_member(cluster: Cluster) -> None:
     flowing.subscribe(topic)
     share(stuck, flowing)
     # Only now: alone in the group the stuck one would read them all.
-    cluster.produce(topic, 40_000)
+    cluster.produce(topic, 4_000)
     read(flowing, 10)
     kept, rebalances = flowing.assignment(), len(flowing.rebalances())
 
@@ -69,6 +69,7 @@ def test_c5_a_join_waits_for_no_stuck_member(cluster: Cluster) -> None:
     assert len(stuck.assignment()) == 2
 
 
+@pytest.mark.brokers("virtual", "kafka")
 def test_c5_what_must_move_from_a_stuck_member_waits_and_nothing_else(cluster: Cluster) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     stuck = member(cluster, group, heartbeat_interval_ms=200)

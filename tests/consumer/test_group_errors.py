@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from tests.consumer.support import Cluster, has_settled, partitions, poll_until, read
+from tests.virtual import VirtualCluster
 
-from kadence import Broker, Consumer, RebalanceListener, TopicPartition
+from kadence import Consumer, RebalanceListener, TopicPartition
 from kadence.errors import BrokerError, GroupAuthorizationError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest
 from kadence.protocol.sync_group import SyncGroupRequest
 
-pytestmark = pytest.mark.needs("groups", "faults")
+pytestmark = [pytest.mark.needs("groups", "faults"), pytest.mark.brokers("virtual")]
 
 
 def member(cluster: Cluster) -> Consumer:
@@ -98,9 +101,8 @@ def test_a_lost_session_is_told_by_the_lost_callback_and_the_member_comes_back(
 
 
 def test_a_full_group_is_said_and_the_one_that_waits_gets_in_when_there_is_room() -> None:
-    config = {"group.max.size": 1, "group.min.session.timeout.ms": 500}
-    with Broker(config=config, topics={"t": 4}) as broker:
-        cluster = Cluster("embedded", broker.bootstrap_servers, broker=broker)
+    with closing(VirtualCluster(config={"group.max.size": 1})) as cluster:
+        cluster.create_topic("t", 4)
         one, two = (
             cluster.consumer(group_id="g", group_protocol="classic", heartbeat_interval_ms=100)
             for _ in range(2)

@@ -9,18 +9,13 @@ import pytest
 from tests.consumer.support import Cluster, has_settled, poll_until, read
 
 from kadence import Consumer
-from kadence.admin import Admin
 
 pytestmark = pytest.mark.needs("groups")
 
 
 def create(cluster: Cluster, *names: str, partitions: int = 2) -> None:
-    if cluster.mock is not None:
-        for name in names:
-            cluster.mock.create_topic(name, partitions)
-        return
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.create_topics(dict.fromkeys(names, partitions))
+    for name in names:
+        cluster.create_topic(name, partitions)
 
 
 def member(cluster: Cluster, **settings: Any) -> Consumer:
@@ -40,6 +35,7 @@ def topics_of(consumer: Consumer) -> set[str]:
     return {partition.topic for partition in consumer.assignment()}
 
 
+@pytest.mark.brokers("virtual")
 def test_a_pattern_matches_whole_names_as_javas(cluster: Cluster) -> None:
     prefix = cluster.name("p")
     create(cluster, f"{prefix}-a", f"{prefix}-b", f"{prefix}-a-more", f"x{prefix}-a")
@@ -49,6 +45,7 @@ def test_a_pattern_matches_whole_names_as_javas(cluster: Cluster) -> None:
     assert topics_of(consumer) == {f"{prefix}-a", f"{prefix}-b"}
 
 
+@pytest.mark.brokers("virtual")
 def test_a_pattern_that_matches_nothing_yet_waits(cluster: Cluster) -> None:
     prefix = cluster.name("p")
     consumer = member(cluster)
@@ -72,8 +69,7 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
         consumer, lambda: topics_of(consumer) == {f"{prefix}-a", f"{prefix}-b"} and has_settled(consumer)
     )
     assert consumer.rebalances()[-1].cause == "subscription changed"
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.delete_topics([f"{prefix}-a"])
+    cluster.delete_topic(f"{prefix}-a")
     # The partitions of what is gone go before the rebalance for it ends.
     poll_until(consumer, lambda: topics_of(consumer) == {f"{prefix}-b"} and has_settled(consumer))
     # The history may have another rebalance behind that one.
@@ -83,18 +79,19 @@ def test_topics_come_and_go(cluster: Cluster) -> None:
 
 
 @pytest.mark.needs("admin")
+@pytest.mark.brokers("virtual")
 def test_new_partitions_of_a_topic_are_assigned(cluster: Cluster) -> None:
     prefix = cluster.name("p")
     create(cluster, f"{prefix}-a")
     consumer = member(cluster)
     consumer.subscribe(re.compile(f"{prefix}-.*"))
     poll_until(consumer, lambda: len(consumer.assignment()) == 2)
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.create_partitions({f"{prefix}-a": 3})
+    cluster.add_partitions(f"{prefix}-a", 3)
     poll_until(consumer, lambda: len(consumer.assignment()) == 3 and has_settled(consumer))
     assert consumer.rebalances()[-1].cause == f"metadata of subscribed topics changed: {prefix}-a"
 
 
+@pytest.mark.brokers("virtual")
 def test_pain_3_refreshes_and_topics_that_do_not_match_cause_no_rebalance(cluster: Cluster) -> None:
     prefix = cluster.name("p")
     create(cluster, f"{prefix}-a")

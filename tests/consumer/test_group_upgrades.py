@@ -1,4 +1,4 @@
-"""Classic groups change their assignor while they work: the two bounces of KIP-429, on real sockets."""
+"""Classic groups change their assignor while they work: the two bounces of KIP-429."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 from kadence import Assignor, Consumer, RebalanceListener, TopicPartition
 from kadence.errors import AssignorError, InconsistentGroupProtocolError
 
-pytestmark = pytest.mark.needs("groups", "classic rebalances")
+pytestmark = [pytest.mark.needs("groups", "classic rebalances"), pytest.mark.brokers("virtual")]
 
 PARTITIONS = 6
 
@@ -112,6 +112,7 @@ def test_kip_429_rolling_upgrade_loses_nothing_and_nothing_has_two_owners(
     assert sorted(team.seen) == list(range(team.produced))
 
 
+@pytest.mark.brokers("virtual", "kafka")
 def test_a_direct_change_is_refused_with_the_way_to_do_it(cluster: Cluster) -> None:
     team = Team(cluster)
     team.add("range")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -30,19 +29,20 @@ OLD: dict[type[Any], int] = {
 """Highest versions of the group's requests in Kafka 0.9."""
 
 
+pytestmark = [pytest.mark.needs("groups"), pytest.mark.brokers("virtual")]
+
+
 @pytest.fixture
-def cluster(broker: Broker) -> Iterator[Cluster]:
-    """The embedded broker, old where groups are concerned."""
+def broker(cluster: Cluster) -> Broker:
+    """The broker, old where groups are concerned."""
+    assert cluster.broker is not None
     for request, version in OLD.items():
-        broker.faults.limit(request, version)
-    old = Cluster("embedded", broker.bootstrap_servers, broker=broker)
-    yield old
-    for consumer in old.consumers:
-        consumer.close(timeout=5)
+        cluster.broker.faults.limit(request, version)
+    return cluster.broker
 
 
 def member(cluster: Cluster, group: str, **settings: Any) -> Consumer:
-    defaults = {"heartbeat_interval_ms": 200, "session_timeout_ms": 3_000, "max_poll_interval_ms": 300_000}
+    defaults = {"heartbeat_interval_ms": 200, "session_timeout_ms": 10_000, "max_poll_interval_ms": 300_000}
     return cluster.consumer(group_id=group, group_protocol="classic", **{**defaults, **settings})
 
 
@@ -66,6 +66,7 @@ def test_a_group_works_in_the_first_versions(cluster: Cluster, broker: Broker, s
     assert set(seen) == set(range(48))
 
 
+@pytest.mark.usefixtures("broker")
 def test_b8_the_session_timeout_is_the_rebalance_timeout(cluster: Cluster) -> None:
     """An eager member that does not let go in time is out, long before max.poll.interval.ms.
 
@@ -94,6 +95,7 @@ def test_b8_the_session_timeout_is_the_rebalance_timeout(cluster: Cluster) -> No
     assert stuck.assignment() | newcomer.assignment() == set(partitions(topic))
 
 
+@pytest.mark.usefixtures("broker")
 def test_static_membership_is_refused_with_the_way_out(cluster: Cluster) -> None:
     topic = cluster.topic()
     one = member(cluster, cluster.name("g"), group_instance_id="one")

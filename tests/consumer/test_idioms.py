@@ -89,9 +89,7 @@ def test_a_long_timeout_in_seconds_is_not_told(consumer: Consumer, caplog: pytes
         ("getone", "iterate the consumer"),
         ("partitions_for_topic", "partitions_for(topic)"),
         ("topics", "list_topics()"),
-        ("highwater", "current_lag(partition)"),
         ("start", "it is not needed"),
-        ("commit_sync", "call commit()"),
     ],
 )
 @pytest.mark.parametrize("kind", [Consumer, AsyncConsumer])

@@ -14,8 +14,15 @@ from tests.consumer.support import numbers, read
 from tests.patience import PATIENCE
 
 from kadence import Consumer, Producer
-from kadence.admin import Admin, NewTopic
+from kadence.admin import Admin, ConfigResource
+from kadence.admin.calls import Ask
 from kadence.errors import MissingDependencyError
+from kadence.protocol.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from kadence.testing.kafka import Kafka
 from kadence.types import PartitionInfo
 
@@ -39,18 +46,23 @@ class Pair:
         self._scratch = scratch
         self.bootstrap_servers = first.bootstrap_servers
 
-    def topic(self, name: str, leader: int, **config: str) -> None:
-        """A topic of one partition on both brokers, led by ``leader``."""
-        # Replicas go round the brokers; which one is first is the controller's choice.
+    def topic(self, name: str, replicas: list[int], **config: str) -> None:
+        """A topic of one partition with these replicas, led by the first of them."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)],
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in config.items()],
+        )
         with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic(name, 1, replication_factor=2, configs=config)])
-        self.until(name, lambda info: len(info.in_sync_replicas) == 2)
-        if self.partition(name).leader != leader:
-            self.reassign(name, [leader, FIRST + SECOND - leader])
-            self._tool(
-                "LeaderElectionCommand", "--election-type", "preferred", "--topic", name, "--partition", "0"
-            )
-            self.until(name, lambda info: info.leader == leader)
+            # No public call names the replicas.
+            question = Ask(CreateTopicsRequest(topics=[topic], timeout_ms=int(PATIENCE * 1_000)))
+            answer = admin._shell.run(PATIENCE, lambda calls, deadline: calls.ask(question, deadline))
+        assert answer.topics[0].error_code == 0
+        self.until(
+            name, lambda info: info.leader == replicas[0] and len(info.in_sync_replicas) == len(replicas)
+        )
 
     def partition(self, topic: str) -> PartitionInfo:
         with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
@@ -72,11 +84,9 @@ class Pair:
 
     def stop_copying(self) -> None:
         """The first broker copies (nearly) nothing of throttled topics any more."""
-        self.first.run_tool(
-            "kafka.admin.ConfigCommand",
-            *("--bootstrap-server", self.bootstrap_servers, "--alter", "--entity-type", "brokers"),
-            *("--entity-name", str(FIRST), "--add-config", "follower.replication.throttled.rate=1"),
-        )
+        broker = ConfigResource("broker", str(FIRST))
+        with Admin(bootstrap_servers=self.bootstrap_servers) as admin:
+            admin.incremental_alter_configs({broker: {"follower.replication.throttled.rate": 1}})
 
     def _tool(self, name: str, *arguments: str) -> None:
         self.first.run_tool(
@@ -115,7 +125,7 @@ def reader(pair: Pair, topic: str) -> Consumer:
 
 
 def test_a_partition_that_is_moved_while_we_read_goes_on_at_its_new_leader(pair: Pair) -> None:
-    pair.topic("moved", FIRST)
+    pair.topic("moved", [FIRST, SECOND])
     with closing(reader(pair, "moved")) as consumer:
         send(pair, "moved", range(50))
         found = numbers(read(consumer, 50))
@@ -131,11 +141,10 @@ def test_a_leader_that_dies_costs_nothing_where_its_follower_had_all_and_is_told
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The last test of this file: there is one broker less after it."""
-    pair.topic("clean", SECOND)
-    pair.topic("torn", SECOND, **{"follower.replication.throttled.replicas": "0:1"})
+    pair.topic("clean", [SECOND, FIRST])
+    pair.topic("torn", [SECOND], **{"follower.replication.throttled.replicas": "0:1"})
     with closing(reader(pair, "clean")) as clean, closing(reader(pair, "torn")) as torn:
         send(pair, "clean", range(50))
-        pair.reassign("torn", [SECOND])
         send(pair, "torn", range(5))
         assert numbers(read(clean, 50)) == list(range(50))
         assert numbers(read(torn, 5)) == list(range(5))

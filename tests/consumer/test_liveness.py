@@ -6,8 +6,6 @@ import asyncio
 import logging
 import queue
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from tests.consumer.blackhole import path_to
 from tests.consumer.holding import hold_the_interpreter, needs_the_lock
 from tests.consumer.support import Cluster, has_settled, poll_until, read
 from tests.patience import PATIENCE, until
+from tests.virtual import VirtualCluster
 
 from kadence import (
     AsyncConsumer,
@@ -67,6 +66,7 @@ def lines(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
 
 
 @pytest.mark.needs("groups")
+@pytest.mark.brokers("embedded")
 def test_b4_a_stall_tells_how_long_what_is_in_hand_and_where_the_thread_is(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -101,26 +101,18 @@ def test_b4_a_stall_tells_how_long_what_is_in_hand_and_where_the_thread_is(
 
 
 @pytest.mark.needs("groups")
-def test_b4_what_a_commit_proved_is_not_in_hand_any_more(cluster: Cluster) -> None:
+@pytest.mark.brokers("virtual")
+def test_b4_what_a_commit_proved_is_not_in_hand_any_more(cluster: VirtualCluster) -> None:
     topic = cluster.topic(1)
     cluster.produce(topic, 10, partitions=1)
-    reports = Reports()
-    consumer = cluster.consumer(group_id=cluster.name("g"), **settings(reports))
+    consumer = cluster.consumer(group_id=cluster.name("g"), max_poll_interval_ms=60_000)
     consumer.subscribe(topic)
-    first = TopicPartition(topic, 0)
-
-    def processed() -> bool:
-        """On a busy machine the stall may be told before the commit is done."""
-        if consumer.assignment():
-            consumer.seek(first, 0)
-        records = list(consumer.poll(PATIENCE))
-        consumer.commit(records[3])
-        while (stall := reports.next()).ended_at is not None:
-            pass  # the one before
-        assert stall.records == len(records) == 10
-        return stall.in_hand == {first: range(4, 10)}
-
-    until(processed, every=0)
+    records = read(consumer, 10)
+    consumer.commit(records[3])
+    cluster.until(consumer.stalls)
+    (stall,) = consumer.stalls()
+    assert stall.records == 10
+    assert stall.in_hand == {TopicPartition(topic, 0): range(4, 10)}
 
 
 def test_b4_a_callback_that_hangs_inside_poll_is_a_stall(broker: Broker) -> None:
@@ -146,29 +138,24 @@ def test_b4_a_callback_that_hangs_inside_poll_is_a_stall(broker: Broker) -> None
     assert stall.in_hand == {}
 
 
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
 def test_b4_after_the_timeout_the_group_is_left_and_the_next_poll_joins_anew(
-    broker: Broker, caplog: pytest.LogCaptureFixture
+    cluster: VirtualCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, LOG)
-    cluster = Cluster("embedded", broker.bootstrap_servers)
     topic = cluster.topic(1)
     cluster.produce(topic, 10, partitions=1)
-    reports = Reports()
-    times: dict[str, Any] = {
-        "max_poll_interval_ms": 2_000,
-        "session_timeout_ms": 2_000,
-        "heartbeat_interval_ms": 200,
-    }
-    with cluster.consumer(group_id="g", stall_report_callback=reports.put, **times) as consumer:
+    with cluster.consumer(group_id="g", max_poll_interval_ms=60_000) as consumer:
         consumer.subscribe(topic)
         read(consumer, 10)
-        # A busy machine may notice both at once, the stall and that the time is over.
-        while not (left := reports.next()).left_group:
-            pass
-        assert consumer.stalls() == (left,)
+        cluster.sleep(59)
+        assert [stall.left_group for stall in consumer.stalls()] == [False]
+        cluster.sleep(2)
+        assert [stall.left_group for stall in consumer.stalls()] == [True]
         assert len(lines(caplog, "leaves: nothing was polled for")) == 1
         assert len(read(consumer, 10)) == 10, "nothing was committed, so they come again"
-        over = reports.next()
+        (over,) = consumer.stalls()
         assert over.left_group
         assert over.ended_at is not None
         (line,) = lines(caplog, "the application polls again")
@@ -327,132 +314,102 @@ def test_a_silent_path_costs_no_membership_where_another_one_works(
     assert "trying another connection" in caplog.text
 
 
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
 @pytest.mark.parametrize("slow", [ListOffsetsRequest, MetadataRequest, OffsetFetchRequest])
 def test_b10_no_other_request_delays_a_heartbeat_or_is_sent_again_because_of_one(
-    broker: Broker, slow: type[Any]
+    cluster: VirtualCluster, slow: type[Any]
 ) -> None:
     """The broker never answers a request of another kind. Nothing but its own time-out ends that request."""
-    broker.create_topic("t", 1)
-    times: dict[str, Any] = {
-        "session_timeout_ms": 10_000,
-        "heartbeat_interval_ms": 100,
-        "group_protocol": "classic",
+    cluster.create_topic("t", 1)
+    calls: dict[type[Any], tuple[Any, ...]] = {
+        ListOffsetsRequest: ("end_offsets", [("t", 0)]),
+        MetadataRequest: ("list_topics",),
+        OffsetFetchRequest: ("committed", [("t", 0)]),
     }
-    calls: dict[type[Any], Callable[[Consumer], object]] = {
-        ListOffsetsRequest: lambda consumer: consumer.end_offsets([("t", 0)], timeout=PATIENCE),
-        MetadataRequest: lambda consumer: consumer.list_topics(timeout=PATIENCE),
-        OffsetFetchRequest: lambda consumer: consumer.committed([("t", 0)], timeout=PATIENCE),
-    }
-    with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="g", **times) as consumer:
+    broker = cluster.virtual_broker
+    with cluster.consumer(group_id="g", group_protocol="classic", request_timeout_ms=300_000) as consumer:
         consumer.subscribe("t")
         poll_until(consumer, lambda: has_settled(consumer))
         consumer.position(TopicPartition("t", 0))
         before = consumer.group_metadata()
-        with broker.faults.drop(slow) as dropped:
-
-            def wake_after_heartbeats() -> None:
-                dropped.wait()
-                with broker.faults.observe(HeartbeatRequest) as beats:
-                    beats.wait(5)
-                consumer.wakeup()
-
-            waking = threading.Thread(target=wake_after_heartbeats)
-            waking.start()
-            with pytest.raises(WakeupError):
-                calls[slow](consumer)
-            waking.join()
+        with broker.faults.drop(slow) as dropped, broker.faults.observe(HeartbeatRequest) as beats:
+            name, *arguments = calls[slow]
+            waiting = consumer.begin(name, *arguments, timeout=300)
+            dropped.wait()
+            # More than a session.
+            beats.wait(20)
+            assert not waiting.done()
+            consumer.wakeup()
+            cluster.until(waiting.done)
+            assert isinstance(waiting.exception(), WakeupError)
         assert dropped.hits == 1
         consumer.commit({TopicPartition("t", 0): 0}, timeout=10)
         assert consumer.group_metadata() == before
         assert len(consumer.rebalances()) == 1
 
 
-def test_a_network_that_is_gone_for_a_while_costs_no_membership(broker: Broker) -> None:
-    broker.create_topic("t", 1)
-    times: dict[str, Any] = {"session_timeout_ms": 15_000, "heartbeat_interval_ms": 500}
-    with (
-        path_to(broker) as path,
-        Consumer(bootstrap_servers=f"127.0.0.1:{path.port}", group_id="g", **times) as consumer,
-    ):
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
+def test_a_network_that_is_gone_for_a_while_costs_no_membership(cluster: VirtualCluster) -> None:
+    cluster.create_topic("t", 1)
+    with cluster.consumer(group_id="g", group_protocol="classic", session_timeout_ms=45_000) as consumer:
         consumer.subscribe("t")
         poll_until(consumer, lambda: has_settled(consumer))
         before = consumer.group_metadata()
-        path.dark = True
-        path.swallow()
-        consumer.poll(3)
-        path.dark = False
-        with broker.faults.observe(HeartbeatRequest) as beats:
-            poll_until(consumer, lambda: len(beats) >= 12)
+        network = cluster.simulation.network
+        network.cut(consumer.program.name)
+        consumer.poll(30)
+        network.heal()
+        with cluster.virtual_broker.faults.observe(HeartbeatRequest) as beats:
+            poll_until(consumer, lambda: len(beats) >= 20)
         assert consumer.group_metadata() == before
         assert len(consumer.rebalances()) == 1
 
 
-def test_b4_holds_while_nobody_coordinates(broker: Broker) -> None:
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
+def test_b4_holds_while_nobody_coordinates(cluster: VirtualCluster) -> None:
     """Partitions are given up in time here, whether or not there is anybody to tell (Java's client waits for one)."""
-    cluster = Cluster("embedded", broker.bootstrap_servers)
     topic = cluster.topic(1)
-    reports = Reports()
-    times: dict[str, Any] = {
-        "max_poll_interval_ms": 2_000,
-        "session_timeout_ms": 2_000,
-        "heartbeat_interval_ms": 100,
-    }
-    with cluster.consumer(
-        group_id="g", group_protocol="classic", stall_report_callback=reports.put, **times
-    ) as consumer:
+    faults = cluster.virtual_broker.faults
+    with cluster.consumer(group_id="g", group_protocol="classic", max_poll_interval_ms=60_000) as consumer:
         consumer.subscribe(topic)
         poll_until(consumer, lambda: bool(consumer.assignment()))
         with (
-            broker.faults.error(HeartbeatRequest, error_codes.NOT_COORDINATOR),
-            broker.faults.error(FindCoordinatorRequest, error_codes.COORDINATOR_NOT_AVAILABLE),
+            faults.error(HeartbeatRequest, error_codes.NOT_COORDINATOR),
+            faults.error(FindCoordinatorRequest, error_codes.COORDINATOR_NOT_AVAILABLE),
         ):
-            until(lambda: reports.next().left_group, every=0)
+            cluster.sleep(61)
+            assert consumer.stalls()[-1].left_group
             assert consumer.assignment() == frozenset()
         poll_until(consumer, lambda: bool(consumer.assignment()))
 
 
-@pytest.mark.parametrize("shell", ["poll", "poll_arrow", "asyncio"])
+@pytest.mark.needs("reading")
+@pytest.mark.brokers("virtual")
+@pytest.mark.parametrize("way", ["poll", "poll_arrow"])
 def test_a5_records_that_become_dearer_never_take_a_round_beyond_its_share(
-    broker: Broker, shell: str
+    cluster: VirtualCluster, way: str
 ) -> None:
-    """Real time, small figures: 0.1 ms for each record, 5 ms from the middle on, and three seconds for a round."""
-    cluster = Cluster("embedded", broker.bootstrap_servers)
+    """10 ms for each record, and 500 ms from the middle on; a round has 30 of the 300 seconds."""
     topic = cluster.topic(1)
     cluster.produce(topic, 1_500, partitions=1)
-    chosen: dict[str, Any] = {
-        "bootstrap_servers": broker.bootstrap_servers,
-        "auto_offset_reset": "earliest",
-        "max_poll_records": "auto",
-        "max_poll_interval_ms": 30_000,
-        "max_poll_records_ratio": 0.1,
-    }
+    consumer = cluster.consumer(
+        max_poll_records="auto", max_poll_interval_ms=300_000, max_poll_records_ratio=0.1
+    )
+    consumer.assign([(topic, 0)])
     rounds: list[tuple[int, float]] = []
     done = 0
-
-    def work(count: int) -> None:
-        """Sleeps for all records of a round; what counts is what it was to take, without the machine's own delays."""
-        nonlocal done
+    while done < 1_500:
+        count = len(consumer.poll(5)) if way == "poll" else consumer.poll_arrow(5).num_rows
         dear = max(0, min(count, done + count - 1_200))
-        cost = (count - dear) * 0.0001 + dear * 0.005
-        time.sleep(cost)
+        seconds = (count - dear) * 0.01 + dear * 0.5
+        cluster.sleep(seconds)
         done += count
-        rounds.append((count, cost))
-
-    async def main() -> None:
-        async with AsyncConsumer(**chosen) as consumer:
-            await consumer.assign([(topic, 0)])
-            while done < 1_500:
-                work(len(await consumer.poll(5)))
-
-    if shell == "asyncio":
-        asyncio.run(main())
-    else:
-        with Consumer(**chosen) as consumer:
-            consumer.assign([(topic, 0)])
-            while done < 1_500:
-                work(len(consumer.poll(5)) if shell == "poll" else consumer.poll_arrow(5).num_rows)
+        rounds.append((count, seconds))
     assert max(count for count, _ in rounds) >= 16, "it grew"
-    assert max(seconds for _, seconds in rounds) <= 3.0, rounds
+    assert max(seconds for _, seconds in rounds) <= 30.0, rounds
 
 
 def test_b4_a_hook_that_takes_its_time_delays_no_poll(

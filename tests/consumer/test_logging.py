@@ -44,6 +44,7 @@ def session(cluster: Cluster, caplog: pytest.LogCaptureFixture, work: int, **set
 
 
 @pytest.mark.needs("groups")
+@pytest.mark.brokers("embedded")
 def test_more_work_makes_no_longer_log(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "kadence")
     short, long = session(cluster, caplog, 2), session(cluster, caplog, 40)

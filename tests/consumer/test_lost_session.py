@@ -6,21 +6,23 @@ only then the worker goes on with the records in its hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, Final
 
 import pytest
-from tests.consumer.support import poll_until, read
+from tests.consumer.support import Cluster, poll_until, read
 from tests.patience import until
+from tests.virtual import VirtualCluster
 
-from kadence import Broker, Consumer, NotFetchedReason, Producer, RebalanceListener, TopicPartition
+from kadence import Broker, Consumer, NotFetchedReason, RebalanceListener, TopicPartition
 from kadence.errors import CommitFailedError, IllegalStateError, KafkaError
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.error_codes import FENCED_MEMBER_EPOCH
 from kadence.protocol.heartbeat import HeartbeatRequest
 
 _PARTITION: Final = TopicPartition("t", 0)
-_SESSION_MS: Final = 500
+
+pytestmark = [pytest.mark.needs("groups"), pytest.mark.brokers("virtual")]
 
 
 class Losses(RebalanceListener):
@@ -33,37 +35,27 @@ class Losses(RebalanceListener):
 
 
 @pytest.fixture
-def short_sessions() -> Iterator[Broker]:
-    config = {
-        "group.min.session.timeout.ms": 100,
-        "group.consumer.min.session.timeout.ms": 100,
-        "group.consumer.session.timeout.ms": _SESSION_MS,
-        "group.consumer.min.heartbeat.interval.ms": 50,
-        "group.consumer.heartbeat.interval.ms": 50,
-    }
-    with Broker(topics={"t": 1, "out": 1}, config=config) as broker:
-        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-            for number in range(20):
-                producer.send("t", b"%d" % number)
-        yield broker
+def broker(cluster: Cluster) -> Broker:
+    assert cluster.broker is not None
+    cluster.create_topic("t", 1)
+    cluster.create_topic("out", 1)
+    cluster.produce("t", 20, partitions=1)
+    return cluster.broker
 
 
 @pytest.mark.parametrize(("protocol", "touch"), [("classic", "committed"), ("consumer", "end_offsets")])
-def test_c12_a_worker_that_was_away_cannot_commit(short_sessions: Broker, protocol: str, touch: str) -> None:
-    broker = short_sessions
+def test_c12_a_worker_that_was_away_cannot_commit(
+    cluster: VirtualCluster, broker: Broker, protocol: str, touch: str
+) -> None:
     settings: dict[str, Any] = {
-        "bootstrap_servers": broker.bootstrap_servers,
         "group_id": "g",
         "group_protocol": protocol,
-        "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
     }
-    if protocol == "classic":
-        settings |= {"session_timeout_ms": _SESSION_MS, "heartbeat_interval_ms": 50}
     with (
-        Consumer(settings, client_id="away", max_poll_records=5) as away,
-        Consumer(settings, client_id="other") as other,
-        Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="tx") as producer,
+        cluster.consumer(**settings, client_id="away", max_poll_records=5) as away,
+        cluster.consumer(**settings, client_id="other") as other,
+        closing(cluster.producer(transactional_id="tx")) as producer,
     ):
         losses = Losses(away)
         away.subscribe("t", listener=losses)
@@ -83,12 +75,13 @@ def test_c12_a_worker_that_was_away_cannot_commit(short_sessions: Broker, protoc
             fault.remove()
 
         def is_back() -> bool:
+            cluster.sleep(1)
             # Any call hears of the new membership.
             _CALLS[touch](away)
             group = away._core.group
-            return group != before and group.generation_id > 0
+            return bool(group != before and group.generation_id > 0)
 
-        until(is_back, what=lambda: repr(away))
+        until(is_back, what=lambda: repr(away), every=0)
         assert away.group_metadata() == before
         with pytest.raises(CommitFailedError, match="not assigned to this member"):
             away.commit(offsets)
@@ -109,21 +102,18 @@ def test_c12_a_worker_that_was_away_cannot_commit(short_sessions: Broker, protoc
 
 
 def test_c12_what_a_worker_commits_in_a_transaction_after_a_loss_is_not_read_again(
-    short_sessions: Broker,
+    cluster: VirtualCluster, broker: Broker
 ) -> None:
     """Nobody else had the partition, and the epoch is the same after the loss: the group takes the offsets."""
-    broker = short_sessions
     with (
-        Consumer(
-            bootstrap_servers=broker.bootstrap_servers,
+        cluster.consumer(
             group_id="g",
             group_protocol="consumer",
-            auto_offset_reset="earliest",
             enable_auto_commit=False,
             isolation_level="read_committed",
             max_poll_records=5,
         ) as consumer,
-        Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="tx") as producer,
+        closing(cluster.producer(transactional_id="tx")) as producer,
     ):
         losses = Losses(consumer)
         producer.init_transactions()
@@ -136,10 +126,11 @@ def test_c12_what_a_worker_commits_in_a_transaction_after_a_loss_is_not_read_aga
         broker.faults.error(ConsumerGroupHeartbeatRequest, FENCED_MEMBER_EPOCH, times=1)
 
         def is_back() -> bool:
+            cluster.sleep(1)
             consumer.committed([_PARTITION])
             return "session lost" in consumer.rebalances()[-1].cause
 
-        until(is_back, what=lambda: repr(consumer))
+        until(is_back, what=lambda: repr(consumer), every=0)
         assert not losses.identities, "no poll has told of it"
         with pytest.raises(IllegalStateError, match="t-0 was lost: the next poll tells of it"):
             consumer.position(_PARTITION)

@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
-from tests.consumer.support import Cluster, numbers, poll_until, read
-from tests.patience import PATIENCE
+from tests.consumer.support import Cluster, numbers, partitions, poll_until, read
+from tests.patience import PATIENCE, until
+from tests.virtual import VirtualCluster
 
-from kadence import Consumer, Producer, RebalanceListener, Records, TopicPartition
-from kadence.admin import Admin
+from kadence import RebalanceListener, TopicPartition
 from kadence.errors import BrokerError, CommitFailedError, KafkaError, RebalanceInProgressError
 from kadence.testing.kafka import Kafka
 
@@ -35,7 +34,6 @@ pytestmark = pytest.mark.needs("migration", "admin")
 class Ledger:
     """What all members together read, committed and owned."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
     read: Counter[tuple[int, int]] = field(default_factory=Counter)
     uncommitted: set[tuple[int, int]] = field(default_factory=set)
     """What somebody read and was refused to commit."""
@@ -59,154 +57,124 @@ class Owner(RebalanceListener):
         self._ledger = ledger
 
     def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        with self._ledger.lock:
-            for partition in partitions:
-                other = self._ledger.owner.setdefault(partition, self._name)
-                if other != self._name:
-                    self._ledger.quarrels.append((partition, other, self._name))
-                    self._ledger.owner[partition] = self._name
+        for partition in partitions:
+            other = self._ledger.owner.setdefault(partition, self._name)
+            if other != self._name:
+                self._ledger.quarrels.append((partition, other, self._name))
+                self._ledger.owner[partition] = self._name
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        with self._ledger.lock:
-            for partition in partitions:
-                if self._ledger.owner.get(partition) == self._name:
-                    del self._ledger.owner[partition]
+        for partition in partitions:
+            if self._ledger.owner.get(partition) == self._name:
+                del self._ledger.owner[partition]
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        with self._ledger.lock:
-            self._ledger.lost |= {(partition, self._name) for partition in partitions}
+        self._ledger.lost |= {(partition, self._name) for partition in partitions}
         self.on_partitions_revoked(partitions)
 
 
-class Member(threading.Thread):
-    """Reads, and commits after each poll, until it is stopped; then it leaves the group."""
+class Member:
+    """Reads, and commits after each poll, whenever it is its turn."""
 
     def __init__(self, cluster: Cluster, ledger: Ledger, name: str, topic: str, **settings: Any) -> None:
-        super().__init__(name=name, daemon=True)
-        self.assigned: frozenset[TopicPartition] = frozenset()
-        self.failure: BaseException | None = None
         self._ledger = ledger
-        self._stop_asked = threading.Event()
-        self._make: Callable[[], Consumer] = lambda: cluster.consumer(enable_auto_commit=False, **settings)
-        self._topic = topic
-        self.start()
+        self._consumer = cluster.consumer(enable_auto_commit=False, **settings)
+        self._consumer.subscribe(topic, listener=Owner(name, ledger))
+        self.assigned: frozenset[TopicPartition] = frozenset()
 
-    def run(self) -> None:
-        try:
-            with self._make() as consumer:
-                consumer.subscribe(self._topic, listener=Owner(self.name, self._ledger))
-                while not self._stop_asked.is_set():
-                    self._take(consumer, consumer.poll(0.05))
-                    self.assigned = consumer.assignment()
-        except BaseException as error:
-            self.failure = error
-            raise
-
-    def _take(self, consumer: Consumer, records: Records) -> None:
+    def turn(self) -> None:
+        records = self._consumer.poll(0.02)
         found = {(record.partition, record.offset) for record in records}
-        if not found:
-            return
-        with self._ledger.lock:
+        if found:
             self._ledger.read.update(found)
-        try:
-            consumer.commit(records)
-        except (CommitFailedError, RebalanceInProgressError):
-            with self._ledger.lock:
+            try:
+                self._consumer.commit(records)
+            except (CommitFailedError, RebalanceInProgressError):
                 self._ledger.uncommitted |= found
+        self.assigned = self._consumer.assignment()
 
     def stop(self) -> None:
-        self._stop_asked.set()
-        self.join(PATIENCE)
-        assert not self.is_alive(), f"{self.name} does not leave"
-        assert self.failure is None, repr(self.failure)
+        """It leaves the group."""
+        self._consumer.close()
 
 
-@contextmanager
-def producing(cluster: Cluster, topic: str) -> Iterator[Callable[[], int]]:
-    """Records without a pause; the value is a function that stops it and says how many there are."""
-    stop = threading.Event()
-    count = 0
+class Team:
+    """The members that run, each of which has its turn while somebody waits; and what writes a record each turn."""
 
-    def produce() -> None:
-        nonlocal count
-        with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-            while not stop.is_set():
-                for _ in range(10):
-                    producer.send(topic, b"%d" % count, partition=count % PARTITIONS)
-                    count += 1
-                time.sleep(0.01)
-            producer.flush(PATIENCE)
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.members: list[Member] = []
+        self.count = 0
+        self._topic = topic
+        self._producer = cluster.producer() if topic else None
 
-    thread = threading.Thread(target=produce, daemon=True)
-    thread.start()
+    def until(
+        self, done: Callable[[], bool], what: Callable[[], object] | str, *, writing: bool = True
+    ) -> None:
+        def turned() -> bool:
+            if writing and self._producer is not None:
+                self._producer.send(self._topic, b"%d" % self.count, partition=self.count % PARTITIONS)
+                self.count += 1
+            for member in self.members:
+                member.turn()
+            return done()
 
-    def finish() -> int:
-        stop.set()
-        thread.join(PATIENCE)
-        return count
+        until(turned, what=what, every=0)
 
-    yield finish
-    finish()
-
-
-def wait_until(done: Callable[[], bool], what: str, seconds: float = 40.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-
-
-def shared(*members: Member) -> Callable[[], bool]:
-    """Everything is assigned, and everybody has some of it."""
-
-    def so() -> bool:
-        for member in members:
-            assert member.failure is None, repr(member.failure)
-        held = [len(member.assigned) for member in members]
+    def is_shared(self) -> bool:
+        """Everything is assigned, and everybody has some of it."""
+        held = [len(member.assigned) for member in self.members]
         return all(held) and sum(held) == PARTITIONS
 
-    return so
+    def finish_writing(self) -> int:
+        """How many records there are."""
+        assert self._producer is not None
+        self._producer.flush()
+        self._producer.close()
+        return self.count
 
 
-def kind_of(cluster: Cluster, group: str) -> str:
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        (kind,) = (each.group_type for each in admin.list_groups() if each.group_id == group)
-    return str(kind)
+ROADS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
+    "upgrade": (CLASSIC, KIP_848, ["classic", "consumer", "consumer", "consumer"]),
+    "downgrade": (KIP_848, CLASSIC, ["consumer", "consumer", "consumer", "classic"]),
+    # auto is one of the classic members as long as there are any.
+    "classic to auto": (CLASSIC, {"group_protocol": "auto"}, ["classic"] * 4),
+    # And of the others, where there are none of those.
+    "consumer to auto": (KIP_848, {"group_protocol": "auto"}, ["consumer"] * 4),
+}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "kinds"),
-    [
-        (CLASSIC, KIP_848, ["classic", "consumer", "consumer", "consumer"]),
-        (KIP_848, CLASSIC, ["consumer", "consumer", "consumer", "classic"]),
-        # auto is one of the classic members as long as there are any.
-        (CLASSIC, {"group_protocol": "auto"}, ["classic"] * 4),
-        # And of the others, where there are none of those.
-        (KIP_848, {"group_protocol": "auto"}, ["consumer"] * 4),
-    ],
-    ids=["upgrade", "downgrade", "classic to auto", "consumer to auto"],
-)
-def test_c4_members_bounced_one_by_one_lose_nothing(
-    cluster: Cluster, before: dict[str, Any], after: dict[str, Any], kinds: list[str]
-) -> None:
+@pytest.mark.brokers("virtual")
+@pytest.mark.parametrize("road", ROADS)
+def test_c4_members_bounced_one_by_one_lose_nothing(cluster: Cluster, road: str) -> None:
+    bounce(cluster, *ROADS[road])
+
+
+@pytest.mark.brokers("kafka")
+@pytest.mark.parametrize("road", ["upgrade", "downgrade"])
+def test_c4_members_bounced_one_by_one_lose_nothing_with_kafka(cluster: Cluster, road: str) -> None:
+    bounce(cluster, *ROADS[road])
+
+
+def bounce(cluster: Cluster, before: dict[str, Any], after: dict[str, Any], kinds: list[str]) -> None:
+    """Replace the members of a group one by one, while records are written and read."""
     topic, group, ledger = cluster.topic(PARTITIONS), cluster.name("g"), Ledger()
+    team = Team(cluster, topic)
 
     def member(name: str, settings: dict[str, Any]) -> Member:
         return Member(cluster, ledger, name, topic, group_id=group, **settings)
 
-    with producing(cluster, topic) as finish:
-        members = [member(f"old {number}", before) for number in range(3)]
-        wait_until(shared(*members), "the group forms")
-        assert kind_of(cluster, group) == kinds[0]
-        for number in range(3):
-            members[number].stop()
-            members[number] = member(f"new {number}", after)
-            wait_until(shared(*members), f"after {number + 1} bounces: {[m.assigned for m in members]}")
-            assert kind_of(cluster, group) == kinds[number + 1]
-        count = finish()
-        wait_until(lambda: len(ledger.read) == count, "every record is read")
-        for each in members:
-            each.stop()
+    team.members = [member(f"old {number}", before) for number in range(3)]
+    team.until(team.is_shared, "the group forms")
+    assert cluster.group_type(group) == kinds[0]
+    for number in range(3):
+        team.members[number].stop()
+        team.members[number] = member(f"new {number}", after)
+        team.until(team.is_shared, lambda: [each.assigned for each in team.members])
+        assert cluster.group_type(group) == kinds[number + 1]
+    count = team.finish_writing()
+    team.until(lambda: len(ledger.read) == count, "every record is read", writing=False)
+    for each in team.members:
+        each.stop()
     assert ledger.in_two_hands() == []
     if kinds[-1] == "consumer" or kinds[0] == "classic":
         # Kafka gives a group that goes back to classic the generation of its epoch: members behind that lose all.
@@ -214,11 +182,12 @@ def test_c4_members_bounced_one_by_one_lose_nothing(
     if kinds == ["consumer"] * 4:
         assert ledger.uncommitted == set(), "a commit of an epoch that is over is sent again with the new one"
     assert ledger.repeated() <= ledger.uncommitted
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        committed = admin.list_consumer_group_offsets(group)
-    assert sum(at.offset for at in committed.values()) >= count - len(ledger.uncommitted)
+    with closing(cluster.consumer(group_id=group)) as reader:
+        committed = reader.committed(partitions(topic, PARTITIONS))
+    assert sum(at.offset for at in committed.values() if at is not None) >= count - len(ledger.uncommitted)
 
 
+@pytest.mark.brokers("virtual", "kafka")
 def test_c4_auto_finds_the_emptied_group_free_and_takes_kip_848(cluster: Cluster) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40)
@@ -226,11 +195,11 @@ def test_c4_auto_finds_the_emptied_group_free_and_takes_kip_848(cluster: Cluster
     classic.subscribe(topic)
     read(classic, 40)
     classic.close()
-    assert kind_of(cluster, group) == "classic"
+    assert cluster.group_type(group) == "classic"
     auto = cluster.consumer(group_id=group, group_protocol="auto")
     auto.subscribe(topic)
     poll_until(auto, lambda: len(auto.assignment()) == 4)
-    assert kind_of(cluster, group) == "consumer"
+    assert cluster.group_type(group) == "consumer"
     cluster.produce(topic, 8, start=40)
     assert sorted(numbers(read(auto, 8))) == list(range(40, 48)), "offsets carry over"
 
@@ -315,28 +284,30 @@ class Librdkafka:
         self._thread.join(PATIENCE)
 
 
+@pytest.mark.brokers("kafka")
 @pytest.mark.parametrize("other", [Java, Librdkafka])
 def test_c4_a_group_of_another_client_is_converted_by_an_explicit_member_and_back(
     cluster: Cluster, kafka: Kafka, tmp_path: Path, other: type[Java | Librdkafka]
 ) -> None:
     topic, group, ledger = cluster.topic(PARTITIONS), cluster.name("g"), Ledger()
     cluster.produce(topic, 60, partitions=PARTITIONS)
-    classic = other(cluster.bootstrap_servers, kafka, topic, group, tmp_path)
+    classic, team = other(cluster.bootstrap_servers, kafka, topic, group, tmp_path), Team(cluster, "")
     try:
-        wait_until(lambda: len(classic.read) == 60, "the classic member reads all")
-        assert kind_of(cluster, group) == "classic"
+        until(lambda: len(classic.read) == 60, what="the classic member reads all")
+        assert cluster.group_type(group) == "classic"
         ours = Member(cluster, ledger, "ours", topic, group_id=group, **KIP_848)
+        team.members = [ours]
         half = PARTITIONS // 2
-        wait_until(lambda: len(ours.assigned) == len(classic.assigned) == half, "the members share")
-        assert kind_of(cluster, group) == "consumer"
+        team.until(lambda: len(ours.assigned) == len(classic.assigned) == half, "the members share")
+        assert cluster.group_type(group) == "consumer"
         cluster.produce(topic, 60, partitions=PARTITIONS, start=60)
-        wait_until(lambda: len(classic.read + ledger.read) == 120, "both read")
+        team.until(lambda: len(classic.read + ledger.read) == 120, "both read")
         assert {partition for partition, _ in ledger.read} == {p.partition for p in ours.assigned}
         ours.stop()
-        wait_until(lambda: len(classic.assigned) == PARTITIONS, "the classic member takes all back")
-        assert kind_of(cluster, group) == "classic"
+        until(lambda: len(classic.assigned) == PARTITIONS, what="the classic member takes all back")
+        assert cluster.group_type(group) == "classic"
         cluster.produce(topic, 60, partitions=PARTITIONS, start=120)
-        wait_until(lambda: len(classic.read + ledger.read) == 180, "it reads all again")
+        until(lambda: len(classic.read + ledger.read) == 180, what="it reads all again")
         assert ledger.in_two_hands() == []
         assert ledger.lost == set()
         assert ledger.repeated() == set()
@@ -347,25 +318,21 @@ def test_c4_a_group_of_another_client_is_converted_by_an_explicit_member_and_bac
 # ---------------------------------------------------------------- brokers that do not convert, or have no KIP-848
 
 
-def on(settings: dict[str, str], kafka: Kafka) -> Iterator[Cluster]:
-    del kafka  # whose fixture says what is to happen where there is no Kafka
-    with Kafka(settings) as node:
-        running = Cluster("kafka", node.bootstrap_servers)
-        yield running
-        for consumer in running.consumers:
-            consumer.close(timeout=5)
+def on(settings: dict[str, str]) -> Iterator[Cluster]:
+    with closing(VirtualCluster(config=settings)) as cluster:
+        yield cluster
 
 
-@pytest.fixture(scope="module")
-def unmoved(kafka: Kafka) -> Iterator[Cluster]:
+@pytest.fixture
+def unmoved() -> Iterator[Cluster]:
     """A broker that converts no group."""
-    yield from on({"group.consumer.migration.policy": "disabled"}, kafka)
+    yield from on({"group.consumer.migration.policy": "disabled"})
 
 
-@pytest.fixture(scope="module")
-def older(kafka: Kafka) -> Iterator[Cluster]:
+@pytest.fixture
+def older() -> Iterator[Cluster]:
     """A broker on which KIP-848 is switched off."""
-    yield from on({"group.coordinator.rebalance.protocols": "classic"}, kafka)
+    yield from on({"group.coordinator.rebalance.protocols": "classic"})
 
 
 def test_c4_a_group_that_may_not_be_converted_refuses_with_advice(unmoved: Cluster) -> None:
@@ -394,7 +361,7 @@ def test_c4_where_kip_848_is_switched_off_auto_is_classic_and_consumer_an_error(
     auto = older.consumer(group_id=group, group_protocol="auto")
     auto.subscribe(topic)
     assert sorted(numbers(read(auto, 10))) == list(range(10))
-    assert kind_of(older, group) == "classic"
+    assert older.group_type(group) == "classic"
     explicit = older.consumer(group_id=older.name("g"), **KIP_848)
     explicit.subscribe(topic)
     with pytest.raises(KafkaError, match=r"group\.protocol=classic"):

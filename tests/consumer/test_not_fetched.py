@@ -21,7 +21,7 @@ from kadence import (
 from kadence.consumer import shared_partition
 from kadence.errors import RecordDeserializationError
 
-pytestmark = pytest.mark.needs("reading")
+pytestmark = [pytest.mark.needs("reading"), pytest.mark.brokers("virtual")]
 
 
 def reasons(consumer: Consumer | AsyncConsumer) -> dict[int, NotFetchedReason]:
@@ -52,6 +52,7 @@ def test_what_is_buffered_waits_for_the_application(cluster: Cluster) -> None:
     poll_until(consumer, lambda: not reasons(consumer))
 
 
+@pytest.mark.brokers("virtual", "kafka")
 def test_a_partition_that_does_not_exist_is_unknown(cluster: Cluster) -> None:
     topic = cluster.topic(1)
     consumer = cluster.consumer()
@@ -95,6 +96,7 @@ def test_a_timeout_names_what_it_waited_for(cluster: Cluster) -> None:
             call([partition], timeout=0.2)
 
 
+@pytest.mark.brokers("embedded")
 def test_another_thread_may_ask_while_a_poll_waits(cluster: Cluster) -> None:
     topic = cluster.topic(1)
     consumer = cluster.consumer()

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, partitions, poll_until, read
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from kadence import AsyncConsumer, Broker, Consumer, SubscriptionPattern
-from kadence.admin import Admin
 from kadence.errors import ConfigError, InvalidRegularExpressionError, UnsupportedVersionError
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -25,16 +22,9 @@ def topics_of(consumer: Consumer | AsyncConsumer) -> set[str]:
     return {partition.topic for partition in consumer.assignment()}
 
 
-def wait_until(done: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, f"nothing happened for {seconds} s"
-
-
 def create(cluster: Cluster, *names: str) -> None:
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.create_topics(dict.fromkeys(names, 2))
     for name in names:
+        cluster.create_topic(name, 2)
         cluster.produce(name, 4, partitions=2)
 
 
@@ -67,8 +57,7 @@ def test_kip_848_new_topics_are_found_by_the_broker(cluster: Cluster) -> None:
     create(cluster, f"{prefix}-b")
     assert {record.topic for record in read(consumer, 4)} == {f"{prefix}-b"}
     assert consumer.assignment() == {*partitions(f"{prefix}-a", 2), *partitions(f"{prefix}-b", 2)}
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.delete_topics([f"{prefix}-a"])
+    cluster.delete_topic(f"{prefix}-a")
     poll_until(consumer, lambda: topics_of(consumer) == {f"{prefix}-b"})
     cluster.produce(f"{prefix}-b", 2, partitions=2)
     assert len(read(consumer, 2)) == 2
@@ -107,6 +96,7 @@ def test_members_with_different_patterns_share_the_topics_of_both(cluster: Clust
     assert not one.assignment() & two.assignment()
 
 
+@pytest.mark.brokers("virtual")
 def test_a_python_pattern_is_matched_here_and_sends_names(cluster: Cluster) -> None:
     prefix = cluster.name("p")
     create(cluster, f"{prefix}-a", f"{prefix}-not")
@@ -120,6 +110,7 @@ def test_a_python_pattern_is_matched_here_and_sends_names(cluster: Cluster) -> N
     assert topics_of(consumer) == {f"{prefix}-a", f"{prefix}-b"}
 
 
+@pytest.mark.brokers("embedded")
 def test_asyncio(cluster: Cluster) -> None:
     prefix = cluster.name("p")
     create(cluster, f"{prefix}-a")
@@ -175,7 +166,7 @@ def test_auto_does_not_convert_a_classic_group_for_a_pattern(cluster: Cluster) -
             consumer.poll(0.1)
         return len(consumer.assignment()) == 4
 
-    wait_until(taken_over)
+    until(taken_over, every=0)
 
 
 @pytest.mark.parametrize("settings", [{"group_protocol": "classic"}, {"session_timeout_ms": 9_000}])

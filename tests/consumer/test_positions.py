@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, Shell, numbers, partitions, poll_until, read
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from kadence import Broker, Consumer, OffsetAndMetadata, Producer, TopicPartition
-from kadence.admin import Admin
 from kadence.errors import (
     KafkaTimeoutError,
     LogTruncationError,
@@ -192,6 +191,7 @@ def test_out_of_range_goes_where_the_policy_says(cluster: Cluster, policy: str) 
 
 
 @pytest.mark.needs("reading", "offsets by time")
+@pytest.mark.brokers("embedded", "kafka")
 def test_kip1106_a_reader_without_an_offset_starts_so_long_ago(cluster: Cluster) -> None:
     topic = cluster.topic(1)
     now = time.time_ns() // 1_000_000
@@ -210,17 +210,16 @@ def test_kip1106_a_reader_without_an_offset_starts_so_long_ago(cluster: Cluster)
 
 
 def _again(cluster: Cluster, topic: str) -> None:
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        admin.delete_topics([topic])
-        end = time.monotonic() + PATIENCE
-        while True:
-            # Kafka deletes in the background, and refuses the name until it is done.
-            try:
-                admin.create_topics({topic: 1}, timeout=5)
-                return
-            except TopicAlreadyExistsError:
-                assert time.monotonic() < end
-                time.sleep(0.1)
+    cluster.delete_topic(topic)
+
+    def made() -> bool:
+        # Kafka deletes in the background, and refuses the name until it is done.
+        with suppress(TopicAlreadyExistsError):
+            cluster.create_topic(topic, 1)
+            return True
+        return False
+
+    until(made, every=0.1)
 
 
 @pytest.mark.needs("reading", "topic deletion")
@@ -479,6 +478,7 @@ def _send(broker: Broker, *values: bytes) -> None:
 
 @pytest.mark.needs("reading")
 @pytest.mark.parametrize("name", ["beginning_offsets", "end_offsets", "offsets_for_times"])
+@pytest.mark.brokers("embedded")
 def test_a_call_for_offsets_names_the_partition_that_does_not_exist(
     cluster: Cluster, shell: Shell, name: str
 ) -> None:

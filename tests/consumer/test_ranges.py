@@ -124,6 +124,7 @@ def test_c11_a_range_outrun_by_retention_gives_the_records_that_are_left(broker:
 
 @pytest.mark.needs("reading")
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
+@pytest.mark.brokers("embedded")
 def test_c11_a_range_that_begins_beyond_the_end_of_the_log_gives_no_other_records(
     cluster: Cluster, shell: Shell, policy: str
 ) -> None:

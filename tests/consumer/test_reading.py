@@ -15,7 +15,7 @@ from kadence.errors import (
 )
 from kadence.records import arrow
 
-pytestmark = pytest.mark.needs("reading")
+pytestmark = [pytest.mark.needs("reading"), pytest.mark.brokers("virtual", "kafka", "mock")]
 
 
 @pytest.mark.needs("groups")

@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 from kadence import AsyncConsumer, Consumer
 from kadence.errors import WakeupError
 
-pytestmark = pytest.mark.needs("groups")
+pytestmark = [pytest.mark.needs("groups"), pytest.mark.brokers("virtual")]
 
 
 @pytest.fixture(params=["classic", "consumer"])
@@ -61,6 +61,7 @@ def test_a_wakeup_is_for_the_poll_and_not_for_subscribe(cluster: Cluster, protoc
         one.poll(PATIENCE)
 
 
+@pytest.mark.brokers("embedded")
 def test_the_same_with_asyncio(cluster: Cluster, protocol: str) -> None:
     before, after = cluster.topic(1), cluster.topic(1)
     for topic in (before, after):
@@ -68,8 +69,6 @@ def test_the_same_with_asyncio(cluster: Cluster, protocol: str) -> None:
     given: dict[str, Any] = member_settings(
         protocol, group_id=cluster.name("g"), heartbeat_interval_ms=200, auto_offset_reset="earliest"
     )
-    if cluster.mock is not None and protocol == "classic":
-        given |= {"session_timeout_ms": 1_200}
 
     async def work() -> set[str]:
         async with AsyncConsumer(

@@ -75,6 +75,7 @@ POLLS = {
 
 @pytest.mark.needs("reading")
 @pytest.mark.parametrize("poll", POLLS.values(), ids=POLLS)
+@pytest.mark.brokers("embedded")
 def test_c6_polls_from_the_buffer_make_no_hop_and_wake_nobody(
     cluster: Cluster, poll: Callable[[Consumer], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ def test_c6_polls_from_the_buffer_make_no_hop_and_wake_nobody(
 
 
 @pytest.mark.needs("reading")
+@pytest.mark.brokers("embedded")
 def test_c6_asyncio_polls_from_the_buffer_wake_nobody(cluster: Cluster) -> None:
     topic = cluster.topic(1)
     cluster.produce(topic, 500, partitions=1)
@@ -112,6 +114,7 @@ def test_c6_asyncio_polls_from_the_buffer_wake_nobody(cluster: Cluster) -> None:
 
 @pytest.mark.needs("reading")
 @pytest.mark.parametrize("poll", [POLLS["poll"], POLLS["poll_arrow"]], ids=["poll", "poll_arrow"])
+@pytest.mark.brokers("embedded")
 def test_c6_what_is_drained_wakes_the_network_thread_only_across_a_watermark(
     cluster: Cluster, poll: Callable[[Consumer], int]
 ) -> None:

@@ -11,6 +11,8 @@ from tests.consumer.support import Cluster, Shell
 from kadence import TopicPartition
 from kadence.errors import WakeupError
 
+pytestmark = pytest.mark.brokers("embedded")
+
 AT_ONCE: dict[str, Callable[[Any, TopicPartition], Any]] = {
     "assign": lambda c, p: c.assign({p: 5}),
     "incremental_assign": lambda c, p: c.incremental_assign({p: 5}),

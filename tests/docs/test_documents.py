@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import check_commands, check_snippets, named, pages_with
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.own_spark]
 
 
 @pytest.mark.parametrize("page", pages_with("python", spark=True), ids=named)

@@ -31,26 +31,6 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-def test_each_example_is_in_the_tables() -> None:
-    """In that of the directory and in that of the documents."""
-    programs = {
-        path.relative_to(EXAMPLES).as_posix()
-        for kind in ("*.py", "*.toml")
-        for path in EXAMPLES.rglob(kind)
-        if path.parent.name != "testing"
-    } | {"testing"}
-    for page in (EXAMPLES / "README.md", EXAMPLES.parent / "docs" / "examples.md"):
-        named = set(re.findall(r"examples/([\w./]*\w)", page.read_text()))
-        assert programs - named == set(), page.name
-        assert {name for name in named if not (EXAMPLES / name).exists()} == set(), page.name
-
-
-def test_the_worker_is_forty_lines() -> None:
-    """Of code: without docstrings, comments and blank lines."""
-    code = re.sub(r'""".*?"""', "", (EXAMPLES / "worker.py").read_text(), flags=re.DOTALL)
-    assert len(re.findall(r"^ *[^ #\n]", code, re.MULTILINE)) <= 40
-
-
 def test_the_worker_continues_where_it_committed(
     broker: Broker, schema_registry: SchemaRegistryServer
 ) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kadence import Broker
-from notebook_picture import NOTEBOOK, PICTURE, fill
+from notebook_picture import NOTEBOOK, fill
 
 
 @pytest.fixture
@@ -39,8 +38,3 @@ def test_its_cells_run(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["cities"]["orders"].tolist() == [200, 300, 200]
     assert names["amounts"].sum().sum() == names["frame"]["value.amount"].sum() == 17_500.0
     assert len(drawn) == 1
-
-
-def test_it_has_a_picture() -> None:
-    assert PICTURE.read_bytes().startswith(b"\x89PNG")
-    assert PICTURE.name in (Path(__file__).parents[2] / "docs" / "notebook.md").read_text()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tests.fuzz.target import Target
 
-from kadence.spark.decode.json_rows import COMPILED, JsonRows
+from kadence.registry.columns.json_rows import COMPILED, JsonRows
 from kadence.spark.decode.json_values import JsonFormat
 
 __all__ = ["DOCUMENTS"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,15 +10,21 @@ from tests.conftest import FAST_GROUPS
 from tests.interop.known_topics import coordinator_knows
 from tests.interop.test_same_as_kafka import Side, protocols
 from tests.interop.test_transactions_same_as_kafka import Stage
-from tests.patience import PATIENCE, until
+from tests.patience import until
 
 from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
 from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kadence.protocol.delete_groups import DeleteGroupsRequest
+from kadence.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
+from kadence.protocol.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kadence.protocol.leave_group import LeaveGroupRequest, MemberIdentity
 from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
@@ -32,8 +37,9 @@ from kadence.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequest
 from kadence.protocol.sync_group import SyncGroupRequest
 from kadence.testing.kafka import Kafka
 
-ASSIGNS_AGAIN = 1.1
-"""Seconds after which a group may have another target (group.consumer.assignment.interval.ms)."""
+_INTERVAL = "consumer.assignment.interval.ms"
+_GROUP = 32
+"""The kind of resource that a group is."""
 
 
 class Group:
@@ -44,6 +50,31 @@ class Group:
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=side.topic)])
         self.topic_id = side.wire.call(asked).topics[0].topic_id
         until(lambda: coordinator_knows(side.wire, [side.topic]))
+
+    def assigns_every(self, interval_ms: int) -> None:
+        """Set the least time between two target assignments of this group; real Kafka takes a moment for it."""
+        edit = AlterableConfig(_INTERVAL, 0, str(interval_ms))
+        self.side.wire.call(
+            IncrementalAlterConfigsRequest([AlterConfigsResource(_GROUP, self.side.group, [edit])])
+        )
+        asked = DescribeConfigsRequest([DescribeConfigsResource(_GROUP, self.side.group, [_INTERVAL])])
+
+        def is_set() -> bool:
+            (found,) = self.side.wire.call(asked).results
+            return [each.value for each in found.configs] == [str(interval_ms)]
+
+        until(is_set)
+
+    def beat_until(self, member_id: str, epoch: int, is_wanted: Callable[[Any], bool]) -> Any:
+        """The first answer that is wanted; those before it change nothing."""
+        answers = []
+
+        def is_here() -> bool:
+            answers.append(self.beat(member_id, epoch))
+            return is_wanted(answers[-1])
+
+        until(is_here)
+        return answers[-1]
 
     def owned(self, *partitions: int) -> list[TopicPartitions]:
         return [TopicPartitions(self.topic_id, list(partitions))] if partitions else []
@@ -160,9 +191,16 @@ def without_topics(group: Group) -> Any:
 
 def sharing(group: Group) -> Any:
     """The second member brings the first to give one partition up; which one is the assignor's affair: range."""
+    group.assigns_every(15_000)
     seen = [group.beat(server_assignor="range"), group.beat("b", server_assignor="range"), group.describe()]
-    time.sleep(ASSIGNS_AGAIN)
-    seen += [group.beat("a", 2), group.describe(), group.beat("a", 2), group.beat("b", 2), group.describe()]
+    group.assigns_every(0)
+    seen += [
+        group.beat_until("a", 2, lambda answer: answer[4] is not None),
+        group.describe(),
+        group.beat("a", 2),
+        group.beat("b", 2),
+        group.describe(),
+    ]
     seen += [group.commit("a", 2, 0, 1), group.beat("a", 2, topic_partitions=group.owned(0, 1))]
     seen += [group.beat("a", 2, topic_partitions=group.owned(0)), group.beat("b", 3), group.describe()]
     # The answer was lost: the epoch before, with what it had; and commits of that epoch.
@@ -200,12 +238,10 @@ def static_members(group: Group) -> Any:
 
 def expressions(group: Group) -> Any:
     pattern = f"{group.side.topic}.*"
+    group.assigns_every(0)
     seen = [group.beat(subscribed_topic_names=None, subscribed_topic_regex=pattern)]
-    deadline = time.monotonic() + PATIENCE
-    while group.describe()[2][1] == 1:
-        assert time.monotonic() < deadline, "never matched"
-    time.sleep(ASSIGNS_AGAIN)
-    seen += [group.describe(), group.beat("a", 1), group.describe()]
+    until(lambda: group.describe()[2][1] > 1, what="never matched")
+    seen += [group.describe(), group.beat_until("a", 1, lambda answer: answer[2] > 1), group.describe()]
     seen += [
         group.beat("b", subscribed_topic_names=None, subscribed_topic_regex=wrong)[0]
         for wrong in ("(", "(?=x)", "a++", r"(x)\1")

@@ -27,6 +27,8 @@ from kadence.errors import MissingDependencyError
 from kadence.spark.checkpoints import Checkpoint, rewrite_for_connector
 from kadence.testing.kafka import Kafka
 
+pytestmark = [pytest.mark.own_spark, pytest.mark.heavy]
+
 if TYPE_CHECKING:
     from conformity.checks import Check
     from conformity.topics import World
@@ -139,13 +141,7 @@ def answer(check: Check, worker: Worker, world: World, topic: str, checkpoint: P
     return found
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *CHOSEN[::3],
-        *(pytest.param(each, marks=pytest.mark.heavy) for each in CHOSEN if each not in CHOSEN[::3]),
-    ],
-)
+@pytest.mark.parametrize("name", CHOSEN)
 def test_it_reads_the_same(name: str, worker: Worker, worlds: list[World], tmp_path: Path) -> None:
     from conformity.checks import CHECKS
 

@@ -128,7 +128,8 @@ def log_of(servers: str, topic: str, partitions: int, **settings: Any) -> dict[t
     return found
 
 
-@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=pytest.mark.heavy), "consumer"])
+@pytest.mark.heavy
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_nothing_is_lost_when_producer_consumer_and_broker_are_killed(
     kafka: Kafka, tmp_path: Path, protocol: str
 ) -> None:

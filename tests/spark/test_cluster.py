@@ -18,6 +18,8 @@ from kadence import Producer
 from kadence.java import find_java
 from kadence.spark.home import home_without_zip
 
+pytestmark = pytest.mark.own_spark
+
 QUICK = {
     "SPARK_DAEMON_MEMORY": "256m",
     "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.master.rest.enabled=false",

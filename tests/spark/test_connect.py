@@ -12,6 +12,8 @@ from tests.spark.processes import SPARK, run_job, service
 
 from kadence.spark.session import SETTINGS
 
+pytestmark = pytest.mark.own_spark
+
 
 @pytest.mark.heavy
 def test_batch_stream_and_lag_on_a_server(cluster: Cluster, tmp_path: Path) -> None:

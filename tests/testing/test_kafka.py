@@ -7,12 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from kadence import Producer
 from kadence.errors import LocalError, MissingDependencyError
@@ -131,11 +130,7 @@ def test_the_guard_kills_what_a_killed_owner_leaves(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
         assert native_heartbeat.wait(timeout=PATIENCE) == -signal.SIGKILL
     # The guard removes the data after the kill, in a process that nobody waits for.
-    for _ in range(200):
-        if not directory.exists():
-            break
-        time.sleep(0.05)
-    assert not directory.exists()
+    until(lambda: not directory.exists(), what="the data is there still")
 
 
 def test_jars_without_maven_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,27 +1,36 @@
-"""A broker of one's own, and both shells."""
+"""The worlds of tests/work/worlds.py as fixtures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from tests.conftest import FAST_GROUPS
-from tests.consumer.support import Cluster, Shell
-
-from kadence import Broker
-
-TOPICS = {"orders": 4, "one": 1, "out": 1, "dead": 1, "again": 2}
+from tests.work.worlds import Real, Simulated, World
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    with Broker(topics=TOPICS, config=FAST_GROUPS) as broker:
-        yield Cluster("embedded", broker.bootstrap_servers, broker=broker)
+def simulated() -> Iterator[Simulated]:
+    """A simulation, at whose end every record that was acknowledged is there."""
+    with Simulated() as world:
+        yield world
+
+
+@pytest.fixture
+def real() -> Iterator[Real]:
+    """An embedded broker, and members on threads."""
+    with Real() as world:
+        yield world
+
+
+@pytest.fixture(params=["simulated", "threads"])
+def world(request: pytest.FixtureRequest) -> World:
+    """Both, for what threads and event loops have code of their own for: handlers and their ends."""
+    made: World = request.getfixturevalue("simulated" if request.param == "simulated" else "real")
+    return made
 
 
 @pytest.fixture(params=["threads", "asyncio"])
-def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
-    shell = Shell(request.param)
-    yield shell
-    if shell.runner is not None:
-        shell.runner.close()
+def shells(request: pytest.FixtureRequest, real: Real) -> Real:
+    """An embedded broker, and members of either kind, for what drives `process` of either."""
+    real.kind = request.param
+    return real

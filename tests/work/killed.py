@@ -26,8 +26,9 @@ def main(servers: str) -> None:
         bootstrap_servers=servers,
         group_id="g",
         auto_offset_reset="earliest",
+        group_protocol="classic",
+        group_instance_id="one",
         auto_commit_interval_ms=20,
-        session_timeout_ms=6000,
     ) as consumer:
         consumer.subscribe("orders")
         consumer.process(handle, max_records=40)

@@ -8,20 +8,19 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.consumer.support import Cluster, Shell
 from tests.patience import PATIENCE, until, without_pauses
 from tests.work import failing, handlers, hanging
-from tests.work.test_process import committed, member, read
+from tests.work.worlds import Real
 
-from kadence import Producer, Retry, WorkerStartError
+from kadence import Retry, WorkerStartError
+from kadence.work import driver
 from kadence.work.child import imported_by, wait_for_start
+from kadence.work.processes import Children
 
 IMPORTED = ("the program worker.py", "module 'app' of the handler")
 
@@ -74,46 +73,49 @@ def test_what_a_child_imports_is_named() -> None:
     assert program.startswith("the program")
 
 
-@pytest.mark.parametrize("handler", [hanging.work, failing.work])
-def test_an_import_that_fails_or_hangs_ends_it_and_is_no_attempt(
-    cluster: Cluster, shell: Shell, handler: Callable[[Any], None]
-) -> None:
-    cluster.produce("one", 3, partitions=1)
-    limit = {"max_poll_interval_ms": 4_000, "session_timeout_ms": 4_000} if handler is hanging.work else {}
-    consumer = member(cluster, shell, "one", **limit)
-    with pytest.raises(WorkerStartError, match=f"module '{handler.__module__}'"):
-        shell.do(
-            lambda: consumer.process(
-                handler, executor="processes", workers=4, retry=Retry(attempts=3), dead_letter="dead", drain=0
-            )
+def test_an_import_that_fails_ends_it_and_is_no_attempt(real: Real) -> None:
+    real.write("one", 3)
+    with pytest.raises(WorkerStartError, match=r"could not import module 'tests\.work\.failing'"):
+        real.member("one").process(
+            failing.work,
+            executor="processes",
+            workers=4,
+            retry=Retry(attempts=3),
+            dead_letter="dead",
+            drain=0,
         )
-    shell.do(consumer.close)
-    assert read(cluster, "dead") == []
-    assert committed(cluster, "one").get(0, (0, ""))[0] == 0
+    assert real.read("dead") == []
+    assert real.offset() == 0
 
 
-def test_children_that_process_ends_make_no_dead_letters(
-    cluster: Cluster, shell: Shell, tmp_path: Path
-) -> None:
+def test_an_import_that_hangs_ends_it_and_is_no_attempt(real: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+    def impatient(settings: Any, new_decode: Any, max_poll_ms: int, tracing: Any) -> Children:
+        return Children(settings, new_decode, 500, tracing)
+
+    monkeypatch.setattr(driver, "Children", impatient)
+    real.write("one", 3)
+    # On a busy machine it may not have come to the module.
+    with pytest.raises(WorkerStartError, match=r"has not imported .* within 0\.5 s"):
+        real.member("one").process(
+            hanging.work, executor="processes", retry=Retry(attempts=3), dead_letter="dead", drain=0
+        )
+    assert real.read("dead") == []
+    assert real.offset() == 0
+
+
+def test_children_that_process_ends_make_no_dead_letters(real: Real, tmp_path: Path) -> None:
     """What outlasts ``drain`` comes again: it has not failed."""
-    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        producer.send("one", str(tmp_path / "it").encode())
-    consumer = member(cluster, shell, "one")
-
-    def stop() -> None:
-        until((tmp_path / "it").exists)
-        consumer.stop()
-
-    watcher = threading.Thread(target=stop)
-    watcher.start()
-    totals = shell.do(
-        lambda: consumer.process(handlers.until_lost, executor="processes", dead_letter="dead", drain=0)
+    real.write("one", [str(tmp_path / "it").encode()])
+    totals = real.member("one").process(
+        handlers.until_lost,
+        until=(tmp_path / "it").exists,
+        executor="processes",
+        dead_letter="dead",
+        drain=0,
     )
-    watcher.join(PATIENCE)
-    shell.do(consumer.close)
     assert (totals.done, totals.failed) == (0, 0)
-    assert read(cluster, "dead") == []
-    assert committed(cluster, "one").get(0, (0, ""))[0] == 0
+    assert real.read("dead") == []
+    assert real.offset() == 0
 
 
 PROGRAM = """
@@ -135,9 +137,9 @@ def main():
 """
 
 
-def run(program: str, cluster: Cluster, *arguments: str) -> tuple[int, str]:
+def run(program: str, real: Real, *arguments: str) -> tuple[int, str]:
     ended = subprocess.run(
-        [sys.executable, program, *arguments, cluster.bootstrap_servers],
+        [sys.executable, program, *arguments, real.servers],
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -146,21 +148,21 @@ def run(program: str, cluster: Cluster, *arguments: str) -> tuple[int, str]:
     return ended.returncode, without_pauses(ended.stderr)
 
 
-def test_a_handler_of_the_program_itself_runs_in_children(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.produce("one", 3, partitions=1)
+def test_a_handler_of_the_program_itself_runs_in_children(real: Real, tmp_path: Path) -> None:
+    real.write("one", 3)
     program = tmp_path / "worker.py"
     program.write_text(PROGRAM + 'if __name__ == "__main__":\n    main()\n')
-    assert run(str(program), cluster) == (0, "begins\n")
-    assert sorted(record.value or b"" for record in read(cluster, "out")) == [
+    assert run(str(program), real) == (0, "begins\n")
+    assert sorted(record.value or b"" for record in real.read("out")) == [
         b"%d __mp_main__" % n for n in range(3)
     ]
 
 
-def test_a_program_without_a_guard_is_told_so_once(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.produce("one", 3, partitions=1)
+def test_a_program_without_a_guard_is_told_so_once(real: Real, tmp_path: Path) -> None:
+    real.write("one", 3)
     program = tmp_path / "worker.py"
     program.write_text(PROGRAM + "main()\n")
-    code, said = run(str(program), cluster)
+    code, said = run(str(program), real)
     assert code == 1
     assert said.count("begins") == 2, "one child came so far, and it began nothing"
     assert said.splitlines()[-1] == (
@@ -169,12 +171,12 @@ def test_a_program_without_a_guard_is_told_so_once(cluster: Cluster, tmp_path: P
         "'if __name__ == \"__main__\":'"
     )
     assert said.count("Traceback") == 1
-    assert read(cluster, "dead") == []
+    assert real.read("dead") == []
 
 
-def test_a_handler_that_was_typed_in_is_told_so(cluster: Cluster) -> None:
-    cluster.produce("one", 3, partitions=1)
-    code, said = run("-c", cluster, PROGRAM + "main()\n")
+def test_a_handler_that_was_typed_in_is_told_so(real: Real) -> None:
+    real.write("one", 3)
+    code, said = run("-c", real, PROGRAM + "main()\n")
     assert code == 1
     assert "a worker process could not import the program: AttributeError: Can't get attribute 'work'" in said
 
@@ -247,12 +249,12 @@ ON_A_THREAD = """
 """
 
 
-def begun(cluster: Cluster, program: Path, text: str) -> subprocess.Popen[str]:
+def begun(real: Real, program: Path, text: str) -> subprocess.Popen[str]:
     """A program whose handler waits in a child, in a group of processes of its own."""
-    cluster.produce("one", 1, partitions=1)
+    real.write("one", 1)
     program.write_text(WAITING + text)
     started = subprocess.Popen(
-        [sys.executable, str(program), cluster.bootstrap_servers],
+        [sys.executable, str(program), real.servers],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -269,26 +271,24 @@ def end_of(program: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no groups of processes")
-def test_a_signal_to_the_whole_group_lets_handlers_in_children_end(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_signal_to_the_whole_group_lets_handlers_in_children_end(real: Real, tmp_path: Path) -> None:
     """So systemd stops a service: each of its processes gets SIGTERM."""
-    program = begun(cluster, tmp_path / "program.py", IN_ORDER)
+    program = begun(real, tmp_path / "program.py", IN_ORDER)
     os.killpg(program.pid, signal.SIGTERM)
     (tmp_path / "release").touch()
     assert end_of(program) == (0, "1\n", "")
-    assert [record.value for record in read(cluster, "out")] == [b"0"]
-    assert read(cluster, "dead") == []
+    assert [record.value for record in real.read("out")] == [b"0"]
+    assert real.read("dead") == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no groups of processes")
-def test_a_signal_that_ends_the_program_ends_its_children(cluster: Cluster, tmp_path: Path) -> None:
-    program = begun(cluster, tmp_path / "program.py", AT_ONCE)
+def test_a_signal_that_ends_the_program_ends_its_children(real: Real, tmp_path: Path) -> None:
+    program = begun(real, tmp_path / "program.py", AT_ONCE)
     os.killpg(program.pid, signal.SIGTERM)
     assert end_of(program) == (-signal.SIGTERM, "", "")
 
 
-def test_the_end_of_the_program_does_not_wait_for_handlers_in_children(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    program = begun(cluster, tmp_path / "program.py", ON_A_THREAD)
+def test_the_end_of_the_program_does_not_wait_for_handlers_in_children(real: Real, tmp_path: Path) -> None:
+    program = begun(real, tmp_path / "program.py", ON_A_THREAD)
     code, output, _ = end_of(program)
     assert (code, output) == (0, "")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
 import pytest
-from tests.consumer.support import Cluster, Shell
-from tests.patience import PATIENCE, until
-from tests.work.test_process import committed, member, produce
+from tests.patience import PATIENCE
+from tests.work.worlds import ONE, Real, Simulated, become
 
-from kadence import ConsumerSettings, Health, Record, TopicPartition
+from kadence import Health, Record, TopicPartition
 from kadence.work import Context, Retry
 from kadence.work.processing import Processing
 
@@ -28,35 +28,28 @@ def measured(consumer: Any, **tags: str) -> dict[str, float]:
     }
 
 
-def test_metrics_tell_where_records_are(cluster: Cluster, shell: Shell) -> None:
+def test_metrics_tell_where_records_are(simulated: Simulated) -> None:
     """One runs, three wait for its key, one waits for its next attempt, one is a dead letter, and four are handled."""
-    produce(cluster, 4, keys=1, topic="one")
-    produce(cluster, 6, keys=100, topic="one", start=50)
-    consumer = member(cluster, shell, "one")
-    assert measured(consumer) == {}
-    seen: list[dict[str, float]] = []
-    of_partition: list[dict[str, float]] = []
+    simulated.write("one", 4)
+    simulated.write("one", [b"%d" % n for n in range(50, 56)], keys=6)
+    member = simulated.member("one", auto_commit_interval_ms=3_600_000)
+    assert measured(member.consumer) == {}
+    released: list[bool] = []
 
-    def work(record: Record[Any, Any], context: Context) -> None:
+    async def work(record: Record[Any, Any], context: Context) -> None:
         if record.value == b"0":
-            until(lambda: _is_settled(measured(consumer)), what=lambda: str(measured(consumer)))
-            seen.append(measured(consumer))
-            of_partition.append(measured(consumer, topic="one", partition="0"))
-            consumer.stop()
+            await become(lambda: released)
         elif record.value == b"50":
             raise ValueError("dead")
         elif record.value == b"51" and context.attempt == 1:
             raise OSError("again")
 
-    def _is_settled(now: dict[str, float]) -> bool:
-        return (
-            now["work-done-total"] == 5 and now["work-dead-letters-total"] == 1 and now["work-retrying"] == 1
-        )
-
     retry = Retry(attempts=2, backoff=PATIENCE, on=(OSError,))
-    shell.do(lambda: consumer.process(work, retry=retry, dead_letter="dead", drain=PATIENCE))
-    [found] = seen
-    assert found.pop("work-oldest-seconds") >= 0
+    call = member.processes(work, retry=retry, dead_letter="dead", drain=PATIENCE)
+    simulated.simulation.run(1)
+    found = measured(member.consumer)
+    there = measured(member.consumer, topic="one", partition="0")
+    assert found.pop("work-oldest-seconds") == pytest.approx(1, abs=0.5)
     assert found == {
         "work-running": 1,
         "work-waiting": 3,
@@ -71,150 +64,134 @@ def test_metrics_tell_where_records_are(cluster: Cluster, shell: Shell) -> None:
         "work-dead-letters-total": 1,
         "work-skipped-total": 0,
     }
-    [there] = of_partition
-    assert there.pop("work-stuck-seconds") >= 0
+    assert there.pop("work-stuck-seconds") == pytest.approx(1, abs=0.5)
     assert there == {"work-frontier-lag": 10, "work-stuck-offset": 0}
-    after = measured(consumer)
-    # Those of the same key may have begun before the loop saw the stop.
-    assert 6 <= after["work-done-total"] <= 9
+    member.stop()
+    released.append(True)
+    call.result()
+    after = measured(member.consumer)
+    assert after["work-done-total"] == 6
     assert (after["work-running"], after["work-waiting"], after["work-retrying"]) == (0, 0, 0)
-    shell.do(consumer.close)
 
 
-def test_totals_go_on_from_one_call_to_the_next_and_skips_are_counted(cluster: Cluster, shell: Shell) -> None:
-    cluster.produce("one", 4, partitions=1)
-    consumer = member(cluster, shell, "one")
-    last = threading.Event()
+def test_totals_go_on_from_one_call_to_the_next_and_skips_are_counted(simulated: Simulated) -> None:
+    simulated.write("one", 4)
+    member = simulated.member("one")
+    done: list[int] = []
 
-    def fails(record: Record[Any, Any]) -> None:
+    async def fails(record: Record[Any, Any]) -> None:
         if record.offset == 0:
-            assert last.wait(PATIENCE)
+            await become(lambda: len(done) == 3)
             raise ValueError("first")
-        if record.offset == 3:
-            last.set()
+        done.append(record.offset)
 
     with pytest.raises(ValueError, match="first"):
-        shell.do(lambda: consumer.process(fails, order="none"))
-    assert committed(cluster, "one")[0][0] == 0
-    done = int(measured(consumer)["work-done-total"])
-    assert done == 3
+        member.process(fails, order="none")
+    assert simulated.offset() == 0
+    assert measured(member.consumer)["work-done-total"] == 3
 
-    def works(record: Record[Any, Any]) -> None:
-        until(lambda: measured(consumer)["work-skipped-total"] == 3)
-        consumer.stop()
+    async def works(record: Record[Any, Any]) -> None:
+        await become(lambda: measured(member.consumer)["work-skipped-total"] == 3)
 
-    shell.do(lambda: consumer.process(works, order="none"))
-    assert measured(consumer)["work-done-total"] == 4
-    names = {name.name for name in consumer.metric_names() if name.name.startswith("work-")}
-    assert names == {*measured(consumer), *measured(consumer, topic="one", partition="0")}
-    shell.do(consumer.close)
+    member.process(works, until=lambda: simulated.offset() == 4, order="none")
+    found = measured(member.consumer)
+    assert found["work-done-total"] == 4
+    names = {name.name for name in member.consumer.metric_names() if name.name.startswith("work-")}
+    assert names == {*found, *measured(member.consumer, topic="one", partition="0")}
 
 
 # ---------------------------------------------------------------- health
 
 
-def test_a_member_is_ready_once_it_is_in_its_group(cluster: Cluster, shell: Shell) -> None:
-    produce(cluster, 4)
-    fresh = shell.make(bootstrap_servers=cluster.bootstrap_servers, group_id="g")
-    assert fresh.health() == Health(True, False, ("it has no subscription and no assignment",))
-    shell.do(fresh.close)
-    assert fresh.health() == Health(False, False, ("it is closed",))
-    consumer = member(cluster, shell)
-    assert consumer.health() == Health(True, False, ("it is not a member of group 'g'",))
+def test_a_member_is_ready_once_it_is_in_its_group(simulated: Simulated) -> None:
+    simulated.write("orders", 4)
+    fresh = simulated.member(None)
+    assert fresh.consumer.health() == Health(True, False, ("it has no subscription and no assignment",))
+    fresh.close()
+    assert fresh.consumer.health() == Health(False, False, ("it is closed",))
+    member = simulated.member(None)
+
+    async def subscribed(consumer: Any) -> Health:
+        await consumer.subscribe("orders")
+        found = consumer.health()
+        assert isinstance(found, Health)
+        return found
+
+    assert member.do(subscribed) == Health(True, False, ("it is not a member of group 'g'",))
     seen: list[Health] = []
-
-    def work(record: Record[Any, Any]) -> None:
-        seen.append(consumer.health())
-        consumer.stop()
-
-    shell.do(lambda: consumer.process(work))
-    assert seen[0] == Health(True, True, ())
-    assert consumer.health() == Health(True, False, ("stop() was called",))
-    shell.do(consumer.close)
+    member.process(lambda record: seen.append(member.consumer.health()), until=lambda: len(seen) == 4)
+    assert set(seen) == {Health(True, True, ())}
+    assert member.consumer.health() == Health(True, False, ("stop() was called",))
 
 
-def test_an_assignment_by_hand_is_ready_without_a_group(cluster: Cluster, shell: Shell) -> None:
-    cluster.produce("one", 1, partitions=1)
-    consumer = shell.make(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest")
-    shell.do(lambda: consumer.assign([TopicPartition("one", 0)]))
-    assert shell.do(lambda: consumer.poll(PATIENCE))
-    until(lambda: consumer.health() == Health(True, True, ()), what=consumer.health)
-    shell.do(consumer.close)
+def test_an_assignment_by_hand_is_ready_without_a_group(simulated: Simulated) -> None:
+    simulated.write("one", 1)
+    member = simulated.member(None, group_id=None)
+    member.do(lambda consumer: consumer.assign([ONE]))
+    assert member.do(lambda consumer: consumer.poll(PATIENCE))
+    assert member.consumer.health() == Health(True, True, ())
 
 
-def test_a_partition_that_cannot_be_read_is_told(cluster: Cluster, shell: Shell) -> None:
-    consumer = shell.make(bootstrap_servers=cluster.bootstrap_servers)
-    shell.do(lambda: consumer.assign([TopicPartition("nothing", 0)]))
-    until(
-        lambda: shell.do(lambda: consumer.poll(0.05)) is not None and consumer.health().why,
-        every=0,
-        what=consumer.health,
-    )
-    found = consumer.health()
+def test_a_partition_that_cannot_be_read_is_told(simulated: Simulated) -> None:
+    member = simulated.member(None, group_id=None)
+    member.do(lambda consumer: consumer.assign([TopicPartition("nothing", 0)]))
+    simulated.until(lambda: member.consumer.health().why)
+    found = member.consumer.health()
     assert (found.alive, found.ready) == (True, False)
     assert any(line.startswith("nothing") for line in found.why)
-    shell.do(consumer.close)
 
 
-def test_workers_that_all_hang_are_not_alive(cluster: Cluster) -> None:
-    shell = Shell("threads")
-    produce(cluster, 10)
-    consumer = member(cluster, shell)
+def test_workers_that_all_hang_are_not_alive(real: Real) -> None:
+    real.write("orders", 10, keys=5)
+    member = real.member()
     release = threading.Event()
-    seen: list[Health] = []
-
-    def watch() -> None:
-        until(lambda: not consumer.health().alive)
-        seen.append(consumer.health())
-        release.set()
-        consumer.stop()
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
 
     def hangs(record: Record[Any, Any]) -> None:
         release.wait(PATIENCE)
 
-    consumer.process(hangs, workers=2, timeout=0.05)
-    watcher.join(PATIENCE)
-    assert not seen[0].ready
-    assert seen[0].why[0].startswith("all 2 workers have been on a record for longer than timeout")
-    consumer.close()
+    call = member.processes(hangs, workers=2, timeout=0.05)
+    real.until(lambda: not member.consumer.health().alive)
+    found = member.consumer.health()
+    release.set()
+    member.stop()
+    call.result()
+    assert not found.ready
+    assert found.why[0].startswith("all 2 workers have been on a record for longer than timeout")
 
 
-def test_a_consumer_that_left_its_group_for_not_polling_is_not_alive(cluster: Cluster) -> None:
-    settings: ConsumerSettings = {"max_poll_interval_ms": 6000, "session_timeout_ms": 6000}
-    consumer = member(cluster, Shell("threads"), "one", **settings)
-    until(lambda: consumer.poll(0.05) is not None and consumer.assignment(), every=0)
-    until(lambda: not consumer.health().alive, what=consumer.health)
-    [line] = [line for line in consumer.health().why if line.startswith("nothing was polled since")]
+def test_a_consumer_that_left_its_group_for_not_polling_is_not_alive(simulated: Simulated) -> None:
+    member = simulated.member("one", max_poll_interval_ms=60_000)
+    member.do(lambda consumer: consumer.poll(5))
+    assert member.consumer.health().ready
+    simulated.simulation.run(120)
+    found = member.consumer.health()
+    assert not found.alive
+    [line] = [line for line in found.why if line.startswith("nothing was polled since")]
     assert line.endswith("it has left its group")
-    consumer.poll(0)
-    until(lambda: consumer.poll(0.05) is not None and consumer.health().ready, every=0)
-    consumer.close()
+    member.do(lambda consumer: consumer.poll(10))
+    assert member.consumer.health().ready
 
 
 def test_a_hot_key_is_named_in_the_log_when_it_pauses_its_partition(
-    cluster: Cluster, shell: Shell, caplog: pytest.LogCaptureFixture
+    simulated: Simulated, caplog: pytest.LogCaptureFixture
 ) -> None:
-    produce(cluster, 60, keys=1, topic="one")
-    consumer = member(cluster, shell, "one")
+    simulated.write("one", 60, keys=1)
+    member = simulated.member("one")
     waiting: list[float] = []
 
-    def work(record: Record[Any, Any]) -> None:
+    async def work(record: Record[Any, Any]) -> None:
         if not waiting:
-            until(lambda: "pauses their partition: one-0@0 (key b'key 0')" in caplog.text)
-            waiting.append(measured(consumer)["work-key-waiting-max"])
-            consumer.stop()
+            await become(lambda: "pauses their partition: one-0@0 (key b'key 0')" in caplog.text)
+            waiting.append(measured(member.consumer)["work-key-waiting-max"])
+            member.stop()
 
-    shell.do(lambda: consumer.process(work, max_records=20, drain=PATIENCE))
+    member.process(work, max_records=20, drain=PATIENCE)
     assert waiting[0] >= 10
     assert caplog.text.count("pauses their partition") == 1
-    shell.do(consumer.close)
 
 
 def test_a_record_for_which_none_waits_is_no_hot_key(
-    cluster: Cluster, shell: Shell, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    simulated: Simulated, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With ``max_records=1`` each record pauses its partition."""
     looks: list[int] = []
@@ -225,37 +202,34 @@ def test_a_record_for_which_none_waits_is_no_hot_key(
         look(processing, now)
 
     monkeypatch.setattr(Processing, "_look_for_hot_key", counted)
-    produce(cluster, 1, keys=1, topic="one")
-    consumer = member(cluster, shell, "one")
+    simulated.write("one", 1)
+    member = simulated.member("one")
 
-    def work(record: Record[Any, Any]) -> None:
-        until(consumer.paused)
+    async def work(record: Record[Any, Any]) -> None:
+        await become(member.consumer.paused)
         before = len(looks)
-        until(lambda: len(looks) > before + 1 or "pauses their partition" in caplog.text)
-        consumer.stop()
+        await become(lambda: len(looks) > before + 1)
+        member.stop()
 
-    shell.do(lambda: consumer.process(work, max_records=1, drain=PATIENCE))
+    member.process(work, max_records=1, drain=PATIENCE)
     assert "pauses their partition" not in caplog.text
-    shell.do(consumer.close)
 
 
-def test_health_names_a_record_that_holds_up_its_partition_for_long(
-    cluster: Cluster, shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kadence.consumer.application.health._STUCK_MS", 0)
-    produce(cluster, 1, keys=1, topic="one")
-    consumer = member(cluster, shell, "one")
+def test_health_names_a_record_that_holds_up_its_partition_for_long(simulated: Simulated) -> None:
+    simulated.write("one", 1)
+    member = simulated.member("one")
     found: list[Health] = []
 
-    def work(record: Record[Any, Any]) -> None:
-        found.append(consumer.health())
-        consumer.stop()
+    async def work(record: Record[Any, Any]) -> None:
+        for _ in range(2):
+            found.append(member.consumer.health())
+            await asyncio.sleep(61)
+        found.append(member.consumer.health())
+        member.stop()
 
-    shell.do(lambda: consumer.process(work, drain=PATIENCE))
-    [health] = found
-    assert health.alive
-    assert health.ready
-    assert health.why == (
-        "one-0@0 (key b'key 0') has been worked on for 0 s, and holds up the committed offset of its partition",
+    member.process(work, drain=PATIENCE)
+    assert [(each.alive, each.ready) for each in found] == [(True, True)] * 3
+    assert found[0].why == ()
+    assert found[1].why == (
+        "one-0@0 (key b'key') has been worked on for 61 s, and holds up the committed offset of its partition",
     )
-    shell.do(consumer.close)

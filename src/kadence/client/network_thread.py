@@ -11,10 +11,10 @@ turns on whatever thread: a simulation runs them without one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from kadence.client.request_manager import IndependentManager, RequestManager
+from kadence.client.request_manager import RequestManager
 from kadence.clock import FOREVER, Clock
 from kadence.connection.request import Completed, Request
 from kadence.logs import logger
@@ -38,14 +38,9 @@ class RequestMeasures(Protocol):
 
 
 class NetworkClientDelegate:
-    """Sends the managers' requests and brings each answer back to the manager that asked.
-
-    Attributes:
-        independent: managers whose answers may matter to nobody else.
-    """
+    """Sends the managers' requests and brings each answer back to the manager that asked."""
 
     def __init__(self, client: NetworkClient, measures: RequestMeasures | None = None) -> None:
-        self.independent: tuple[IndependentManager, ...] = ()
         self._client = client
         self._measures = measures
         self._owners: dict[Request, RequestManager] = {}
@@ -66,29 +61,12 @@ class NetworkClientDelegate:
         """All I/O of one turn."""
         return self._client.poll(wait_ms)
 
-    @property
-    def woken(self) -> bool:
-        """Whether another thread has ended the latest `poll`."""
-        return self._client.woken
-
-    def deliver(self, now: int, completed: Collection[Completed]) -> bool:
-        """Whether nothing is known to have happened but to independent managers.
-
-        Fetches that were repeated are the business of one of them. Whoever was woken has to find out why.
-        """
+    def deliver(self, now: int, completed: Iterable[Completed]) -> None:
         measures = self._measures
-        is_private = bool(completed) or self._client.is_quiet or self._client.woken
         for item in completed:
             if measures is not None and item.response is not None:
                 measures.answered(item)
-            owner = self._owners.pop(item.request)
-            if is_private:
-                is_private = False
-                for each in self.independent:
-                    if each is owner:
-                        is_private = each.is_private(item)
-            owner.on_response(now, item)
-        return is_private
+            self._owners.pop(item.request).on_response(now, item)
 
 
 class Turn:
@@ -104,8 +82,6 @@ class Turn:
         self._clock = clock
         self._delegate = delegate
         self._managers = managers
-        self._is_private = False
-        """Whether the last round of I/O had news for independent managers only; see `NetworkClientDelegate.deliver`."""
 
     def run_once(self) -> bool:
         """One turn. False when the client is closed and nothing is left to do."""
@@ -130,7 +106,7 @@ class Turn:
         """One round of I/O, until ``wake_at`` at most. Returns the time after it."""
         completed = self._delegate.poll(None if wake_at >= FOREVER else max(wake_at - now, 0))
         now = self._clock.now_ms()
-        self._is_private = self._delegate.deliver(now, completed)
+        self._delegate.deliver(now, completed)
         return now
 
 

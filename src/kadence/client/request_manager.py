@@ -1,9 +1,8 @@
 """The interface of request managers (C3).
 
-A manager is asked ``poll(now)`` once per turn of the network thread; it answers with the requests it wants
-sent and the absolute time by which it must be asked again. Until then it may be left alone as long as nothing happens
-but answers that matter to nobody else (`IndependentManager`). Answers come back to the manager that asked, by
-``on_response(now, completed)``. It never blocks, reads no clock, touches no socket.
+A manager is asked ``poll(now)`` once in each turn of the network thread, so one that has nothing to do answers at once.
+It answers with the requests it wants sent and the absolute time by which there must be another turn. Answers come back
+to the manager that asked, by ``on_response(now, completed)``. It never blocks, reads no clock, touches no socket.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Protocol
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed, Request
 
-__all__ = ["NOTHING", "IndependentManager", "Jobs", "Poll", "RequestManager"]
+__all__ = ["NOTHING", "Jobs", "Poll", "RequestManager"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +35,6 @@ class RequestManager(Protocol):
     def poll(self, now: int) -> Poll: ...
 
     def on_response(self, now: int, completed: Completed) -> None: ...
-
-
-class IndependentManager(RequestManager, Protocol):
-    """A manager most of whose answers matter to nobody else, so that others need not be asked after them."""
-
-    def is_private(self, completed: Completed) -> bool:
-        """Whether this answer changes nothing that another manager looks at."""
-        ...
 
 
 class Jobs(Protocol):

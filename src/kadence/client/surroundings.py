@@ -47,8 +47,8 @@ Done = Callable[[int, object, Exception | None], None]
 class JobRunner(Jobs, Protocol):
     """Where what may block is done, as the loop sees it."""
 
-    def deliver(self, now: int) -> bool:
-        """Hand over what has ended; whether there was anything. Network thread."""
+    def deliver(self, now: int) -> None:
+        """Hand over what has ended. Network thread."""
         ...
 
     def close(self) -> None:
@@ -67,13 +67,11 @@ class FinishedJobs:
         self._wake = wake
         self._finished: deque[tuple[Done, object, Exception | None]] = deque()
 
-    def deliver(self, now: int) -> bool:
-        """Hand over what has ended; whether there was anything. Network thread."""
-        count = len(self._finished)
-        for _ in range(count):
+    def deliver(self, now: int) -> None:
+        """Hand over what has ended. Network thread."""
+        for _ in range(len(self._finished)):
             done, result, error = self._finished.popleft()
             done(now, result, error)
-        return count > 0
 
     def _do(self, work: Callable[[], object], done: Done) -> None:
         """Do one job, here and now."""

@@ -178,15 +178,6 @@ class ConsumerConfig(ClientConfig):
         low=1_048_576,
         since="KIP-81",
     )
-    prefetch_heuristic: str = key(
-        "choice",
-        "bytes",
-        "When the consumer stops fetching ahead. bytes: a partition has more than max.partition.fetch.bytes "
-        "buffered. total: all partitions together have max.poll.records (KIP-41). partition: "
-        "each partition has max.poll.records divided by the number of assigned partitions (KIP-41).",
-        choices=("bytes", "total", "partition"),
-        since="KIP-41",
-    )
     max_batch_bytes: int = key(
         "int",
         268_435_456,
@@ -295,14 +286,6 @@ class ConsumerConfig(ClientConfig):
                     f"({self.session_timeout_ms}); a third of it is usual"
                 ),
             )
-        if self.prefetch_heuristic != "bytes" and self.max_poll_records < 1:
-            yield (
-                "prefetch.heuristic",
-                (
-                    f"prefetch.heuristic={self.prefetch_heuristic} needs max.poll.records as a number "
-                    "to fill a poll with; without a cap, and with auto, use bytes"
-                ),
-            )
         if "max.poll.records.ratio" in given and self.max_poll_records != AUTO:
             yield (
                 "max.poll.records.ratio",
@@ -337,21 +320,13 @@ class ConsumerConfig(ClientConfig):
                     ),
                 )
         elif colon or word not in ("earliest", "latest", "none"):
-            from kadence.config import foreign
-
-            if (called := foreign.reset(word)) is not None:
-                yield (
-                    "auto.offset.reset",
-                    f"auto.offset.reset: {word!r} is librdkafka's word: here it is {called!r}",
-                )
-            else:
-                yield (
-                    "auto.offset.reset",
-                    (
-                        f"auto.offset.reset: {self.auto_offset_reset!r} is not one of earliest, latest, none, "
-                        "by_duration:<duration>, e.g. by_duration:PT1H"
-                    ),
-                )
+            yield (
+                "auto.offset.reset",
+                (
+                    f"auto.offset.reset: {self.auto_offset_reset!r} is not one of earliest, latest, none, "
+                    "by_duration:<duration>, e.g. by_duration:PT1H"
+                ),
+            )
         object.__setattr__(self, "auto_offset_reset", word + colon + duration.strip().upper())
 
     def _check_deserializers(self, given: Mapping[str, str]) -> Iterator[Fault]:

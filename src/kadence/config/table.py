@@ -64,13 +64,6 @@ def keys(config: type) -> list[Key]:
     ]
 
 
-_RENAMED: Final = {
-    "stall.report.share": "stall.report.ratio",
-    "max.poll.records.share": "max.poll.records.ratio",
-}
-"""Keys that development versions of Kadence called otherwise: Kafka's share groups own the word "share" now."""
-
-
 def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
     """What to say of a key that is not in the table: another client's key, another table's, or the nearest.
 
@@ -78,24 +71,29 @@ def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
         name: as the caller wrote it, with dots or underscores; what is advised is written in the same way.
     """
     written, name = name, name.replace("_", ".")
-    client = cls.__name__.removesuffix("Config").lower()
+    client = _client(cls)
     # Loaded for the first key that is not known, and so are the keys of all clients.
-    from kadence.config import consumer, foreign, producer  # noqa: F401
+    from kadence.config import consumer, producer  # noqa: F401
+    from kadence.idioms import advice as advice_on
 
-    called, instead = foreign.advice(name, client)
-    if called is not None and called in rows:
+    hint = advice_on("setting", name)
+    called = hint or name
+    if called in rows:
         return f"{written!r} is another client's name: here it is {_as(written, called)!r}"
-    if called is not None or instead is not None:
-        return f"{written!r} is another client's key: " + (instead or f"it is for a producer, as {called!r}")
-    if (now := _RENAMED.get(name, "")) in rows:
-        return f"{written!r} is called {_as(written, now)!r} now"
     others: list[type] = cls.__mro__[1].__subclasses__()
     for other in others:
-        if any(row.name == name for row in keys(other)):
-            return f"{written!r} is a key of the {other.__name__.removesuffix('Config').lower()}, not of the {client}"
+        if any(row.name == called for row in keys(other)):
+            here = "" if called == name else f" (here it is {_as(written, called)!r})"
+            return f"{written!r} is a key of the {_client(other)}, not of the {client}{here}"
+    if hint is not None:
+        return f"{written!r} is another client's key: {hint}"
     near = difflib.get_close_matches(name, rows, n=1, cutoff=0.6)
     advice = f"did you mean {_as(written, near[0])!r}?" if near else "docs/configuration.md lists all keys"
     return f"unknown {client} configuration key {written!r}: {advice}"
+
+
+def _client(config: type) -> str:
+    return config.__name__.removesuffix("Config").lower()
 
 
 def _as(written: str, name: str) -> str:

@@ -272,15 +272,8 @@ class Records:
     __class_getitem__ = classmethod(GenericAlias)  # type: ignore[var-annotated]
 
     items = elsewhere("Records", "items")
-    keys = elsewhere("Records", "keys")
-    values = elsewhere("Records", "values")
-    get = elsewhere("Records", "get")
     error = elsewhere("Records", "error")
     value = elsewhere("Records", "value")
-    key = elsewhere("Records", "key")
-    topic = elsewhere("Records", "topic")
-    partition = elsewhere("Records", "partition")
-    offset = elsewhere("Records", "offset")
 
     @classmethod
     def of(cls, records: Iterable[Any]) -> Records:

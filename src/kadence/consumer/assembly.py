@@ -163,8 +163,6 @@ def _turn(
         jobs,
         membership,
         tuple(managers),
-        commits,
-        fetch,
     )
 
 

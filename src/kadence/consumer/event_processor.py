@@ -95,10 +95,6 @@ class ApplicationEventProcessor:
     def process(self, now: int, event: m.ApplicationEvent) -> None:
         self._steps[type(event)](now, event)
 
-    def is_private(self, event: m.ApplicationEvent) -> bool:
-        """Whether this event, which is to be processed, matters to the commit manager only."""
-        return type(event) is Commit and self._commits is not None and not self._commits.is_waited_for
-
     def answer_left(self, now: int) -> None:
         """Answer what waited for the group to be left."""
         del now

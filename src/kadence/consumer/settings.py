@@ -111,11 +111,6 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     may exceed it: one that is larger is fetched alone, and what it decompresses to is bounded by
     max.batch.bytes. Default: 134217728.
     """
-    prefetch_heuristic: Literal["bytes", "total", "partition"] | str
-    """When the consumer stops fetching ahead. bytes: a partition has more than max.partition.fetch.bytes
-    buffered. total: all partitions together have max.poll.records (KIP-41). partition: each partition has
-    max.poll.records divided by the number of assigned partitions (KIP-41). Default: bytes.
-    """
     max_batch_bytes: int | str
     """The consumer refuses a batch that would decompress to more than this, before it allocates the memory.
     Default: 268435456.

@@ -153,16 +153,14 @@ class SharedPartition(DeliveryState):
     decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch, offset,
     epoch) as far as is known to be processed apart from what ``decoded`` says, ``raised`` (the latest polls that raised
     because of it), ``drained_bytes`` (total of bytes handed out or dropped, ever).
-    ``drained_records``: the same in records, kept only where prefetch.heuristic looks at it. ``told_bytes`` and
-    ``told_records``: the marks of which the network thread was told that they were reached.
-    Written by the network thread, about what the application drains: ``wake_bytes`` and ``wake_records``, the marks at
-    which it wants to know that ``drained_bytes`` or ``drained_records`` has come so far.
+    ``told_bytes``: the mark of which the network thread was told that it was reached.
+    Written by the network thread, about what the application drains: ``wake_bytes``, the mark at which it wants to know
+    that ``drained_bytes`` has come so far.
     """
 
     __slots__ = (
         "_position",
         "drained_bytes",
-        "drained_records",
         "high_watermark",
         "lags",
         "last_stable_offset",
@@ -175,11 +173,9 @@ class SharedPartition(DeliveryState):
         "processed",
         "raised",
         "told_bytes",
-        "told_records",
         "unfetched",
         "unstable",
         "wake_bytes",
-        "wake_records",
     )
 
     def __init__(self, partition: TopicPartition, fetch_epoch: int) -> None:
@@ -199,9 +195,8 @@ class SharedPartition(DeliveryState):
         self._position: Origin | None = None
         self.processed: Origin | None = None
         self.drained_bytes = 0
-        self.drained_records = 0
-        self.wake_bytes = self.wake_records = 1 << 62
-        self.told_bytes = self.told_records = -1
+        self.wake_bytes = 1 << 62
+        self.told_bytes = -1
 
     def lag(self, *, read_committed: bool) -> int | None:
         """How many offsets lie from the position to the end, as brokers told it last; None: one is not known yet."""

@@ -263,7 +263,6 @@ class CompletedFetch:
 
     ``fetch_epoch`` is the reading stretch they belong to (see `SharedPartition`); ``arena`` is released by whoever
     takes them. ``aborted``: (producer id, first offset) of aborted transactions, for read_committed.
-    ``records``: how many there are by the batches' headers.
     """
 
     shared_partition: SharedPartition
@@ -272,11 +271,6 @@ class CompletedFetch:
     data: memoryview | bytes
     arena: Loan
     aborted: tuple[tuple[int, int], ...] | None
-    records: int = 0
-
-
-_NEVER: Final = 1 << 62
-"""A mark that nothing reaches."""
 
 
 class Signal:
@@ -373,9 +367,6 @@ class SharedState:
         decompressed_bytes: held by batches being read (application). copies: what was copied out of arenas.
             decoded_bytes: of records decoded ahead (application).
             largest_batch: what the largest batch of late decompressed to (application).
-        drained_records: records handed out or dropped, ever, by the count of their batches; kept only where
-            prefetch.heuristic looks at it (application). wake_records: when it has grown to this, the network
-            thread wants to know (network). told_records: the mark of which it was told (application).
         pressing: a fetch waits for memory while paused partitions hold some (network). pressed: the application is to
             look whether it can give some of that back, and clears it; raised again with each fetch that is done with,
             for it may have shared its memory with a paused partition.
@@ -417,9 +408,6 @@ class SharedState:
         self.copies = Copies()
         self.decoded_bytes = 0
         self.largest_batch = 0
-        self.drained_records = 0
-        self.wake_records = _NEVER
-        self.told_records = -1
         self.pressing = False
         self.pressed = False
         self.wakes = 0
@@ -455,23 +443,17 @@ class SharedState:
         self._wake()
 
     def made_room(self, shared_partition: SharedPartition) -> None:
-        """Bytes or records of a partition were handed out or dropped, and are counted in its shared partition already.
+        """Bytes of a partition were handed out or dropped, and are counted in its shared partition already.
 
-        Called for each fetch that is done with (and for each take where records are counted): it alone decides whether
-        the network thread is woken for it. A mark is noted as told last, so an interruption tells it twice at worst.
+        Called for each fetch that is done with: it alone decides whether the network thread is woken for it. A mark is
+        noted as told last, so an interruption tells it twice at worst.
         """
-        # Read once: while we wake it the network thread may set others.
-        wake_bytes, wake_records = shared_partition.wake_bytes, shared_partition.wake_records
-        if (shared_partition.drained_bytes >= wake_bytes != shared_partition.told_bytes) or (
-            shared_partition.drained_records >= wake_records != shared_partition.told_records
-        ):
+        # Read once: while we wake it the network thread may set another.
+        wake_bytes = shared_partition.wake_bytes
+        if shared_partition.drained_bytes >= wake_bytes != shared_partition.told_bytes:
             self.changed.append(shared_partition)
             self.wake()
-            shared_partition.told_bytes, shared_partition.told_records = wake_bytes, wake_records
-        wake_records = self.wake_records
-        if self.drained_records >= wake_records != self.told_records:
-            self.wake()
-            self.told_records = wake_records
+            shared_partition.told_bytes = wake_bytes
         if self.wake_held >= 0:
             if self.fetched_bytes() <= self.wake_held:
                 self.ask_for_memory_again()
@@ -491,11 +473,10 @@ class SharedState:
         """The application paused or resumed a partition. Any thread.
 
         The network thread sees a pause with its next turn; a resume wakes it, and so does a pause while a fetch waits
-        for memory, for what paused partitions hold of it may be given back, or where records are counted in all
-        (prefetch.heuristic=total), for those of a paused partition do not count.
+        for memory, for what paused partitions hold of it may be given back.
         """
         self.changed.append(shared_partition)
-        if not shared_partition.paused or self.wake_records < _NEVER:
+        if not shared_partition.paused:
             self.wake()
         if shared_partition.paused:
             self.ask_for_memory_again()

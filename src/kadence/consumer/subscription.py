@@ -62,7 +62,6 @@ class PartitionState:
         "epoch",
         "epoch_starts",
         "fetched_bytes",
-        "fetched_records",
         "flight",
         "floor",
         "former_topic_ids",
@@ -124,8 +123,6 @@ class PartitionState:
         """Where the fetch manager has put it: see `managers.fetching.places`."""
         self.fetched_bytes = 0
         """Total of bytes ever put into the buffer; minus ``shared_partition.drained_bytes`` it is what lies there."""
-        self.fetched_records = 0
-        """The same in records, by their batches' headers; minus ``shared_partition.drained_records``."""
         self.preferred_until = 0
         self.preferred_by: int | None = None
         """The leader that told of the preferred replica."""

@@ -3,7 +3,7 @@
 `Turn.run_once` reads like its design note:
 
 take the application's events
-ask every manager what it wants sent, and when it must be asked again; or only those that something may have happened to
+ask every manager what it wants sent, and when it must be asked again
 one round of I/O, no longer than the nearest deadline of anything
 bring the answers to the managers that asked
 fail the calls whose time is over
@@ -17,7 +17,7 @@ from typing import Final
 from kadence.client import network_thread
 from kadence.client.engine import ended
 from kadence.client.network_thread import NetworkClientDelegate
-from kadence.client.request_manager import IndependentManager, RequestManager
+from kadence.client.request_manager import RequestManager
 from kadence.client.surroundings import JobRunner
 from kadence.clock import Clock
 from kadence.consumer.event_processor import ApplicationEventProcessor, BackgroundEventHandler, Reaper
@@ -39,7 +39,6 @@ class Turn(network_thread.Turn):
 
     Args:
         managers: asked in this order.
-        commits, fetch: two of them, asked without the others after news that is nobody else's.
     """
 
     def __init__(
@@ -53,21 +52,14 @@ class Turn(network_thread.Turn):
         jobs: JobRunner,
         membership: Membership | None,
         managers: tuple[RequestManager, ...],
-        commits: IndependentManager | None,
-        fetch: IndependentManager,
     ) -> None:
-        super().__init__(clock, delegate, tuple(each for each in managers if each is not fetch))
+        super().__init__(clock, delegate, managers)
         self._shared_state = shared_state
         self._processor = processor
         self._reaper = reaper
         self._background_event_handler = background_event_handler
         self._jobs = jobs
         self._membership = membership
-        self._commits = () if commits is None else (commits,)
-        self._fetch = (fetch,)
-        delegate.independent = (*self._commits, fetch)
-        self._others_wake_at = 0
-        """When the others must be asked again; until then they may be left alone while news is private."""
 
     def run_once(self) -> bool:
         """One turn. False when the consumer is closed and nothing is left to do."""
@@ -77,24 +69,16 @@ class Turn(network_thread.Turn):
             if late >= _LATE_MS:
                 # What has arrived meanwhile is heard before anything is judged by the clock.
                 self._delegate.deliver(now, self._delegate.poll(0))
-                self._is_private = False
             self._tell_late(late)
-        is_private = self._take_application_events(now) and self._is_private
-        is_private = not self._jobs.deliver(now) and is_private
+        self._take_application_events(now)
+        self._jobs.deliver(now)
         closing = self._processor.closing
         if closing is not None and now >= closing.deadline:
             self._processor.hurry(now)
-        asks_all = not is_private or closing is not None or now >= self._others_wake_at
-        if asks_all:
-            self._others_wake_at = self._ask(now, self._managers)
-        else:
-            # What a commit waits for may be for another manager to do: to find the coordinator, say.
-            self._others_wake_at = min(self._others_wake_at, self._ask(now, self._commits))
-        asked = self._ask(now, self._fetch)
-        if asks_all:
-            self._processor.answer_left(now)
-            self._show()
-        wake_at = min(self._reaper.next_deadline, self._others_wake_at, asked)
+        wake_at = self._ask(now, self._managers)
+        self._processor.answer_left(now)
+        self._show()
+        wake_at = min(self._reaper.next_deadline, wake_at)
         if closing is not None:
             if now >= closing.deadline:
                 # What is ready gets its one attempt, as every call without any time does.
@@ -126,20 +110,16 @@ class Turn(network_thread.Turn):
                 self._shared_state.lateness.fallback_heartbeats,
             )
 
-    def _take_application_events(self, now: int) -> bool:
-        """Whether they matter to independent managers only. A wake-up without events is for anybody."""
+    def _take_application_events(self, now: int) -> None:
         # A snapshot of the length: a flood of calls must not keep the loop from its I/O.
         application_events = self._shared_state.application_events
         if not application_events:
-            return not self._delegate.woken
-        is_private = True
+            return
         for _ in range(len(application_events)):
             event = application_events.popleft()
             self._reaper.watch(event)
-            is_private = self._processor.is_private(event) and is_private
             self._processor.process(now, event)
         self._shared_state.measures.application_events.taken(now, self._clock.now_ms())
-        return is_private
 
     def _show(self) -> None:
         shared_state, member = self._shared_state, self._membership

@@ -43,7 +43,7 @@ from kadence.net.config import ConnectionConfig
 from kadence.net.dial import Found, Lookup, Resolver
 from kadence.net.native_heartbeat import OnNativeHeartbeats
 from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode, Outages
-from kadence.net.sockets import REPEATED, SYSTEM, Arrivals, Sockets
+from kadence.net.sockets import SYSTEM, Arrivals, Sockets
 from kadence.types import Node
 
 if TYPE_CHECKING:
@@ -104,10 +104,8 @@ class NetworkClient:
         self._offset = self._random.randrange(1024)
         self._done: list[Completed] = []
         self._closed = False
-        self.woken = False
-        """Whether another thread has ended the latest `poll`."""
-        self.is_quiet = False
-        """Whether the latest `poll` did nothing but tell senders of fetches that were repeated (`Repeat`)."""
+        # Whether another thread has ended the latest `poll`.
+        self._woken = False
         # Whether `_work` has something to do before `_due_at`: with the channels that are stirred, or with all of them.
         self._stirred = True
         self._stirred_all = True
@@ -289,7 +287,7 @@ class NetworkClient:
         if self._closed:
             raise ClosedError("the network client is closed")
         meters = self._meters
-        self.woken = False
+        self._woken = False
         now = self._clock.now_ms()
         if self._is_late or now - self._woke_at > _LATE_MS:
             # Kept from running. Nothing is overdue before what has arrived meanwhile was read.
@@ -297,12 +295,11 @@ class NetworkClient:
         self._work(now)
         meters.works.record(now, now - self._woke_at)
         # A wake-up that the first look took away ends this poll: nobody wakes this thread for the same thing twice.
-        patience = 0 if self.woken else self._patience(wait_ms, now)
+        patience = 0 if self._woken else self._patience(wait_ms, now)
         woke_at = self._look(patience)
         meters.waits.record(woke_at, woke_at - now)
         self._is_late = patience is not None and woke_at - now > patience + _LATE_MS
         if found := self._resolver.results():
-            self.is_quiet = False
             self._deliver_found(found, woke_at)
         if self._logins is not None and self._logins.deliver(woke_at):
             for channel in tuple(self._channels.values()):
@@ -362,11 +359,9 @@ class NetworkClient:
         """Wait, and let each channel do what its socket is ready for. Returns when that began (ms)."""
         ready = self._poller.wait(wait_ms)
         self._woke_at = woke_at = self._clock.now_ms()
-        self.is_quiet = bool(ready)
         for channel, events in ready:
-            self.is_quiet = self.is_quiet and events == REPEATED
             if channel is None:
-                self.woken = True
+                self._woken = True
             else:
                 self._step(channel, woke_at, channel.on_ready, events)
         return woke_at

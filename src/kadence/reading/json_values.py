@@ -1,26 +1,32 @@
 """Values that are JSON, without a schema → one Arrow column whose type has all fields that came so far.
 
-pyarrow's reader takes a whole column at once. Where it refuses (a value that is not JSON, or values whose types differ)
-each value is read alone, by Python's. A field that has whole numbers and others becomes a float; one whose values have
-types that do not go together becomes a text, with JSON of what is no text, as in Spark. Texts stay texts, whatever they
-look like: pyarrow would make times of some, depending on the values that happen to come first.
+The types are found in some of the first values, and the compiled reader takes all documents that have them. What it
+refuses is read alone, by Python's json: a new field, a value of another type, what is no JSON. Then the type is
+widened for it. A field that has whole numbers and others becomes a float; one whose values have types that do not go
+together becomes a text, with JSON of what is no text, as in Spark. Texts stay texts, whatever they look like.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kadence.registry.columns.isolation import Decoded
+from kadence.registry.columns.isolation import Decoded, over_nulls, put_back
+from kadence.registry.columns.json_rows import rows_reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["JsonColumns"]
 
-_MOST_NESTED: Final = 900
-"""pyarrow's reader calls itself for each level, and a hundred thousand end the process; Python's refuses a thousand."""
+_SAMPLE: Final = 100
+"""So many values are read alone to find the types of the others."""
+
+_MOST_REFUSED: Final = 1 / 8
+"""Of a column. When the reader refuses more, some of those are read alone, and the column once more."""
+
+_MOST_NESTED: Final = 100
+"""Types are as deep as the documents, and who reads them calls itself for each level."""
 
 Shape: TypeAlias = "str | dict[str, Shape] | list[Shape] | None"
 """The type of some values: a word of `_PLAIN`, the fields of objects, that of a list's elements, or None of null."""
@@ -33,13 +39,10 @@ class JsonColumns:
         import pyarrow as pa
 
         self._type: pa.DataType = pa.null()
-        self._is_mixed = False
-        """A field's types did not go together: pyarrow's reader would refuse each column that has it."""
 
     def decode(self, values: pa.Array) -> Decoded:
         """A row for each value, null where it is bad or null, and why it is bad."""
-        column = None if self._is_mixed else self._whole(values)
-        return self._one_by_one(values) if column is None else Decoded(column)
+        return over_nulls(values, self._present)
 
     def fit(self, column: Any) -> Any:
         """A column that was decoded earlier, as one of the type of now."""
@@ -48,41 +51,43 @@ class JsonColumns:
         chunks = [_fit(chunk, self._type) for chunk in column.chunks]
         return pa.chunked_array(chunks, self._type)
 
-    # ------------------------------------------------------------ a whole column
-
-    def _whole(self, values: pa.Array) -> pa.Array | None:
-        """The column, or None where pyarrow's reader is not to be asked, or refuses."""
+    def _present(self, values: pa.Array) -> Decoded:
         import pyarrow as pa
 
         if not len(values):
-            return pa.nulls(0, self._type)
-        if _may_nest_deeply(values):
-            return None
-        try:
-            # The reader does not look whether texts are UTF-8.
-            values.cast(pa.string())
-        except pa.ArrowInvalid:
-            return None
-        lines = _lines(values)
-        column = _parsed(lines, _without_nulls(self._type))
-        if column is None:
-            # A whole number may have become a float.
-            column = _parsed(lines, None)
-        if column is not None and column.type != (texts := _plain(column.type)):
-            # Once more, and what looks like a time is a text.
-            column = _parsed(lines, _without_nulls(_merged(self._type, texts)[0]))
-        if column is None or column.type != _plain(column.type):
-            return None
-        merged, is_mixed = _merged(self._type, column.type)
-        # `1} {"v": 2` would be two rows.
-        if is_mixed or len(column) != len(values):
-            return None
-        self._type = merged
-        return _fit(column, merged)
+            return Decoded(pa.nulls(0, self._type))
+        if pa.types.is_null(self._type):
+            self._alone(values.slice(0, _SAMPLE))
+        column, refused = self._read(values)
+        if len(refused) > max(_SAMPLE, len(values) * _MOST_REFUSED):
+            kind = self._type
+            self._alone(values.take(pa.array(refused[:: len(refused) // _SAMPLE])))
+            if self._type != kind:
+                column, refused = self._read(values)
+        if not refused:
+            return Decoded(column)
+        rest = self._alone(values.take(pa.array(refused)))
+        column = _fit(column, self._type)
+        if rest.column.null_count == len(refused):
+            return Decoded(column, {refused[row]: why for row, why in rest.bad.items()})
+        return put_back(column, refused, rest)
 
-    # ------------------------------------------------------------ each alone
+    def _read(self, values: pa.Array) -> tuple[pa.Array, list[int]]:
+        """The column as the compiled reader makes it, and the rows that it refuses, which are null."""
+        import pyarrow as pa
 
-    def _one_by_one(self, values: pa.Array) -> Decoded:
+        kind = pa.struct([("v", _readable(self._type))])
+        reader = rows_reader(kind, keeps_all=True)
+        found = None if reader is None else reader.read(_wrapped(values))
+        if found is None:
+            return pa.nulls(len(values), self._type), list(range(len(values)))
+        rows, refused = found
+        column = rows.field("v")
+        self._type = _merged(self._type, _found(column))
+        return _fit(column, self._type), refused
+
+    def _alone(self, values: pa.Array) -> Decoded:
+        """The values as Python's json reads them; the type takes them, too."""
         import pyarrow as pa
 
         documents: list[Any] = []
@@ -90,111 +95,69 @@ class JsonColumns:
         shape: Shape = None
         for row, data in enumerate(values.to_pylist()):
             document = None
-            if data is not None:
-                try:
-                    document = _document(data)
-                except (ValueError, RecursionError) as problem:
-                    bad[row] = _reason(problem)
+            try:
+                document = _document(data)
+            except (ValueError, RecursionError) as problem:
+                bad[row] = _reason(problem)
             shape = _grown(shape, document)
             documents.append(document)
-        made, is_mixed = _merged(self._type, _arrow_of(shape))
-        self._type = made
-        self._is_mixed = self._is_mixed or is_mixed or _has_texts_of_others(documents, made)
-        return Decoded(pa.array([_conformed(each, made) for each in documents], made), bad)
+        self._type = _merged(self._type, _arrow_of(shape))
+        return Decoded(pa.array([_conformed(each, self._type) for each in documents], self._type), bad)
 
 
-def _lines(values: pa.Array) -> Any:
-    """Each value in an object of its own: pyarrow's reader takes objects alone."""
+def _wrapped(values: pa.Array) -> pa.Array:
+    """Each value in an object of its own: the reader takes objects alone."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    parts = [pa.scalar(part, pa.binary()) for part in (b'{"v":', b"}\n", b"")]
-    made = pc.binary_join_element_wise(parts[0], pc.fill_null(values, b"null"), parts[1], parts[2])
-    _, _, data = made.buffers()
-    return data
-
-
-def _parsed(lines: Any, known: pa.DataType | None) -> pa.Array | None:
-    """The column; None where it is refused, or a value was no single document.
-
-    Args:
-        known: fields that the values may have, with their types.
-    """
-    import pyarrow as pa
-    import pyarrow.json
-
-    schema = None if known is None else pa.schema([("v", known)])
-    read = pyarrow.json.ReadOptions(use_threads=False, block_size=max(lines.size, 1 << 16))
-    parse = pyarrow.json.ParseOptions(explicit_schema=schema, newlines_in_values=True)
-    try:
-        table = pyarrow.json.read_json(pa.BufferReader(lines), read_options=read, parse_options=parse)
-    except pa.ArrowInvalid:
-        return None
-    # `1, "w": 2` would be two columns.
-    return table["v"].combine_chunks() if table.column_names == ["v"] else None
-
-
-def _may_nest_deeply(values: pa.Array) -> bool:
-    import pyarrow.compute as pc
-
-    if (pc.max(pc.binary_length(values)).as_py() or 0) <= _MOST_NESTED:
-        return False
-    opened = pc.add(pc.count_substring(values, b"["), pc.count_substring(values, b"{"))
-    return (pc.max(opened).as_py() or 0) > _MOST_NESTED
+    before, after, between = (pa.scalar(part, pa.binary()) for part in (b'{"v":', b"}", b""))
+    return pc.binary_join_element_wise(before, values, after, between)
 
 
 # ---------------------------------------------------------------- types
 
 
-def _merged(one: pa.DataType, other: pa.DataType) -> tuple[pa.DataType, bool]:
-    """The type that takes the values of both, and whether somewhere that is a text for what is none."""
+def _readable(kind: pa.DataType) -> pa.DataType:
+    """The type with booleans for what has always been null: of these the reader refuses most other values."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _readable(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_readable(kind.value_type))
+    return pa.bool_() if pa.types.is_null(kind) else kind
+
+
+def _found(column: pa.Array) -> pa.DataType:
+    """The type of what is in a column: null where all is null."""
+    import pyarrow as pa
+
+    kind = column.type
+    if column.null_count == len(column):
+        return pa.null()
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _found(column.field(place))) for place, field in enumerate(kind)])
+    return pa.list_(_found(column.values)) if pa.types.is_list(kind) else kind
+
+
+def _merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type that takes the values of both."""
     import pyarrow as pa
 
     types = pa.types
     if one == other or types.is_null(other):
-        return one, False
+        return one
     if types.is_null(one):
-        return other, False
+        return other
     if types.is_struct(one) and types.is_struct(other):
         fields = {field.name: field.type for field in one}
-        is_mixed = False
         for field in other:
-            fields[field.name], mixed = _merged(fields.get(field.name, pa.null()), field.type)
-            is_mixed = is_mixed or mixed
-        return pa.struct(list(fields.items())), is_mixed
+            fields[field.name] = _merged(fields.get(field.name, pa.null()), field.type)
+        return pa.struct(list(fields.items()))
     if types.is_list(one) and types.is_list(other):
-        inner, is_mixed = _merged(one.value_type, other.value_type)
-        return pa.list_(inner), is_mixed
+        return pa.list_(_merged(one.value_type, other.value_type))
     numbers = (pa.int64(), pa.float64())
-    if one in numbers and other in numbers:
-        return pa.float64(), False
-    return pa.string(), True
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type with texts for times."""
-    import pyarrow as pa
-
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _plain(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_plain(kind.value_type))
-    return pa.string() if pa.types.is_timestamp(kind) else kind
-
-
-def _without_nulls(kind: pa.DataType) -> pa.DataType | None:
-    """The part of a type that says something: None and lists of None may become anything."""
-    import pyarrow as pa
-
-    if pa.types.is_null(kind):
-        return None
-    if pa.types.is_struct(kind):
-        known = [(field.name, _without_nulls(field.type)) for field in kind]
-        return pa.struct([(name, each) for name, each in known if each is not None])
-    if pa.types.is_list(kind):
-        inner = _without_nulls(kind.value_type)
-        return None if inner is None else pa.list_(inner)
-    return kind
+    return pa.float64() if one in numbers and other in numbers else pa.string()
 
 
 def _fit(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -205,7 +168,7 @@ def _fit(array: pa.Array, target: pa.DataType) -> pa.Array:
     kind = array.type
     if kind == target:
         return array
-    if types.is_null(kind):
+    if types.is_null(kind) or types.is_null(target):
         return pa.nulls(len(array), target)
     if types.is_struct(kind) and types.is_struct(target):
         found = dict(zip((field.name for field in kind), array.flatten(), strict=True))
@@ -221,9 +184,9 @@ def _fit(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pa.Array.from_buffers(
             target, len(array), buffers, array.null_count, array.offset, children=[elements]
         )
-    if target == pa.float64():
-        return array.cast(target, safe=False)
-    return pa.array([_conformed(each, target) for each in array.to_pylist()], target)
+    if types.is_nested(kind):
+        return pa.array([_conformed(each, target) for each in array.to_pylist()], target)
+    return array.cast(target, safe=False)
 
 
 # ---------------------------------------------------------------- documents
@@ -234,7 +197,19 @@ def _document(data: bytes) -> Any:
     if b"\\u" in data:
         # Half of a surrogate pair is no text.
         json.dumps(document, ensure_ascii=False).encode()
+    if data.count(b"[") + data.count(b"{") > _MOST_NESTED and _depth(document) > _MOST_NESTED:
+        raise RecursionError
     return document
+
+
+def _depth(document: Any) -> int:
+    """How many lists and objects the innermost value is in."""
+    depth = 0
+    level: list[Any] = [document]
+    while level := [each for each in level if isinstance(each, dict | list)]:
+        depth += 1
+        level = [item for each in level for item in (each.values() if isinstance(each, dict) else each)]
+    return depth
 
 
 def _reason(problem: Exception) -> str:
@@ -296,21 +271,6 @@ def _arrow_of(shape: Shape) -> pa.DataType:
     return {"bool": pa.bool_(), "int64": pa.int64(), "float64": pa.float64(), "string": pa.string()}[shape]
 
 
-def _has_texts_of_others(documents: Iterable[Any], kind: pa.DataType) -> bool:
-    """Whether some value becomes a text that is none."""
-    import pyarrow as pa
-
-    types = pa.types
-    there = [each for each in documents if each is not None]
-    if types.is_string(kind):
-        return any(not isinstance(each, str) for each in there)
-    if types.is_struct(kind):
-        return any(_has_texts_of_others((e.get(field.name) for e in there), field.type) for field in kind)
-    if types.is_list(kind):
-        return _has_texts_of_others([item for each in there for item in each], kind.value_type)
-    return False
-
-
 def _conformed(value: Any, kind: pa.DataType) -> Any:
     """A value of JSON as ``pa.array`` takes it for a type that was made of its shape."""
     import pyarrow as pa
@@ -323,9 +283,7 @@ def _conformed(value: Any, kind: pa.DataType) -> Any:
         return [_conformed(item, kind.value_type) for item in value]
     if kind == pa.string() and not isinstance(value, str):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if kind == pa.float64():
-        return _float(value)
-    return value
+    return _float(value) if kind == pa.float64() else value
 
 
 def _float(number: float) -> float:

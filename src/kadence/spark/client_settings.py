@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kadence.config import ConsumerConfig, ProducerConfig, foreign, keys
+from kadence.config import ConsumerConfig, ProducerConfig, keys
 from kadence.errors import ConfigError
 from kadence.logs import logger
 
@@ -139,9 +139,7 @@ def _without_effect(key: str, values: Mapping[str, str], side: Side) -> str | No
     if key.startswith(_PROTOCOLS.get(protocol, ())):
         return f"it has no meaning with security.protocol={protocol}"
     if key in ANY_TIME:
-        client = "consumer" if side.table is ConsumerConfig else "producer"
-        reason = foreign.advice(key, client)[1] or ""  # a test finds one for each
-        return reason.removesuffix("; leave it out").removesuffix(". Leave it out")
+        return "it tunes the Java client, and there is nothing like it here"
     known = {row.name for row in keys(side.table)}
     other: type = ProducerConfig if side.table is ConsumerConfig else ConsumerConfig
     if key not in known and key in {row.name for row in keys(other)}:

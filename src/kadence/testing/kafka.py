@@ -43,6 +43,8 @@ _COORDINATES: Final = (
     "org.slf4j:slf4j-simple:1.7.36",
 )
 
+_NEVER_MS: Final = "86400000"  # a day: longer than any run
+
 _SESSION: Final = "broker.session.timeout.ms"
 
 _PROPERTIES: Final[Mapping[str, str]] = {
@@ -71,8 +73,16 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     _SESSION: "60000",
     # And what can be compacted is, instead of 15 seconds later.
     "log.cleaner.backoff.ms": "100",
-    # Tests date records as they like. The node would delete old ones every five minutes, in the midst of a test.
-    "log.retention.check.interval.ms": "86400000",
+    # The node's own housekeeping would come by in the midst of a test. Tests date records as they like: it would delete
+    # old ones every five minutes, and forget every ten minutes the producers that wrote them.
+    "log.retention.check.interval.ms": _NEVER_MS,
+    "producer.id.expiration.check.interval.ms": _NEVER_MS,
+    # Committed offsets and groups without members.
+    "offsets.retention.check.interval.ms": _NEVER_MS,
+    # Leaders that a test has moved.
+    "auto.leader.rebalance.enable": "false",
+    # Connections that a test does not use for a while.
+    "connections.max.idle.ms": _NEVER_MS,
 }
 
 # A controller that comes back takes the broker that died with it for alive for so long, and refuses its new process.

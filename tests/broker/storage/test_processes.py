@@ -64,7 +64,7 @@ def values(wire: Wire, partition: int) -> list[bytes]:
         ]
 
 
-@pytest.mark.parametrize("fsync", ["flush", "never"])
+@pytest.mark.parametrize("fsync", ["flush", pytest.param("never", marks=pytest.mark.heavy)])
 def test_a_kill_at_any_moment_loses_nothing_that_was_acknowledged(tmp_path: Path, fsync: str) -> None:
     acknowledged: list[list[bytes]] = [[], []]
     chance = random.Random(7)

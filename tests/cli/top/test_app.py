@@ -15,6 +15,7 @@ from tests import patience
 from tests.cli.conftest import Run
 from tests.patience import until
 from textual.pilot import Pilot
+from textual.timer import Timer
 
 from kadence import Admin, Consumer, Producer, TopicPartition, publish_state
 from kadence.broker import Broker
@@ -310,6 +311,56 @@ def test_help_pause_delay_and_quit(broker: Broker) -> None:
         assert screen.app._exit
 
     watched(broker.bootstrap_servers, look)
+
+
+class _SlowToGo(Top):
+    """Between the end of its screen and of its timer the timer ticks, a round arrives, and keys are pressed."""
+
+    def __init__(self) -> None:
+        super().__init__({"bootstrap.servers": "127.0.0.1:1"}, delay=0.1)
+        self._is_gone = False
+        self.ticked, self.drawn = asyncio.Event(), asyncio.Event()
+
+    def set_interval(self, interval: float, callback: Any = None, **more: Any) -> Timer:
+        return super().set_interval(min(interval, 0.01), callback, **more)
+
+    def _draw_title(self) -> None:
+        try:
+            super()._draw_title()
+        finally:
+            if self._is_gone:
+                self.ticked.set()
+
+    def _draw(self, key: Any = None) -> None:
+        try:
+            super()._draw(key)
+        finally:
+            if self._is_gone:
+                self.drawn.set()
+
+    async def _close_all(self) -> None:
+        await super()._close_all()
+        self._is_gone = True
+        async with asyncio.timeout(patience.PATIENCE):
+            await self.ticked.wait()
+            await self.drawn.wait()
+        for action in ("sort", "reverse", "pause", "leave", "local", "why", "empty"):
+            getattr(self, f"action_{action}")()
+        self.action_ask("filter")
+        self._answered()
+        self._wish()
+
+
+def test_nothing_fails_while_the_screen_is_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "PATIENCE_S", 0.2)
+
+    async def run() -> None:
+        app = _SlowToGo()
+        async with app.run_test(size=(WIDTH, HEIGHT)):
+            pass
+        assert app._is_gone
+
+    asyncio.run(run())
 
 
 def test_brokers_that_are_silent_are_told_until_they_are_back(

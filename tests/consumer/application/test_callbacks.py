@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, member_settings, partitions, poll_until, read
-from tests.patience import PATIENCE, until
+from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer, Consumer, RebalanceListener, TopicPartition
 from kadence.errors import WakeupError
 
-pytestmark = pytest.mark.needs("groups")
+pytestmark = [pytest.mark.needs("groups"), pytest.mark.brokers("virtual")]
 
 Partitions = list[TopicPartition]
 
@@ -66,6 +66,7 @@ def share(stays: Consumer, comes: Consumer, topic: str) -> None:
     poll_until(stays, shared)
 
 
+@pytest.mark.brokers("virtual", "kafka")
 @pytest.mark.needs("classic rebalances")
 def test_c5_commit_seek_pause_and_position_work_inside_each_step(cluster: Cluster, protocol: str) -> None:
     topic, group = cluster.topic(), cluster.name("g")
@@ -148,12 +149,11 @@ def test_c5_an_exception_when_partitions_are_lost_surfaces_and_the_member_comes_
         raise ZeroDivisionError("my bug")
 
     listener = Listener(lost=fails)
-    given = member_settings(protocol, group_id=group, session_timeout_ms=2_000, heartbeat_interval_ms=200)
-    subject = cluster.consumer(max_poll_interval_ms=1_000, **given)
+    subject = cluster.consumer(max_poll_interval_ms=60_000, **settings(protocol, group))
     subject.subscribe(topic, listener=listener)
     read(subject, 40)
     # Longer than the processing timeout, seen by the network thread: the assignment goes.
-    until(lambda: not subject.assignment())
+    cluster.until(lambda: not subject.assignment())
     with pytest.raises(ZeroDivisionError):
         poll_until(subject, lambda: False)
     assert listener.of("lost") == set(partitions(topic))
@@ -227,6 +227,7 @@ def test_c5_unsubscribe_and_close_run_the_revocation_and_raise_what_it_raises(
     assert {at.offset for at in found.values() if at is not None} == {7}
 
 
+@pytest.mark.brokers("embedded")
 def test_c5_with_asyncio_the_steps_are_awaited_and_may_do_the_same(cluster: Cluster, protocol: str) -> None:
     topic, group = cluster.topic(), cluster.name("g")
     cluster.produce(topic, 40)
@@ -235,8 +236,6 @@ def test_c5_with_asyncio_the_steps_are_awaited_and_may_do_the_same(cluster: Clus
     async def work() -> None:
         nonlocal raised
         settings_ = {"auto_offset_reset": "earliest", **settings(protocol, group)}
-        if cluster.mock is not None and protocol == "classic":
-            settings_ |= {"session_timeout_ms": 4_000}
         async with AsyncConsumer(bootstrap_servers=cluster.bootstrap_servers, **settings_) as subject:
 
             async def assigned(partitions: Partitions) -> None:
@@ -298,30 +297,20 @@ def test_c5_an_asynchronous_commit_inside_revoked_is_done_before_others_read_on(
     )
 
 
-def left_for_good(caplog: pytest.LogCaptureFixture) -> None:
+def left_for_good(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """Wait, without a poll, until the processing timeout has ended the membership, and the next poll can tell so.
 
     The assignment is empty before: a poll in between calls back for what it knows of.
     """
-    wait_until(lambda: any(message.startswith("lost ") for message in caplog.messages))
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    cluster.until(lambda: any(message.startswith("lost ") for message in caplog.messages))
 
 
 def impatient(protocol: str, group: str, **given: Any) -> dict[str, Any]:
-    given = member_settings(
-        protocol, group_id=group, session_timeout_ms=1_200, heartbeat_interval_ms=200, **given
-    )
-    return {**given, "max_poll_interval_ms": 3_000}
+    return {**member_settings(protocol, group_id=group, **given), "max_poll_interval_ms": 60_000}
 
 
 @pytest.mark.needs("classic rebalances")
-@pytest.mark.parametrize("assignor", ["cooperative-sticky", pytest.param("range", marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", "range"])
 def test_b11_a_revocation_that_had_not_begun_when_the_poll_timeout_passed_is_told_as_lost(
     cluster: Cluster, protocol: str, assignor: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -337,7 +326,7 @@ def test_b11_a_revocation_that_had_not_begun_when_the_poll_timeout_passed_is_tol
     two = cluster.consumer(**given)
     two.subscribe(topic)
     poll_until(two, lambda: len(two.assignment()) == 4)
-    left_for_good(caplog)
+    left_for_good(cluster, caplog)
     poll_until(one, lambda: bool(listener.told))
     kind, partitions_told = listener.told[0]
     assert (kind, partitions_told) == ("lost", partitions(topic))
@@ -354,11 +343,10 @@ def test_b11_partitions_that_went_before_their_assigned_callback_ran_are_told_as
             one.seek(partition, 0)
 
     listener = Listener(assigned=assigned)
-    # A broker with KIP-848 may think for two seconds before it assigns.
-    one = cluster.consumer(**{**impatient(protocol, group), "max_poll_interval_ms": 5_000})
+    one = cluster.consumer(**impatient(protocol, group))
     one.subscribe(topic, listener=listener)
     one.poll(0)
-    wait_until(lambda: len(one.assignment()) == 4)
-    left_for_good(caplog)
+    cluster.until(lambda: len(one.assignment()) == 4)
+    left_for_good(cluster, caplog)
     poll_until(one, lambda: len(listener.of("assigned")) == 4)
     assert [kind for kind, told in listener.told if told] == ["lost", "assigned"]

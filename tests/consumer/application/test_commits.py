@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.consumer.support import Cluster, member_settings, partitions, poll_until, read
 from tests.patience import PATIENCE, overdue
+from tests.virtual import VirtualCluster
 
 from kadence import Broker, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from kadence.errors import (
@@ -304,3 +305,21 @@ def test_succeeded_asynchronous_commits_are_not_counted_as_calls_that_came_too_l
             subject.poll(0.05)
         found = {name.name: value for name, value in subject.metrics().items()}
         assert found["application-events-expired-count"] == 0
+
+
+@pytest.mark.needs("groups")
+@pytest.mark.brokers("virtual")
+def test_a_poll_that_waits_with_an_interval_of_0_looks_ten_times_a_second(cluster: VirtualCluster) -> None:
+    """A simulation ends when a program goes round without time passing, as such a poll did."""
+    topic, group = cluster.topic(1), cluster.name("g")
+    cluster.produce(topic, 5, partitions=1)
+    (at,) = partitions(topic, 1)
+    with cluster.consumer(group_id=group, auto_commit_interval_ms=0) as subject:
+        subject.assign([at])
+        read(subject, 5)
+        before = cluster.now()
+        assert not subject.poll(10)
+        assert (cluster.now() - before).total_seconds() == 10
+        found = subject.committed([at])[at]
+        assert found is not None
+        assert found.offset == 5

@@ -183,6 +183,7 @@ def test_no_memory_is_no_bad_record(served: Broker, policy: str) -> None:
 
 
 @pytest.mark.needs("reading")
+@pytest.mark.brokers("embedded")
 def test_dead_letters_carry_the_record_and_where_it_comes_from(cluster: Cluster) -> None:
     topic, bad = cluster.topic(1), cluster.topic(1)
     fill(

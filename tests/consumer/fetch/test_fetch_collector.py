@@ -313,23 +313,6 @@ def test_a3_when_what_is_paused_is_all_there_is_the_largest_of_it_is_fetched_aga
     assert arena.holds == 1
 
 
-def test_a3_records_are_counted_where_the_heuristic_asks_for_it_and_a_wake_is_sent_at_the_mark_only() -> None:
-    shared, one = shared_state(), shared_partition(0)
-    for start in (0, 10):
-        data = encode_batch([(0, None, b"v", ())] * 10, base_offset=start)
-        shared.put(CompletedFetch(one, 1, start, memoryview(data), Arena(), None, 10))
-    subject = FetchCollector(shared, check_crcs=True, max_batch_bytes=1 << 20, counts=True)
-    one.wake_records = 14
-    drained, wakes = [], []
-    for _ in range(7):
-        subject.take_records(3)
-        drained.append(one.drained_records)
-        wakes.append(shared.wakes)
-    assert drained == [3, 6, 9, 10, 13, 16, 19]
-    assert shared.drained_records == 19
-    assert wakes == [0, 0, 0, 0, 0, 1, 1], "once, at the mark"
-
-
 def test_a3_what_is_void_before_it_was_looked_at_wakes_who_waits_for_room_too() -> None:
     wakes = []
     shared, one = SharedState(lambda: wakes.append(1)), shared_partition(0)

@@ -172,38 +172,6 @@ def test_manual_assignment_commits_as_nobody() -> None:
     assert sent == (-1, "", None)
 
 
-def test_c10_a_commit_without_errors_matters_to_nobody_else(
-    desk: Desk, member: Member, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Unless somebody goes on when it has ended."""
-    told: list[bool] = []
-    on_response = member.commits.on_response
-
-    def listen(now: int, completed: Completed) -> None:
-        told.append(member.commits.is_private(completed))
-        on_response(now, completed)
-
-    monkeypatch.setattr(member.commits, "on_response", listen)
-    member.commit(desk.now, {T0: 1, T1: 1}, retry=False)
-    desk.run(100)
-    assert told == [True]
-    committed(desk, member, T0)
-    assert told == [True, False], "positions may depend on a look-up"
-    member.commit(desk.now, {T0: 2}, retry=False)
-    member.commits.after(desk.now, (T0,), lambda now: None)
-    desk.run(100)
-    assert told[2:] == [False]
-    refuse_commits(desk, ec.OFFSET_METADATA_TOO_LARGE)
-    member.commit(desk.now, {T0: 3}, retry=False)
-    desk.run(100)
-    assert told[3:] == [False]
-    desk.loses = lambda request: isinstance(request.message, OffsetCommitRequest)
-    member.commit(desk.now, {T0: 4}, retry=False)
-    desk.run(40_000)
-    assert len(told) > 4
-    assert not any(told[4:])
-
-
 # ------------------------------------------------------------ order
 
 

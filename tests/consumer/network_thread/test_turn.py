@@ -33,10 +33,6 @@ class SilentNetwork:
         self._clock = clock
         self.waits: list[int | None] = []
         self.oversleeps = 0
-        # Whether each turn's answers matter to independent managers only.
-        self.is_private = False
-        self.woken = False
-        self.independent: object = ()
 
     def send(self, owner: object, requests: Iterable[object]) -> None: ...
 
@@ -45,8 +41,7 @@ class SilentNetwork:
         self._clock.advance((10**6 if wait_ms is None else wait_ms) + self.oversleeps)
         return []
 
-    def deliver(self, now: int, completed: object) -> bool:
-        return self.is_private
+    def deliver(self, now: int, completed: object) -> None: ...
 
 
 class Nothing:
@@ -59,12 +54,8 @@ class Nothing:
         self.wake_at = FOREVER
         self.hurried: list[int] = []
         self.asked = 0
-        self.jobs_done = False
 
     def process(self, now: int, call: object) -> None: ...
-
-    def is_private(self, call: object) -> bool:
-        return isinstance(call, m.Commit)
 
     def answer_left(self, now: int) -> None: ...
 
@@ -75,8 +66,7 @@ class Nothing:
         self.asked += 1
         return Poll(wake_at=self.wake_at)
 
-    def deliver(self, now: int) -> bool:
-        return self.jobs_done
+    def deliver(self, now: int) -> None: ...
 
 
 class Bench:
@@ -85,10 +75,8 @@ class Bench:
         self.shared_state = SharedState(lambda: None)
         self.network = SilentNetwork(self.clock)
         self.nothing = Nothing()
-        self.commits = Nothing()
-        self.independent = Nothing()
-        commits: Any = self.commits
-        independent: Any = self.independent
+        self.managers = (self.nothing, Nothing(), Nothing())
+        managers: Any = self.managers
         reaper = Reaper(lambda: "broker 1 is silent")
         parts: list[Any] = [self.network, self.nothing]
         self.turn = Turn(
@@ -100,9 +88,7 @@ class Bench:
             BackgroundEventHandler(self.shared_state, Subscription(), reaper),
             parts[1],
             None,
-            (parts[1], commits, independent),
-            commits,
-            independent,
+            managers,
         )
 
     def call(self, call_id: int, within_ms: int) -> None:
@@ -232,94 +218,21 @@ def test_an_error_that_was_taken_is_told_again_though_other_events_wait(bench: B
     assert list(bench.shared_state.background_events) == [lost, again]
 
 
-def test_c10_after_an_answer_that_matters_to_one_manager_only_that_one_is_asked(bench: Bench) -> None:
-    bench.network.is_private = True
-    bench.independent.wake_at = bench.clock.now_ms() + 10
+def test_c3_every_turn_asks_every_manager_whatever_happened(bench: Bench) -> None:
+    """What one manager waits for may be for another to do: the coordinator is looked for when a commit needs it."""
     bench.turn.run_once()
-    assert (bench.nothing.asked, bench.independent.asked) == (1, 1)
-    bench.nothing.wake_at = bench.independent.wake_at = FOREVER
-    bench.network.oversleeps = -10
-    bench.turn._others_wake_at = bench.clock.now_ms() + 500
+    bench.call(1, 500)
     bench.turn.run_once()
-    assert (bench.nothing.asked, bench.independent.asked) == (1, 2)
+    bench.shared_state.application_events.append(m.Commit(9, 2**62, {}, retry=False))
+    bench.turn.run_once()
+    assert [manager.asked for manager in bench.managers] == [3, 3, 3]
 
 
-def test_c10_the_others_are_asked_again_when_they_said_so(bench: Bench) -> None:
-    bench.network.is_private = True
-    bench.nothing.wake_at = bench.clock.now_ms() + 100
+def test_c2_the_wait_is_bounded_by_whichever_manager_is_first(bench: Bench) -> None:
+    first, second, third = bench.managers
+    first.wake_at = bench.clock.now_ms() + 100
+    second.wake_at = bench.clock.now_ms() + 40
     bench.turn.run_once()
-    # What it had to do is done at its time, 100 ms later, which the wait was bounded by.
-    bench.nothing.wake_at = FOREVER
+    second.wake_at, third.wake_at = FOREVER, bench.clock.now_ms()
     bench.turn.run_once()
-    assert (bench.nothing.asked, bench.independent.asked) == (2, 2)
-
-
-def test_c10_the_others_bound_the_wait_of_a_turn_in_which_they_are_not_asked(bench: Bench) -> None:
-    bench.network.is_private = True
-    bench.nothing.wake_at = bench.clock.now_ms() + 100
-    bench.independent.wake_at = bench.clock.now_ms() + 40
-    bench.turn.run_once()
-    bench.independent.wake_at = FOREVER
-    bench.turn.run_once()
-    assert bench.nothing.asked == 1
-    assert bench.network.waits == [40, 60]
-
-
-@pytest.mark.parametrize("event", ["event", "job", "any answer", "closing"])
-def test_c10_whatever_else_happens_asks_all(bench: Bench, event: str) -> None:
-    bench.network.is_private = True
-    bench.nothing.wake_at = bench.clock.now_ms() + 10_000
-    bench.independent.wake_at = bench.clock.now_ms() + 10
-    if event == "any answer":
-        bench.network.is_private = False
-    bench.turn.run_once()
-    if event == "event":
-        bench.call(1, 500)
-    bench.nothing.jobs_done = event == "job"
-    if event == "closing":
-        bench.nothing.closing = m.Close(1, bench.clock.now_ms() + 300, leave=None)
-    bench.turn.run_once()
-    assert bench.nothing.asked == 2
-
-
-COMMIT = m.Commit(9, 2**62, {}, retry=False)
-
-
-@pytest.mark.parametrize(
-    ("events", "asked"),
-    [
-        ([COMMIT], 1),
-        ([COMMIT, COMMIT], 1),
-        ([COMMIT, m.Polled(0, 0)], 2),
-        ([m.Polled(0, 0), COMMIT], 2),
-        ([], 2),
-    ],
-    ids=["a commit", "two", "and another event", "behind another event", "no event"],
-)
-def test_c10_a_wake_up_for_commits_alone_asks_independent_managers_alone(
-    bench: Bench, events: list[m.ApplicationEvent], asked: int
-) -> None:
-    """A wake-up without events may have any reason."""
-    bench.network.is_private = bench.network.woken = True
-    bench.nothing.wake_at = bench.clock.now_ms() + 10_000
-    bench.independent.wake_at = bench.clock.now_ms() + 10
-    bench.turn.run_once()
-    bench.shared_state.application_events.extend(events)
-    bench.turn.run_once()
-    assert (bench.nothing.asked, bench.independent.asked) == (asked, 2)
-
-
-def test_c10_what_commits_wait_for_may_be_for_another_manager_to_do_at_once(bench: Bench) -> None:
-    """The coordinator was to be found for the first commit. Records and another commit came meanwhile."""
-    bench.network.is_private = bench.network.woken = True
-    bench.turn.run_once()
-    bench.shared_state.application_events.append(COMMIT)
-    bench.commits.wake_at = bench.clock.now_ms()
-    bench.turn.run_once()
-    assert (bench.nothing.asked, bench.commits.asked) == (1, 2)
-    assert bench.network.waits[-1] == 0
-    # It has asked for the coordinator, and does not do so again.
-    bench.commits.wake_at = FOREVER
-    bench.shared_state.application_events.append(COMMIT)
-    bench.turn.run_once()
-    assert (bench.nothing.asked, bench.commits.asked) == (2, 3)
+    assert bench.network.waits == [40, 0]

@@ -176,6 +176,31 @@ def test_a_whole_report_is_answered_with_the_whole_assignment(world: ConsumerWor
     assert answer.assignment is not None
 
 
+def test_an_assignment_is_told_once_and_again_only_to_a_whole_report(world: ConsumerWorld) -> None:
+    """Apache Kafka 4.3.1 does the same: what the answer to a lost heartbeat had is lost to a member that never asks.
+
+    librdkafka 2.16.1 never does; the group waits for its partitions until the rebalance timeout.
+    """
+    a, b = world.member("a"), world.member("b")
+    world.advance(1_000)
+    assert a.beat().assignment is not None  # lost on its way: `a` goes on with all four partitions
+    for _ in range(3):
+        assert a.beat().assignment is None
+        b.beat()
+    assert (b.owned, world.consumer_group.state_name) == ({}, "Reconciling")
+
+    answer = a.beat(
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=owned({"t": frozenset(range(4))}),
+    )
+    assert answer.assignment is not None
+    assert a.owned == {"t": frozenset({0, 1})}
+    a.report()
+    b.beat()
+    assert (b.owned, world.consumer_group.state_name) == ({"t": frozenset({2, 3})}, "Stable")
+
+
 def test_a_new_subscription_takes_away_at_once_and_gives_with_the_next_target(world: ConsumerWorld) -> None:
     world.topics.put(topic("u", 2))
     member = world.member("a")

@@ -8,8 +8,9 @@ from unittest import mock
 
 import pyarrow as pa
 
+from kadence.registry.columns.json_rows import JsonRows
 from kadence.spark.decode import json_values
-from kadence.spark.decode.json_rows import JsonRows, rows_reader
+from kadence.spark.decode.json_rows import rows_reader
 from kadence.spark.decode.json_shapes import Rules
 from kadence.spark.decode.json_values import JsonFormat
 

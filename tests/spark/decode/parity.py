@@ -16,8 +16,8 @@ from pathlib import Path
 from tests.spark.decode import json_documents
 from tests.spark.decode.from_json import Difference, differences, spark_answers
 
+from kadence.registry.columns.json_rows import COMPILED
 from kadence.spark import session
-from kadence.spark.decode.json_rows import COMPILED
 
 ZONE = "America/New_York"
 OTHER_ZONES = ("Europe/Dublin", "Asia/Kathmandu", "UTC")

@@ -11,7 +11,7 @@ from tests.spark.decode import json_documents
 from tests.spark.decode.from_json import Answers, differences, spark_answers
 from tests.spark.decode.parity import MUTATED, questions
 
-from kadence.spark.decode import json_rows
+from kadence.registry.columns.json_rows import COMPILED
 
 ZONE = "America/New_York"
 
@@ -26,7 +26,7 @@ def in_zone(spark: SparkSession) -> Iterator[SparkSession]:
 
 def same(expected: Answers, **options: str) -> None:
     """Compared with both readers. Java below 19 writes some numbers with another last digit: see docs/spark.md."""
-    for compiled in {False, json_rows.COMPILED}:
+    for compiled in {False, COMPILED}:
         found = differences(expected, ZONE, compiled=compiled, **options)
         assert [each for each in found if b"1e23" not in each.document] == []
 

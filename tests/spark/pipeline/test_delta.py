@@ -16,6 +16,8 @@ from kadence import Producer
 from kadence.errors import MissingDependencyError
 from kadence.testing.maven import maven_jars
 
+pytestmark = pytest.mark.own_spark
+
 VERSION = "4.4.0"
 
 FILE = """\

@@ -20,6 +20,8 @@ from tests.patience import until
 from tests.spark.conftest import Cluster
 from tests.spark.pipeline.conftest import File
 
+pytestmark = pytest.mark.own_spark
+
 SPARK = """
 [spark]
 master = "local[2]"

@@ -17,6 +17,8 @@ from tests.patience import PATIENCE, until
 
 from kadence.broker import Broker
 
+pytestmark = pytest.mark.own_spark
+
 FILE = """\
 name = "numbers"
 checkpoint = "checkpoint"

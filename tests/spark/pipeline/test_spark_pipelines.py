@@ -17,6 +17,8 @@ from tests.spark.processes import SPARK, environment, service
 from kadence.java import find_java
 from kadence.spark.session import SETTINGS
 
+pytestmark = pytest.mark.own_spark
+
 PROJECT = """\
 name: numbers_project
 storage: {storage}

@@ -370,3 +370,14 @@ def test_a_group_that_begins_with_the_latest_records_skips_none_of_them() -> Non
         simulation.run(10)
         key = "g", TopicPartition("t", 0)
         assert (min(simulation.history.processed[key]), simulation.history.committed[key]) == (20, 40)
+
+
+def test_a_tombstone_is_no_record_that_was_lost() -> None:
+    async def deletes(program: Program) -> None:
+        async with program.producer() as producer:
+            await producer.send_and_wait("orders", None, b"key")
+
+    with Simulation(topics={"orders": 1}) as simulation:
+        program = simulation.start("deletes", deletes)
+        simulation.run_until(lambda: program.is_done)
+        simulation.check()

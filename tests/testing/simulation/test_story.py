@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.luck import seeds
+from tests.testing.simulation.story import Story
 
-from kadence.testing.simulation import SimulationError, Story
+from kadence.testing.simulation import SimulationError
 
 
 @pytest.mark.parametrize("seed", seeds(4))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from tests.luck import seeds
+from tests.testing.simulation.work_story import WorkStory
 
-from kadence.testing.simulation import SimulationError, WorkStory
+from kadence.testing.simulation import SimulationError
 from kadence.testing.simulation.producer import SimulatedProducer
 from kadence.types import GroupMetadata
 from kadence.work import Context, processing

@@ -175,17 +175,25 @@ class Top(App[None]):
         self._asked = ""
         self._heard_at = time.monotonic()
         self._gatherer: Gatherer | None = None
+        # The parts of the screen. A query would not find them while the screen is taken down, when the timer still
+        # ticks and rounds still arrive; a part that is gone takes an update and draws nothing.
+        self._title_line = Static(id="title", markup=False)
+        self._about_lines = Static(id="about", markup=False)
+        self._table = Table()
+        self._news_lines = Static(id="news", markup=False)
+        self._prompt = Input(id="prompt", suggester=_Names(self.model))
+        self._keys_line = Static(KEYS, id="keys", markup=False)
 
     def compose(self) -> ComposeResult:
-        yield Static(id="title", markup=False)
-        yield Static(id="about", markup=False)
-        yield Table()
-        yield Static(id="news", markup=False)
-        yield Input(id="prompt", suggester=_Names(self.model))
-        yield Static(KEYS, id="keys", markup=False)
+        yield self._title_line
+        yield self._about_lines
+        yield self._table
+        yield self._news_lines
+        yield self._prompt
+        yield self._keys_line
 
     def on_mount(self) -> None:
-        self.query_one(Table).focus()
+        self._table.focus()
         self._gatherer = Gatherer(self._config, self._arrived, delay=self._delay)
         self._draw()
         self._gatherer.start()
@@ -216,11 +224,11 @@ class Top(App[None]):
         self.call_after_refresh(self._draw)
 
     def _wish(self) -> None:
-        if self._gatherer is None or not self._is_drawn:
+        if self._gatherer is None:
             return
         place = self._place
         if place.kind == "groups":
-            shown = self.query_one(Table).keys_on_screen
+            shown = self._table.keys_on_screen
             wish = Wish(tuple(key for key in shown if key is not r.FOLDED), OTHERS)
         elif place.group:
             why = place.group if place.view == "why" else ""
@@ -295,13 +303,13 @@ class Top(App[None]):
         """Of the open group, or of the one under the cursor."""
         place = self._place
         if place.kind == "groups":
-            group = self.query_one(Table).key
+            group = self._table.key
         else:
             group = place.group
         if not group or group is r.FOLDED:
             return
         if place.kind != "group":
-            place = _Place("group", group, came_from=self.query_one(Table).key)
+            place = _Place("group", group, came_from=self._table.key)
             self.places.append(place)
         place.tab = _TABS["group"].index("why")
         self._draw()
@@ -325,7 +333,7 @@ class Top(App[None]):
         columns = _COLUMNS[self._place.view]
         if len(columns) == 1:
             return
-        shown = [index for index, _ in r.widths(columns, self.query_one(Table).size.width)]
+        shown = [index for index, _ in r.widths(columns, self._table.size.width)]
         column, _ = self._sorting()
         following = shown[(shown.index(column) + 1) % len(shown)] if column in shown else shown[0]
         name = columns[following].name
@@ -351,7 +359,7 @@ class Top(App[None]):
         self.push_screen(Help())
 
     def action_ask(self, what: str) -> None:
-        prompt = self.query_one(Input)
+        prompt = self._prompt
         self._asked = what
         prompt.placeholder = {
             "filter": "show only rows with this text",
@@ -360,7 +368,7 @@ class Top(App[None]):
         }[what]
         prompt.value = self._place.filter if what == "filter" else ""
         prompt.display = True
-        self.query_one("#keys").display = False
+        self._keys_line.display = False
         prompt.focus()
 
     def on_key(self, event: events.Key) -> None:
@@ -407,9 +415,9 @@ class Top(App[None]):
 
     def _answered(self) -> None:
         self._asked = ""
-        self.query_one(Input).display = False
-        self.query_one("#keys").display = True
-        self.query_one(Table).focus()
+        self._prompt.display = False
+        self._keys_line.display = True
+        self._table.focus()
         self._draw()
 
     # ------------------------------------------------------------ drawing
@@ -426,24 +434,16 @@ class Top(App[None]):
             return names.index(name), backwards
         return _STATE if view == "groups" else 0, False
 
-    @property
-    def _is_drawn(self) -> bool:
-        """Whether the screen has its parts: a round may arrive while they are being taken down."""
-        return bool(self.query(Table))
-
     def _draw(self, key: Any = None) -> None:
-        if not self._is_drawn:
-            return
         place = self._place
-        table = self.query_one(Table)
         column, backwards = self._sorting()
         found: list[r.Line] = r.arranged(
             self._rows(place), column, backwards=backwards, containing=place.filter
         )
         if place.view == "groups" and not self._memory.unfolds and not place.filter:
             found = r.folded(found)
-        table.show(_COLUMNS[place.view], found, (column, backwards), key=key)
-        self.query_one("#news", Static).update(self._news(place))
+        self._table.show(_COLUMNS[place.view], found, (column, backwards), key=key)
+        self._news_lines.update(self._news(place))
         self._draw_title()
         self.call_after_refresh(self._wish)
 
@@ -527,8 +527,8 @@ class Top(App[None]):
             path = f" kadence top  {printable(self._path(place, with_tabs=False))}"
         room = width - len(right) - len(path) - 3
         left = f"{path}  {shortened(where, room)}" if room > 8 else shortened(path, width - len(right) - 1)
-        self.query_one("#title", Static).update(Text(left.ljust(width - len(right)) + right))
-        self.query_one("#about", Static).update(self._about(place, width))
+        self._title_line.update(Text(left.ljust(width - len(right)) + right))
+        self._about_lines.update(self._about(place, width))
 
     def _path(self, place: _Place, *, with_tabs: bool = True) -> str:
         if place.kind == "groups":

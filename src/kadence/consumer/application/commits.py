@@ -30,6 +30,9 @@ log = logger("kadence.consumer")
 _REFRESH_MS: Final = 60_000
 """How often offsets are committed though they have not changed, at most."""
 
+_LEAST_WAIT_MS: Final = 100
+"""How long a poll waits, at least, before it looks again for something to commit when a commit is due already."""
+
 
 class Commits:
     """Makes the application's commits and the automatic ones, and runs their callbacks.
@@ -138,8 +141,11 @@ class Commits:
 
     def next_wake(self, deadline: int) -> int:
         """Waiting in poll, the next thing this side has to do by itself is the automatic commit."""
-        waits = self.is_automatic and not self._own
-        return min(deadline, self._next_at) if waits else deadline
+        if not self.is_automatic or self._own:
+            return deadline
+        now = self._clock.now_ms()
+        # With auto.commit.interval.ms=0 a commit is always due, and a wait until then would be none.
+        return min(deadline, self._next_at if self._next_at > now else add_ms(now, _LEAST_WAIT_MS))
 
     def commit_due(self) -> None:
         """Commit what is processed, when the interval is over. Only ever called inside a poll."""

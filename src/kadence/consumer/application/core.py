@@ -97,7 +97,6 @@ class Core:
             buffer_memory=config.buffer_memory,
             unpack_bytes=config.unpack_bytes,
             decoded_bytes=config.decoded_bytes,
-            counts=config.prefetch_heuristic != "bytes",
             clock=clock,
         )
         self.steps: Steps = self._collector.steps

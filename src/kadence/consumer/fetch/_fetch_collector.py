@@ -69,13 +69,12 @@ class FetchCollector:
 
     Args:
         buffer_memory: what may be held in all. unpack_bytes: what batches may be decompressed to while they are read.
-        decoded_bytes: what records decoded ahead may take. counts: whether `drained` is asked for (prefetch.heuristic).
+        decoded_bytes: what records decoded ahead may take.
 
     Attributes:
         advanced: whether a position moved without a record (control, aborted, compacted) in the last take.
         returned: how many records the last take gave.
         steps: polls that need nothing but the next record.
-        counts: see above.
     """
 
     def __init__(
@@ -87,7 +86,6 @@ class FetchCollector:
         buffer_memory: int = 1 << 62,
         unpack_bytes: int = 1 << 62,
         decoded_bytes: int = 1 << 20,
-        counts: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self.shared_state = shared_state
@@ -96,7 +94,6 @@ class FetchCollector:
         self._buffer_memory = buffer_memory
         self._unpack_bytes = unpack_bytes
         self._decoded_bytes = decoded_bytes
-        self.counts = counts
         self._ring: OrderedDict[TopicPartition, PartitionReader] = OrderedDict()
         self._line: OrderedDict[TopicPartition, PartitionReader] = OrderedDict()
         """Readers that wait for memory to decompress their next batch, and not in the ring; the first gets it first."""
@@ -112,7 +109,6 @@ class FetchCollector:
             shared_state.measures.poll_measures.polls,
             is_system=isinstance(clock, SystemClock),
         )
-        self.steps.takes_many = not counts
         self.advanced = False
         self.returned = 0
         self._passed: dict[SharedPartition, int] = {}
@@ -439,9 +435,9 @@ class FetchCollector:
     def ahead(self, limit: int) -> tuple[int, int]:
         """How many records to decode for a poll of ``limit``, and how many bytes they may take if that is more.
 
-        A small poll is followed by others of its kind. Where drained records are counted nothing is decoded ahead.
+        A small poll is followed by others of its kind.
         """
-        if limit > _SMALL or self.counts:
+        if limit > _SMALL:
             return limit, 0
         room = min(
             self._decoded_bytes // max(len(self._ring), 1),
@@ -492,15 +488,6 @@ class FetchCollector:
         poll_measures = self.shared_state.measures.poll_measures
         poll_measures.most_held = max(poll_measures.most_held, held + most)
         poll_measures.exceeded += held + most > cap >= held + before
-
-    def drained(self, shared_partition: SharedPartition, count: int) -> None:
-        """So many records less are buffered: tell the network thread when that is few enough (KIP-41)."""
-        if not self.counts:
-            return
-        shared_state = self.shared_state
-        shared_partition.drained_records += count
-        shared_state.drained_records += count
-        shared_state.made_room(shared_partition)
 
     # ------------------------------------------------------------ the buffer
 
@@ -602,7 +589,6 @@ class FetchCollector:
     def _count_out(self, item: CompletedFetch) -> None:
         item.shared_partition.drained_bytes += len(item.data)
         item.data = _NOTHING
-        self.drained(item.shared_partition, item.records)
 
 
 def _has_ended(reader: PartitionReader) -> bool:

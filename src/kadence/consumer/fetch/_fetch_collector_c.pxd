@@ -8,7 +8,6 @@ cdef class FetchCollector:
     cdef public object shared_state
     cdef readonly bint check_crcs
     cdef readonly Py_ssize_t max_batch_bytes
-    cdef readonly bint counts
     cdef readonly Steps steps
     cdef public bint advanced
     cdef readonly kd_shared_size returned

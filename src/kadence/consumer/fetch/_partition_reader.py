@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
         Attributes:
             shared_state: the shared state. check_crcs, max_batch_bytes: see `FetchedRecords`.
-            counts: whether `drained` wants to be told.
             advanced: whether a position moved without a record in the poll under way. steps: which poll that is.
         """
 
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
         steps: Steps
         check_crcs: bool
         max_batch_bytes: int
-        counts: bool
         advanced: bool
 
         def ahead(self, limit: int) -> tuple[int, int]:
@@ -70,10 +68,6 @@ if TYPE_CHECKING:
 
         def weighed(self, before: int, most: int) -> None:
             """A batch was decompressed: how much more was held before, and at most, than is counted now."""
-            ...
-
-        def drained(self, shared_partition: SharedPartition, count: int) -> None:
-            """So many records less are buffered."""
             ...
 
         def refetch(self, shared_partition: SharedPartition) -> None:
@@ -140,7 +134,6 @@ class PartitionReader(ReaderState):
         self.waits = False
         self.relieved_at: int | None = None
         self._context = context
-        self._given = 0
         """Records of the first fetch that were given out, as far as `ReaderContext.drained` was told."""
 
     def __repr__(self) -> str:
@@ -199,7 +192,6 @@ class PartitionReader(ReaderState):
         touched.append(self)
         decoded.index += count
         self.count()
-        self._drained(count)
         if not decoded.left:
             if decoded.count and decoded.end != decoded.records[decoded.count - 1].offset + 1:
                 self._context.passed(self.shared_partition)
@@ -250,9 +242,7 @@ class PartitionReader(ReaderState):
                 raise error
             self._end_fetch()
             if items:
-                count = sum(len(part) for part in items)
-                self._count_gone(count)
-                self._drained(count)
+                self._count_gone(sum(len(part) for part in items))
                 return items
         return []
 
@@ -514,9 +504,6 @@ class PartitionReader(ReaderState):
             self.hold(0)
         self.shared_partition.drained_bytes += len(fetched.data)
         fetched.data = _NOTHING
-        if self._context.counts:
-            self._context.drained(self.shared_partition, fetched.records - self._given)
-        self._given = 0
         del self.fetches[0]
         fetched.arena.release()
         shared_state.made_room(self.shared_partition)
@@ -544,9 +531,3 @@ class PartitionReader(ReaderState):
         if size != self.held:
             self._context.shared_state.decoded_bytes += size - self.held
             self.held = size
-
-    def _drained(self, count: int) -> None:
-        if self.fetches:
-            self._given += count
-            if self._context.counts:
-                self._context.drained(self.shared_partition, count)

@@ -12,7 +12,6 @@ cdef class PartitionReader(ReaderState):
     cdef public bint waits
     cdef public object relieved_at
     cdef object _context
-    cdef Py_ssize_t _given
 
 cdef Py_ssize_t before_end(Py_ssize_t count, long long offset, object end) except? -1
 cdef long long position_at(long long offset, object end) except? -1

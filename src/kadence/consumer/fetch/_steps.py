@@ -128,7 +128,6 @@ class Steps:
     Attributes:
         decoder: what runs the deserialisers; None where there are none.
         usual: the cap of a poll that names none; 0: a whole poll finds it.
-        takes_many: steps may decode what larger polls return; not where drained records are counted.
         is_taking: records are being taken, be it by a step or by a whole poll: nobody may poll meanwhile.
         touched: readers of which the present poll, or the one that ended last, has taken something.
         calls: how often `mark_processed` was called or a step was made.
@@ -159,7 +158,6 @@ class Steps:
         self.consuming: tuple[Any, ...] = ()
         self.put_back_poll: Any = None
         self.usual = 0
-        self.takes_many = False
         self.is_taking = False
         self.is_intercepting = False
         self.calls = 0
@@ -424,7 +422,7 @@ class Steps:
             or shared_partition.held
         ):
             return None
-        if cython.compiled and decoded.index >= decoded.count and (least <= _MANY or self.takes_many):
+        if cython.compiled and decoded.index >= decoded.count:
             decoded = self.refill(place, decoded, least)
             if decoded is None:
                 return None

@@ -38,7 +38,6 @@ cdef class Steps:
     cdef tuple consuming
     cdef object put_back_poll
     cdef public kd_shared_bool is_taking
-    cdef public bint takes_many
     cdef public Py_ssize_t usual
     cdef kd_shared_bool is_intercepting
     cdef readonly list touched

@@ -197,12 +197,14 @@ class AutoMembership:
     # ------------------------------------------------------------ the question
 
     def poll(self, now: int) -> Poll:
-        polls = [member.poll(now) for member in self._members]
-        requests = [request for each in polls for request in each.requests]
-        wake_at = min(each.wake_at for each in polls)
+        classic = None if self._classic is None else self._classic.poll(now)
+        poll = self._consumer.poll(now)
+        if classic is not None:
+            poll = Poll(classic.requests + poll.requests, min(classic.wake_at, poll.wake_at))
         if self._asking and self._question is None and self._why_classic is None:
-            wake_at = min(wake_at, self._ask(now, requests))
-        return Poll(requests, wake_at)
+            requests = list(poll.requests)
+            poll = Poll(requests, min(poll.wake_at, self._ask(now, requests)))
+        return poll
 
     def _ask(self, now: int, requests: list[Request]) -> int:
         node_id = self._coordinator.node_id

@@ -283,11 +283,6 @@ class CommitRequestManager:
         """Commits whose result is not told yet."""
         return len(self._queue)
 
-    @property
-    def is_waited_for(self) -> bool:
-        """Whether somebody goes on when commits have ended; see `after`."""
-        return bool(self._followers)
-
     def trouble(self) -> str | None:
         """Why a commit that waits has not succeeded yet; None when nothing is known."""
         failure = next((pending.failure for pending in self._queue if pending.failure is not None), None)
@@ -451,17 +446,6 @@ class CommitRequestManager:
                 pending.succeed()
 
     # ------------------------------------------------------------ answers
-
-    def is_private(self, completed: Completed) -> bool:
-        """A commit without errors, for whose end nobody waits but the application."""
-        attempt = self._attempt
-        if attempt is None or completed.request is not attempt.request or self.is_waited_for:
-            return False
-        response: Any = completed.response
-        if response is None:
-            return False
-        codes = [partition.error_code for topic in response.topics for partition in topic.partitions]
-        return codes.count(error_codes.NONE) == len(codes)
 
     def on_response(self, now: int, completed: Completed) -> None:
         attempt = self._attempt

@@ -52,52 +52,58 @@ class NativeHeartbeatPlanner:
         self,
         coordinator: CoordinatorRequestManager,
         membership: Membership,
-        progress: Progress,
-        config: GroupConfig,
     ) -> None:
         self.on_change: Callable[[NativeHeartbeatPlan | None], None] | None = None
         self._coordinator = coordinator
         self._membership = membership
-        self._progress = progress
-        self._config = config
         self._present: NativeHeartbeatPlan | None = None
+        # What the present plan was made of, and from when on (ms) the same would make another one.
+        self._made_of: tuple[object, ...] = ()
+        self._again_at = 0
 
-    def arrange(self, now: int, wake_at: int, session_ends: int) -> None:
+    def arrange(self, now: int, wake_at: int, session_ends: int, until: int) -> None:
         """Put the native thread off until the next turn is overdue.
 
         Args:
             wake_at: when the heartbeats ask for their next turn.
             session_ends: when the coordinator counts as silent, if it goes on like this.
+            until: when the application must have polled.
         """
         if self.on_change is None:
             return
-        present, wanted = self._present, self._wanted(now, wake_at, session_ends)
-        if present is not None and wanted is not None and present[:2] == wanted[:2]:
-            gained = wanted.until - present.until
-            near = present.until - now < 2 * self._membership.session_timeout_ms
-            if gained < (1 if near else self._membership.heartbeat_interval_ms):
-                return
-        elif present is wanted:
+        member, node, present = self._membership, self._coordinator.node, self._present
+        message = None if node is None else member.native_heartbeat()
+        if node is None or message is None:
+            if present is not None:
+                self._present = None
+                self.on_change(None)
             return
-        self._present = wanted
-        self.on_change(wanted)
-
-    def _wanted(self, now: int, wake_at: int, session_ends: int) -> NativeHeartbeatPlan | None:
-        member, node_id = self._membership, self._coordinator.node_id
-        message = None if node_id is None else member.native_heartbeat()
-        if message is None or node_id is None:
-            return None
-        interval_ms = member.heartbeat_interval_ms
-        margin = member.session_timeout_ms - interval_ms
+        made_of = (message, node.node_id, wake_at, session_ends)
+        if (
+            present is not None
+            and now < self._again_at
+            and until - present.until < present.interval_ms
+            and made_of == self._made_of
+        ):
+            return
+        interval_ms, session_ms = member.heartbeat_interval_ms, member.session_timeout_ms
+        margin = session_ms - interval_ms
         grace = min(margin, interval_ms) // 2
         # However long an answer is waited for, half of the margin is left. But this turn has come: no sooner than soon.
-        due = max(min(add_ms(wake_at, grace), session_ends - margin // 2), add_ms(now, grace // 2))
-        since = self._progress.processing_since(now)
-        until = add_ms(now if since is None else since, self._config.processing_timeout_ms)
-        request = self._present.request if self._present is not None else None
-        if request is None or request.message is not message or request.node_id != node_id:
-            request = Request(message, node_id, FOREVER, ConnectionPurpose.GROUP, SENT_NATIVELY)
-        return NativeHeartbeatPlan(request, due, until, interval_ms)
+        due = min(add_ms(wake_at, grace), session_ends - margin // 2)
+        soon = grace // 2
+        request = None if present is None else present.request
+        if request is None or request.message is not message or request.node_id != node.node_id:
+            request = Request(message, node.node_id, FOREVER, ConnectionPurpose.GROUP, SENT_NATIVELY)
+        wanted = NativeHeartbeatPlan(request, max(due, add_ms(now, soon)), until, interval_ms)
+        if present is not None and present[:2] == wanted[:2]:
+            near = present.until - now < 2 * session_ms
+            if until - present.until < (1 if near else interval_ms):
+                wanted = present
+        self._made_of, self._again_at = made_of, min(due - soon, wanted.until - 2 * session_ms)
+        if wanted is not present:
+            self._present = wanted
+            self.on_change(wanted)
 
 
 log = logger("kadence.consumer")
@@ -138,6 +144,7 @@ class HeartbeatRequestManager:
         self._membership = membership
         self._progress = progress
         self._config = config
+        self._processing_timeout_ms = config.processing_timeout_ms
         self._add_event = add_event
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._term: object = None
@@ -150,14 +157,16 @@ class HeartbeatRequestManager:
         self._hung_up = 0
         self._answered_in_ms = 0
         self._stalled_since: int | None = None
-        self.native_heartbeats = NativeHeartbeatPlanner(coordinator, membership, progress, config)
+        self.native_heartbeats = NativeHeartbeatPlanner(coordinator, membership)
         # Those of the native thread that are not answered yet.
         self._sent_natively: set[Request] = set()
 
     def poll(self, now: int) -> Poll:
-        poll = self._step(now)
+        since = self._progress.processing_since(now)
+        ends_at = add_ms(now if since is None else since, self._processing_timeout_ms)
+        poll = self._step(now, since, ends_at)
         wake_at = self._answer_by if self._waits_for_an_answer else self._due
-        self.native_heartbeats.arrange(now, wake_at, self._session_ends)
+        self.native_heartbeats.arrange(now, wake_at, self._session_ends, ends_at)
         return poll
 
     def native_heartbeats_sent(self, now: int, requests: Iterable[Request], sent_at: int) -> None:
@@ -171,14 +180,20 @@ class HeartbeatRequestManager:
     def _waits_for_an_answer(self) -> bool:
         return self._in_flight is not None or bool(self._sent_natively)
 
-    def _step(self, now: int) -> Poll:
-        member, since = self._membership, self._progress.processing_since(now)
+    def _step(self, now: int, since: int | None, ends_at: int) -> Poll:
+        """What the timers ask for.
+
+        Args:
+            since: see `Progress.processing_since`. ends_at: when the application must have polled.
+        """
+        member = self._membership
         is_active = self._coordinator.watched = member.active
         if not is_active:
             self._disarm()
             if not member.joining:
                 return NOTHING
-            return Poll(wake_at=now if self._gave_up(now, since) else self._watch_polls(now, since))
+            gave_up = self._gave_up(now, since, ends_at)
+            return Poll(wake_at=now if gave_up else self._watch_polls(now, since, ends_at))
         self._arm(now)
         if self._coordinator.node is not None and now >= self._session_ends:
             self._in_flight = None
@@ -187,9 +202,9 @@ class HeartbeatRequestManager:
                 now - member.session_timeout_ms,
                 f"no answer for a session timeout, {member.session_timeout_ms} ms",
             )
-        if self._gave_up(now, since):
+        if self._gave_up(now, since, ends_at):
             return Poll(wake_at=now)
-        wake_at = self._watch_polls(now, since)
+        wake_at = self._watch_polls(now, since, ends_at)
         if self._coordinator.node is None:
             return Poll(wake_at=min(wake_at, self._coordinator.require(now)))
         wake_at = min(wake_at, self._session_ends)
@@ -258,13 +273,13 @@ class HeartbeatRequestManager:
         self._in_flight = self._membership.heartbeat(add_ms(now, self._config.request_timeout_ms))
         return self._in_flight
 
-    def _gave_up(self, now: int, since: int | None) -> bool:
+    def _gave_up(self, now: int, since: int | None, ends_at: int) -> bool:
         """Leave the group if the application has not polled for the processing timeout (B4)."""
-        if since is None or now < add_ms(since, self._config.processing_timeout_ms):
+        if since is None or now < ends_at:
             return False
         self._membership.poll_timed_out(now)
         self._stalled_since = since
-        self._add_event(Stalled(since, now, self._config.processing_timeout_ms, left=True))
+        self._add_event(Stalled(since, now, self._processing_timeout_ms, left=True))
         self._disarm()
         return True
 
@@ -280,19 +295,16 @@ class HeartbeatRequestManager:
         least = max(margin // _TRIES, session // _LEAST_PATIENCE)
         return min(max(least << max(self._hung_up - 1, 0), 2 * self._answered_in_ms), session)
 
-    def _watch_polls(self, now: int, since: int | None) -> int:
+    def _watch_polls(self, now: int, since: int | None, ends_at: int) -> int:
         """Tell of a stall, once, when stall.report.ratio of the processing timeout is over (B4).
 
         Returns:
             When the next of the two can be due at the earliest. Progress is read again then: a poll wakes nobody.
         """
-        timeout = self._config.processing_timeout_ms
-        from_ = now if since is None else since
-        ends_at = add_ms(from_, timeout)
-        ratio = self._config.stall_report_ratio
+        timeout, ratio = self._processing_timeout_ms, self._config.stall_report_ratio
         if not ratio or since == self._stalled_since is not None:
             return ends_at
-        report_at = add_ms(from_, int(timeout * ratio))
+        report_at = add_ms(now if since is None else since, int(timeout * ratio))
         if since is None or now < report_at:
             return min(ends_at, report_at)
         self._stalled_since = since

@@ -19,8 +19,7 @@ import abc
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Request
@@ -77,8 +76,7 @@ class ConsumerGroupHeartbeatRequest(consumer_group_heartbeat.ConsumerGroupHeartb
         self.subscribed_topic_regex = regex
 
 
-@dataclass(frozen=True, slots=True)
-class _SentFields:
+class _SentFields(NamedTuple):
     topics: frozenset[str]
     regex: str | None
     round: int
@@ -238,7 +236,8 @@ class State(enum.Enum):
 OUT: Final = frozenset({State.UNSUBSCRIBED, State.FATAL, State.STALE})
 """Not in the group, and not on the way into or out of it."""
 
-HEARTBEATING: Final = frozenset({State.RECONCILING, State.ACKNOWLEDGING, State.STABLE, State.PREPARE_LEAVING})
+# A tuple, which finds a state without a call of its hash.
+HEARTBEATING: Final = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING, State.PREPARE_LEAVING)
 """In the group with an epoch that heartbeats keep alive."""
 
 _ENDS: Final = frozenset({State.FENCED, State.PREPARE_LEAVING, State.FATAL})

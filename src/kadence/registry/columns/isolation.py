@@ -21,6 +21,7 @@ __all__ = [
     "decode_isolating",
     "is_panic",
     "over_nulls",
+    "put_back",
     "rows_of",
 ]
 
@@ -84,6 +85,21 @@ def over_nulls(values: pa.Array, decode: Careful) -> Decoded:
     column = dense.column.take(pc.if_else(present, places, pa.scalar(None, pa.int64())))
     rows = pc.indices_nonzero(present)
     return Decoded(column, {rows[row].as_py(): reason for row, reason in dense.bad.items()})
+
+
+def put_back(column: pa.Array, rows: list[int], rest: Decoded) -> Decoded:
+    """A column with other values in some rows.
+
+    Args:
+        rows: ascending. rest: what stands in them, one for each, of the column's type.
+    """
+    import pyarrow as pa
+
+    places = list(range(len(column)))
+    for place, row in enumerate(rows, len(column)):
+        places[row] = place
+    both = pa.concat_arrays([column, rest.column])
+    return Decoded(both.take(pa.array(places)), {rows[row]: why for row, why in rest.bad.items()})
 
 
 def rows_of(documents: list[Any], build: Callable[[list[Any]], pa.Array], bad: dict[int, str]) -> pa.Array:

@@ -36,6 +36,7 @@ cdef extern from "json_rows.h" nogil:
         int count
     ctypedef struct kd_reading:
         kd_zone zone
+        int keeps_all
         int is_out_of_memory
     bint kd_are_sound(const int32_t* ends, int64_t from_, int64_t to, int64_t size)
     void kd_cut(kd_node* node, int32_t length)

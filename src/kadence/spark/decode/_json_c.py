@@ -88,11 +88,13 @@ class Reader:
     """Reads documents that are objects.
 
     Args:
-        column: the struct's `kadence.spark.decode.json_rows.Column`.
-        starts, offsets: of `kadence.spark.decode.json_rows.Zone`, as bytes of int64 and of int32.
+        column: the struct's `kadence.registry.columns.json_rows.Column`.
+        starts, offsets: of `kadence.registry.columns.json_rows.Zone`, as bytes of int64 and of int32.
+        keeps_all: as json_rows.h has it.
     """
 
-    def __cinit__(self, column, starts: bytes, offsets: bytes):
+    def __cinit__(self, column, starts: bytes, offsets: bytes, keeps_all: bool):
+        self.reading.keeps_all = keeps_all
         self.names = [starts, offsets]
         if len(starts) != 2 * len(offsets) + 8:
             raise ValueError("a zone whose starts are not one more than its offsets")

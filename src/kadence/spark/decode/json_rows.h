@@ -1,8 +1,9 @@
 /* JSON documents → columns in Arrow's layout, in one pass and without the interpreter.
  *
  * A record is taken or refused as a whole. What is refused costs nothing but time: the reader in Python, which says what
- * a document means, looks at it again (json_values.py). So this one takes only what it is certain of, and refuses the
- * rest: a name written with escapes or twice, a value of another type, a time in a rarer form, what is no JSON at all.
+ * a document means, looks at it again (spark/decode/json_values.py, reading/json_values.py). So this one takes only what it
+ * is certain of, and refuses the rest: a name written with escapes or twice, a value of another type, a time in a rarer form,
+ * what is no JSON at all.
  */
 #ifndef KADENCE_JSON_ROWS_H
 #define KADENCE_JSON_ROWS_H
@@ -45,12 +46,14 @@ typedef struct kd_node {
     uint64_t seen, begin, mask, last;
 } kd_node;
 
-/* objects: how many were begun. zone: of times without one. held: what gives the interpreter back, NULL while it is here. */
+/* objects: how many were begun. zone: of times without one. held: what gives the interpreter back, NULL while it is here.
+ * keeps_all: nothing may be left out. A document with a member for which there is no column is refused, and a column of texts
+ * takes any number as it is written; else the member is passed over, and numbers are left to who writes them as Java does. */
 typedef struct {
     uint64_t objects;
     kd_zone zone;
     PyThreadState *held;
-    int is_wide, is_out_of_memory;
+    int keeps_all, is_wide, is_out_of_memory;
 } kd_reading;
 
 static inline int kd_room(kd_reading *reading, kd_bytes *bytes, size_t more) {
@@ -186,7 +189,7 @@ KD_INSIDE kd_at kd_of_short_number(kd_reading *reading, kd_node *node, kd_at p, 
     return NULL;
 }
 
-/* A value that is written as a number; a column of texts takes a whole one as it is written. */
+/* A value that is written as a number; a column of texts takes a whole one, or any (keeps_all), as it is written. */
 KD_INSIDE kd_at kd_of_number(kd_reading *reading, kd_node *node, kd_at p, kd_at end) {
     int is_whole, done = 0;
     int64_t wide[2];
@@ -198,7 +201,7 @@ KD_INSIDE kd_at kd_of_number(kd_reading *reading, kd_node *node, kd_at p, kd_at 
     if (close == NULL) return NULL;
     switch (node->kind) {
     case KD_JSON_STRING:
-        if (!is_whole || (p[0] == '-' && p[1] == '0')) return NULL;
+        if (!reading->keeps_all && (!is_whole || (p[0] == '-' && p[1] == '0'))) return NULL;
         done = kd_put_value(reading, &node->values, p, (size_t)(close - p)) && kd_put_end(reading, node);
         return done ? close : NULL;
     case KD_JSON_INT:
@@ -322,6 +325,7 @@ static kd_at kd_object(kd_reading *reading, kd_node *node, kd_at p, kd_at end) {
                 member->seen = self;
                 found++;
             } else {
+                if (reading->keeps_all) return NULL;
                 kd_at name = p;
                 p = kd_text(p, end, &has_escapes, &reading->is_wide);
                 if (p == NULL || has_escapes || p - name > KD_JSON_NAME) return NULL;

@@ -1,102 +1,31 @@
-"""The compiled JSON reader over Arrow types, where the extension was built.
-
-It takes a record at a time, and refuses each one of which it is not certain that the reader behind it (`json_shapes`)
-makes the same of it; see json_rows.h.
-"""
+"""Spark's zones for the compiled JSON reader: how far their local times are ahead of UTC, as a table."""
 
 from __future__ import annotations
 
-import os
 import struct
-import sys
 from bisect import bisect_left
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from kadence.records import IMPLEMENTATION
+from kadence.registry.columns.json_rows import NO_ZONE, JsonRows, Zone
+from kadence.registry.columns.json_rows import rows_reader as any_reader
 from kadence.spark.decode.json_shapes import has_zoned_times
 from kadence.spark.decode.json_times import offset_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COMPILED", "Column", "JsonRows", "rows_reader"]
-
-
-def _is_compiled() -> bool:
-    if IMPLEMENTATION == "python" or sys.byteorder != "little":
-        return False
-    try:
-        from kadence.spark.decode import _json_c  # noqa: F401
-    except ImportError:
-        if os.environ.get("KADENCE_EXTENSION") == "require":
-            raise
-        return False
-    return True
-
-
-COMPILED: Final = _is_compiled()
-"""Whether there is such a reader."""
-
-_BOOL, _INT, _FLOAT, _DOUBLE, _DECIMAL, _DATE, _TIME, _STRING, _LIST, _STRUCT = range(10)
-
-
-class Column(NamedTuple):
-    """A column as json_rows.h has it: one of its kinds, and what that needs to know."""
-
-    name: bytes
-    kind: int
-    width: int = 0
-    scale: int = 0
-    precision: int = 0
-    is_zoned: bool = False
-    children: tuple[Column, ...] = ()
-
-
-class Zone(NamedTuple):
-    """How far local times are ahead of UTC: offsets[i] from starts[i] to starts[i + 1], in seconds of local time."""
-
-    starts: bytes
-    offsets: bytes
-
-
-class JsonRows:
-    """Makes structs of documents, and says which ones it refuses."""
-
-    def __init__(self, target: pa.DataType, column: Column, zone: tzinfo | None) -> None:
-        from kadence.spark.decode._json_c import Reader
-
-        made: Any = Reader
-        self._target = target
-        self._reader = made(column, *_table_of(zone if has_zoned_times(target) else None))
-
-    def read(self, values: pa.Array) -> tuple[pa.Array, list[int]] | None:
-        """A row for each document, null where it is refused, and which rows those are; None: another thread is at it.
-
-        Args:
-            values: binary, without nulls.
-        """
-        _, ends, data = values.buffers()
-        found = self._reader.read(ends, data or b"", values.offset, len(values))
-        if found is None:
-            return None
-        column, refused = found
-        return _array(self._target, column), refused
+__all__ = ["rows_reader"]
 
 
 def rows_reader(target: pa.DataType, zone: tzinfo | None) -> JsonRows | None:
-    """The reader for a type; None: there is none, as for maps, for bytes, and for documents that are no objects.
+    """The compiled reader for a type, which takes what it is certain that `json_shapes` makes the same of; None: none.
 
     Args:
         zone: of times that name none; None: such records are refused.
     """
-    import pyarrow as pa
-
-    if not COMPILED or not pa.types.is_struct(target):
-        return None
-    column = _column("", target)
-    return None if column is None else JsonRows(target, column, zone)
+    return any_reader(target, _table_of(zone if has_zoned_times(target) else None))
 
 
 _FIRST, _END = -719_162 * 86_400, 2_932_897 * 86_400
@@ -111,7 +40,7 @@ _KNOWN_FROM, _KNOWN_TO = 0, 4_226 * _WEEK
 def _table_of(zone: tzinfo | None) -> Zone:
     """What the compiled reader needs to know of a zone. No zone has changed twice within a week since 1970."""
     if zone is None:
-        return _zone([0], [])
+        return NO_ZONE
     if isinstance(zone, timezone):
         return _zone([_FIRST, _END], [offset_at(zone, 0, 0)])
     starts, offsets = [_KNOWN_FROM], [offset_at(zone, 0, 0)]
@@ -131,47 +60,3 @@ def _table_of(zone: tzinfo | None) -> Zone:
 
 def _zone(starts: list[int], offsets: list[int]) -> Zone:
     return Zone(struct.pack(f"<{len(starts)}q", *starts), struct.pack(f"<{len(offsets)}i", *offsets))
-
-
-def _column(name: str, kind: pa.DataType) -> Column | None:
-    import pyarrow as pa
-
-    types, raw = pa.types, name.encode()
-    # The reader compares names as they are written.
-    if '"' in name or "\\" in name or any(letter < 0x20 for letter in raw):
-        return None
-    if types.is_struct(kind) or types.is_list(kind):
-        fields = list(kind) if types.is_struct(kind) else [pa.field("", kind.value_type)]
-        children = [_column(item.name, item.type) for item in fields]
-        if None in children or not children or len({item.name for item in fields}) < len(fields):
-            return None
-        inner = tuple(child for child in children if child is not None)
-        return Column(raw, _STRUCT if types.is_struct(kind) else _LIST, children=inner)
-    if types.is_decimal128(kind):
-        return Column(raw, _DECIMAL, 16, kind.scale, kind.precision) if kind.scale >= 0 else None
-    if types.is_timestamp(kind):
-        return Column(raw, _TIME, 8, is_zoned=kind.tz is not None) if kind.unit == "us" else None
-    known = {
-        pa.bool_(): Column(raw, _BOOL, 1),
-        pa.int8(): Column(raw, _INT, 1),
-        pa.int16(): Column(raw, _INT, 2),
-        pa.int32(): Column(raw, _INT, 4),
-        pa.int64(): Column(raw, _INT, 8),
-        pa.float32(): Column(raw, _FLOAT, 4),
-        pa.float64(): Column(raw, _DOUBLE, 8),
-        pa.date32(): Column(raw, _DATE, 4),
-        pa.string(): Column(raw, _STRING),
-    }
-    return known.get(kind)
-
-
-def _array(kind: pa.DataType, column: Any) -> pa.Array:
-    import pyarrow as pa
-
-    rows, nulls, buffers, children = column
-    held = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
-    if not children:
-        return pa.Array.from_buffers(kind, rows, held, nulls)
-    types = [item.type for item in kind] if pa.types.is_struct(kind) else [kind.value_type]
-    inner = [_array(*pair) for pair in zip(types, children, strict=True)]
-    return pa.Array.from_buffers(kind, rows, held, nulls, children=inner)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.registry.columns.isolation import BadRecordError, Decoded, over_nulls
+from kadence.registry.columns.isolation import BadRecordError, Decoded, over_nulls, put_back
 from kadence.spark.decode.json_rows import rows_reader
 from kadence.spark.decode.json_shapes import PartialError, Rules, document_shape
 from kadence.spark.decode.json_tokens import Tokens
@@ -54,12 +54,7 @@ class JsonFormat:
         column, refused = found
         if not refused:
             return Decoded(column)
-        rest = self._careful(values.take(pa.array(refused)))
-        places = list(range(len(column)))
-        for place, row in enumerate(refused, len(column)):
-            places[row] = place
-        both = pa.concat_arrays([column, rest.column])
-        return Decoded(both.take(pa.array(places)), {refused[row]: why for row, why in rest.bad.items()})
+        return put_back(column, refused, self._careful(values.take(pa.array(refused))))
 
     def _careful(self, values: pa.Array) -> Decoded:
         import pyarrow as pa

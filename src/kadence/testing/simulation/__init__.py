@@ -13,9 +13,6 @@ from kadence.testing.simulation.network import Network
 from kadence.testing.simulation.producer import SimulatedProducer
 from kadence.testing.simulation.scheduler import SimulationError
 from kadence.testing.simulation.simulation import Action, Main, Program, Simulation
-from kadence.testing.simulation.story import Story
-from kadence.testing.simulation.trouble import Trouble
-from kadence.testing.simulation.work_story import WorkStory
 
 __all__ = [
     "Action",
@@ -27,10 +24,7 @@ __all__ = [
     "SimulatedProducer",
     "Simulation",
     "SimulationError",
-    "Story",
     "Told",
-    "Trouble",
-    "WorkStory",
     "member",
     "transformer",
     "writer",

@@ -98,8 +98,8 @@ class History:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
-        self.acknowledged: dict[TopicPartition, dict[int, bytes]] = {}
-        self.sent: Counter[tuple[str, bytes]] = Counter()
+        self.acknowledged: dict[TopicPartition, dict[int, bytes | None]] = {}
+        self.sent: Counter[tuple[str, bytes | None]] = Counter()
         self.committed: dict[tuple[str, TopicPartition], int] = {}
         self.processed: dict[tuple[str, TopicPartition], set[int]] = {}
         self.deleted: dict[TopicPartition, int] = {}
@@ -127,7 +127,7 @@ class History:
 
     # What programs tell
 
-    def wrote(self, partition: TopicPartition, offset: int, value: bytes) -> None:
+    def wrote(self, partition: TopicPartition, offset: int, value: bytes | None) -> None:
         """Note that the write of a record was acknowledged to a program."""
         known = self.acknowledged.setdefault(partition, {}).setdefault(offset, value)
         if known != value:
@@ -434,12 +434,12 @@ def _topic_id(core: BrokerCore, topic: OffsetCommitRequestTopic | TxnOffsetCommi
     return topic.topic_id if isinstance(topic, OffsetCommitRequestTopic) else b""
 
 
-def _records(core: BrokerCore, partition: TopicPartition) -> Iterator[tuple[int, bytes]]:
+def _records(core: BrokerCore, partition: TopicPartition) -> Iterator[tuple[int, bytes | None]]:
     """Offset and value of everything in the log."""
     log = core.partition(partition.topic, partition.partition)
     offset = log.start_offset
     while views := log.read(offset, _READ_BYTES):
         for header, batch in chain.from_iterable(map(iter_batches, views)):
             for record in FetchedRecords(batch, partition.topic, partition.partition, offset).take():
-                yield record.offset, bytes(record.value or b"")
+                yield record.offset, record.value
             offset = header.next_offset

@@ -56,7 +56,7 @@ class SimulatedProducer(AsyncProducer):
         future._when_done(partial(self._decided, self._open, value))
         return future
 
-    def _decided(self, transaction: Transaction | None, value: bytes, future: RecordFuture) -> None:
+    def _decided(self, transaction: Transaction | None, value: bytes | None, future: RecordFuture) -> None:
         if future.exception() is not None:
             return
         place = future.result()

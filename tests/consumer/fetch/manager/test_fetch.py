@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tests.worlds.cluster import TOPIC_ID, answer, config, lost, told
+from tests.worlds.cluster import answer, config, lost, told
 from tests.worlds.fetching import P0, P1, P2, World, asked, batch
 from tests.worlds.hand import BackgroundEvents
 
@@ -14,7 +12,6 @@ from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.subscription import Status
 from kadence.errors import AuthenticationError, CorruptRecordError, OffsetOutOfRangeError
 from kadence.protocol import error_codes as ec
-from kadence.protocol.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 
 
 def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
@@ -268,26 +265,6 @@ def test_without_topic_ids_names_are_used() -> None:
     world.metadata.topic_id = lambda topic: bytes(16)  # type: ignore[method-assign]
     (request,) = world.poll(0)
     assert request.max_version == 12
-
-
-def test_c10_records_and_their_absence_matter_to_no_other_manager_but_all_else_does() -> None:
-    world = World(P0)
-    (request,) = world.poll(0)
-
-    def is_private(code: int = 0, **of_partition: Any) -> bool:
-        partitions = [PartitionData(partition_index=0, **of_partition)] if of_partition else []
-        topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=partitions)
-        response = FetchResponse(error_code=code, responses=[topic] if partitions else [])
-        return world.manager.is_private(answer(request, response, 0, version=17))
-
-    assert is_private()
-    assert is_private(records=memoryview(batch(2)), high_watermark=2)
-    assert not is_private(ec.FETCH_SESSION_ID_NOT_FOUND)
-    assert not is_private(error_code=ec.NOT_LEADER_OR_FOLLOWER)
-    assert not is_private(preferred_read_replica=2)
-    assert not is_private(diverging_epoch=EpochEndOffset(epoch=3, end_offset=0))
-    assert not is_private(diverging_epoch=EpochEndOffset(epoch=3))
-    assert not world.manager.is_private(lost(request, 0))
 
 
 def may_repeat(request: Request) -> bool:

@@ -167,18 +167,18 @@ class _Brought:
     """What answers that are counted together brought of one partition.
 
     Attributes:
-        offset: behind the last of ``records``. count: how many these are. number: of the last answer with some.
+        offset: behind the last of ``records``. number: of the last answer with some.
         compressed: whether any of these begin with a compressed batch.
         heard: the high watermark, last stable offset and log's start of the last answer that names it.
     """
 
-    __slots__ = ("compressed", "count", "heard", "number", "offset", "records", "state")
+    __slots__ = ("compressed", "heard", "number", "offset", "records", "state")
 
     def __init__(self, state: PartitionState) -> None:
         self.state = state
         self.offset = state.offset
         self.records: list[bytes] = []
-        self.count = self.number = 0
+        self.number = 0
         self.compressed = False
         self.heard = (-1, -1, -1)
 
@@ -324,7 +324,6 @@ class FetchAnswers:
                     continue
                 of.offset, of.number = offset, arrival.number
                 of.records.append(records)
-                of.count += count
                 of.compressed = of.compressed or bool(records[ATTRIBUTES_AT] & COMPRESSION)
                 in_bytes, in_records = response.get(partition.topic, (0, 0))
                 response[partition.topic] = in_bytes + len(records), in_records + count
@@ -336,7 +335,7 @@ class FetchAnswers:
             if of.records:
                 sizes += map(len, of.records)
                 batches = memoryview(of.records[0] if len(of.records) == 1 else b"".join(of.records))
-                self._behind(of.state, of.offset, of.count, batches, compressed=of.compressed)
+                self._behind(of.state, of.offset, batches, compressed=of.compressed)
                 going_on(of.state, of.number)
         self._shared_state.copies.arrived(sizes)
         self._measures.count(now, responses)
@@ -408,10 +407,9 @@ class FetchAnswers:
                 state.mark()
             return
         records = data.records
-        if not records or arena is None or (brought := self._move_on(now, state, records)) is None:
+        if not records or arena is None or (batches := self._move_on(now, state, records)) is None:
             return
         state.mark()
-        batches, count = brought
         held: memoryview | bytes = batches
         aborted = None
         if self._isolation == READ_COMMITTED and data.aborted_transactions:
@@ -421,9 +419,7 @@ class FetchAnswers:
         else:
             arena.retain()
         self._shared_state.put(
-            CompletedFetch(
-                state.shared_partition, asked.fetch_epoch, asked.offset, held, arena, aborted, count
-            )
+            CompletedFetch(state.shared_partition, asked.fetch_epoch, asked.offset, held, arena, aborted)
         )
 
     def _asked(self, sent: Sent, partition: TopicPartition) -> tuple[Wanted, PartitionState] | None:
@@ -455,8 +451,8 @@ class FetchAnswers:
         if read_committed:
             self._reasons.stable(now, state, last_stable, high_watermark)
 
-    def _move_on(self, now: int, state: PartitionState, records: Buffer) -> tuple[memoryview, int] | None:
-        """The position goes behind what came, which is in the buffer now: whole batches, and how many records.
+    def _move_on(self, now: int, state: PartitionState, records: Buffer) -> memoryview | None:
+        """The position goes behind what came, which is in the buffer now: whole batches.
 
         None: nothing can be made of it.
         """
@@ -484,20 +480,17 @@ class FetchAnswers:
                 return None
         # No memoryview of what is not one: the application takes this over (`records._buffers_c.MemorySlice`).
         batches = (memoryview(records) if isinstance(records, bytes | bytearray) else records)[:complete]
-        self._behind(
-            state, next_offset, count, batches, compressed=bool(records[ATTRIBUTES_AT] & COMPRESSION)
-        )
-        return batches, count
+        self._behind(state, next_offset, batches, compressed=bool(records[ATTRIBUTES_AT] & COMPRESSION))
+        return batches
 
     def _behind(
-        self, state: PartitionState, next_offset: int, count: int, batches: memoryview, *, compressed: bool
+        self, state: PartitionState, next_offset: int, batches: memoryview, *, compressed: bool
     ) -> None:
-        """The position goes behind ``batches``, which hold so many records."""
+        """The position goes behind ``batches``."""
         partition = state.partition
         self._memory.saw(compressed=compressed)
         self._sizes.saw(partition.topic, next_offset - state.offset, batches)
         note_epochs(state, batches, self._metadata.leader_epoch(partition))
         state.offset, state.named_at = next_offset, -1
         state.fetched_bytes += len(batches)
-        state.fetched_records += count
         self._subscription.move_to_end(partition)

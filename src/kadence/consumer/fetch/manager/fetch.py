@@ -2,9 +2,9 @@
 
 One long-polling fetch per broker, in a fetch session (KIP-227). The next one leaves as soon as there is room
 for its answer: a partition is left out while more than one fetch of it lies in the buffer, a broker while its
-partitions hold more than that on average (`prefetch` has other measures), everything while `buffer.memory` would
-be passed (KIP-81; `memory`). Room is reserved before a fetch leaves and the broker is told the size, so the cap holds
-whatever comes back; only a single batch that is larger than the whole cap is let in alone.
+partitions hold more than that on average, everything while `buffer.memory` would be passed (KIP-81; `memory`). Room is
+reserved before a fetch leaves and the broker is told the size, so the cap holds whatever comes back; only a single
+batch that is larger than the whole cap is let in alone.
 
 A broker serves one request at a time on a connection, so a partition that becomes fetchable behind a parked
 fetch (resumed, moved, just drained) is asked for on a second connection, outside the session. Such a side fetch does
@@ -25,7 +25,7 @@ from kadence.connection.request import Arrival, Completed, ConnectionPurpose, Re
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.answers import READ_COMMITTED, FetchAnswers
 from kadence.consumer.fetch.manager.fetchable import FetchablePartitions, Reasons
-from kadence.consumer.fetch.manager.memory import Arenas, FetchChoice, Memory, Sizes, prefetch
+from kadence.consumer.fetch.manager.memory import Arenas, FetchChoice, Memory, Prefetch, Sizes
 from kadence.consumer.fetch.manager.session import (
     FINAL_EPOCH,
     MOST_FOLLOWED,
@@ -85,14 +85,14 @@ class FetchRequestManager:
         self._answers = FetchAnswers(
             config, subscription, metadata, shared_state, self.memory, self._sizes, self._reasons, add_event
         )
-        self._prefetch = prefetch(config, subscription, shared_state)
+        self._prefetch = Prefetch(config)
         self._places = FetchablePartitions(
             config, subscription, metadata, shared_state, self._prefetch, self._reasons
         )
         self._add_event = add_event
         self._per_partition = config.max_partition_fetch_bytes
         self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
-        self._can_follow = shared_state.arrivals is not None and config.prefetch_heuristic == "bytes"
+        self._can_follow = shared_state.arrivals is not None
         self.requests = 0
         self.session_requests = 0
 
@@ -130,7 +130,6 @@ class FetchRequestManager:
             if broker.stirred
             or broker.again_at <= now
             or (broker.blocked is NotFetchedReason.MEMORY and self.memory.admit(broker.least, broker.least))
-            or (broker.blocked is NotFetchedReason.BUFFERED and self._prefetch.released())
         ]
         if len(found) > 1:
             found.sort(key=lambda broker: broker.served_at)
@@ -423,22 +422,6 @@ class FetchRequestManager:
         return request
 
     # ------------------------------------------------------------ what came back
-
-    def is_private(self, completed: Completed) -> bool:
-        """Records, or none: errors, truncations and other replicas are for metadata, offsets and validation, too."""
-        response = completed.response
-        if not isinstance(response, FetchResponse) or response.error_code:
-            return False
-        for topic in response.responses:
-            for data in topic.partitions:
-                told = data.diverging_epoch
-                if (
-                    data.error_code
-                    or data.preferred_read_replica >= 0
-                    or max(told.epoch, told.end_offset) >= 0
-                ):
-                    return False
-        return True
 
     def on_response(self, now: int, completed: Completed) -> None:
         sent: Sent = completed.request.tag

@@ -234,7 +234,6 @@ class FetchablePartitions:
         self._prefetch = prefetch
         self._reasons = reasons
         self._version = metadata.version
-        self._snapshot: object = None
         self._leaderless = PartitionBucket()
         self._waiting = PartitionBucket()
         self._timers: list[tuple[int, int, PartitionState]] = []
@@ -252,8 +251,10 @@ class FetchablePartitions:
     def look(self, now: int) -> int:
         """Put everything that changed into its place. Returns when to look again."""
         subscription = self._subscription
-        if self._version != self._metadata.version or self._snapshot is not subscription.snapshot:
-            self._look_at_all()
+        if self._version != self._metadata.version:
+            self._version = self._metadata.version
+            for assigned in subscription.partitions.values():
+                assigned.mark()
         shared_partitions = self._shared_state.changed
         while shared_partitions:
             shared_partition = shared_partitions.popleft()
@@ -275,15 +276,6 @@ class FetchablePartitions:
             self._metadata.request_update(now)
             wake_at = min(wake_at, now + self._config.retry_backoff_ms)
         return wake_at
-
-    def _look_at_all(self) -> None:
-        """The cluster or the assignment changed."""
-        subscription, metadata = self._subscription, self._metadata
-        if self._version != metadata.version or self._prefetch.depends_on_count:
-            for state in subscription.partitions.values():
-                state.mark()
-        self._version, self._snapshot = metadata.version, subscription.snapshot
-        self._prefetch.assigned(len(subscription.partitions))
 
     def _sort(self, now: int, state: PartitionState) -> None:
         before = state.place

@@ -1,4 +1,4 @@
-"""How much is fetched ahead (A3): `buffer.memory` bounds the bytes (KIP-81), a heuristic says what is enough (KIP-41).
+"""How much is fetched ahead (A3): `buffer.memory` bounds the bytes (KIP-81), `Prefetch` says what is enough.
 
 `Memory` counts what is held, what fetches under way may bring, and what is left.
 
@@ -20,22 +20,9 @@ mebibyte. What an offset takes, and a batch, is known from earlier fetches of th
 that. Before anything is known little is asked for: whatever the bound, the broker sends at least one whole batch of the
 first partition, and that teaches the rest.
 
-When enough is buffered: ``prefetch.heuristic``.
-
-KIP-41 has two heuristics for a consumer that returns a bounded number of records, and this has a third:
-
-- ``total``: fetch while fewer than ``max.poll.records`` are buffered in all, so that the next poll can be full. One
-  partition with a mountain of data then keeps all others from being fetched until it is nearly drained, and polls
-  go back and forth between it and them.
-- ``partition``: fetch a partition while fewer records of it are buffered than ``max.poll.records`` divided by the
-  number of assigned partitions. No partition stands in another's way; with many partitions the limit is a record or
-  two, and each is fetched for itself.
-- ``bytes`` (default): fetch a partition while no more than one full fetch of it is buffered. It knows nothing of
-  records, so it costs nothing per poll, and what it keeps ahead does not shrink with small records.
-
-Whoever says that there is enough also sets the mark at which the application is to say that there no longer is
-(`SharedState.made_room`). Where the three are measured: docs/benchmarks.md. The counts are those of batch headers:
-records of aborted transactions are in them until they are stepped over.
+When enough is buffered: a partition is fetched while no more than one full fetch of it is buffered. That knows nothing
+of records, so it costs nothing per poll, and what is kept ahead does not shrink with small records. Whoever says that
+there is enough also sets the mark at which the application is to say that there no longer is (`SharedState.made_room`).
 """
 
 from __future__ import annotations
@@ -46,11 +33,10 @@ from typing import Final, Protocol
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Request
 from kadence.consumer.fetch.manager.session import Broker
-from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
-from kadence.consumer.subscription import PartitionState, Subscription
+from kadence.consumer.subscription import PartitionState
 
-__all__ = ["Arenas", "FetchChoice", "Memory", "Prefetch", "Sizes", "prefetch"]
+__all__ = ["Arenas", "FetchChoice", "Memory", "Prefetch", "Sizes"]
 
 _UNKNOWN_OFFSET: Final = 64
 _UNKNOWN_BATCH: Final = 16_384
@@ -145,7 +131,8 @@ class Memory:
         shared_state = self._shared_state
         # Read once, for the application may be decompressing.
         unpacked = shared_state.decompressed_bytes
-        held = self._arenas.in_use + unpacked + shared_state.copied_bytes + shared_state.decoded_bytes
+        others = unpacked + shared_state.copied_bytes + shared_state.decoded_bytes
+        held = self._arenas.in_use + others
         if not held and not self._held:
             return
         self._held = held
@@ -157,12 +144,7 @@ class Memory:
             # Else it came with a batch that was decompressed, which the application counts.
             self.exceeded += unpacked == self._unpacked
         self._arenas.slack = max(self._free(), 0)
-        self._arenas.limit = (
-            self._cap
-            - shared_state.decompressed_bytes
-            - shared_state.copied_bytes
-            - shared_state.decoded_bytes
-        )
+        self._arenas.limit = self._cap - others
 
     def share(self, brokers: int) -> int:
         """What a fetch may ask for so that one from each of so many brokers can be on its way at once."""
@@ -254,51 +236,14 @@ class FetchChoice(enum.Enum):
     NONE = "enough is buffered of all"
 
 
-class Prefetch(Protocol):
-    """One heuristic.
-
-    Attributes:
-        depends_on_count: whether the number of assigned partitions matters for `has_enough`.
-    """
-
-    depends_on_count: bool
-
-    def assigned(self, count: int) -> None:
-        """So many partitions are assigned now."""
-        ...
-
-    def has_enough(self, state: PartitionState) -> bool:
-        """Whether a partition is to be left out. Whatever drains it below that wakes the network thread."""
-        ...
-
-    def weigh(self, broker: Broker) -> FetchChoice:
-        """What to ask a broker for. Whatever changes the verdict wakes the network thread."""
-        ...
-
-    def released(self) -> bool:
-        """Whether a verdict of `weigh` may be another one by now though nothing of the broker itself changed."""
-        ...
-
-
-def prefetch(config: ConsumerConfig, subscription: Subscription, shared_state: SharedState) -> Prefetch:
-    """The heuristic that the configuration names."""
-    if config.prefetch_heuristic == "total":
-        return _Total(config, subscription, shared_state)
-    if config.prefetch_heuristic == "partition":
-        return _Partition(config)
-    return _Bytes(config)
-
-
-class _Bytes:
-    depends_on_count = False
+class Prefetch:
+    """Says when enough is buffered: of a partition, and of all that a broker has."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._per_partition = config.max_partition_fetch_bytes
 
-    def assigned(self, count: int) -> None:
-        pass
-
     def has_enough(self, state: PartitionState) -> bool:
+        """Whether a partition is to be left out. Whatever drains it below that wakes the network thread."""
         shared_partition, mark = state.shared_partition, state.fetched_bytes - self._per_partition
         if shared_partition.drained_bytes >= mark:
             return False
@@ -307,7 +252,9 @@ class _Bytes:
         return shared_partition.drained_bytes < mark
 
     def weigh(self, broker: Broker) -> FetchChoice:
-        """Partitions with data are fetched together: while they hold more than one fetch each on average, none is.
+        """What to ask a broker for. Whatever changes the verdict wakes the network thread.
+
+        Partitions with data are fetched together: while they hold more than one fetch each on average, none is.
 
         Those that have nothing to give, as far as the broker was asked, do not count: they would make all others look
         hungry, and have them fetched one by one. They are asked for all the same.
@@ -340,72 +287,3 @@ class _Bytes:
                     # Drained before the mark was set, which has woken nobody.
                     return FetchChoice.ALL
         return FetchChoice.HUNGRY if has_idle else FetchChoice.NONE
-
-    def released(self) -> bool:
-        return False
-
-
-class _Total:
-    depends_on_count = False
-
-    def __init__(self, config: ConsumerConfig, subscription: Subscription, shared_state: SharedState) -> None:
-        self._max_poll_records = config.max_poll_records
-        self._subscription = subscription
-        self._shared_state = shared_state
-        self._counted: list[SharedPartition] = []
-        """Those that have what is enough."""
-
-    def assigned(self, count: int) -> None:
-        pass
-
-    def has_enough(self, state: PartitionState) -> bool:
-        return False
-
-    def weigh(self, broker: Broker) -> FetchChoice:
-        shared_state = self._shared_state
-        # Read this first: what is drained while we count then wakes us too early at worst, and never too late.
-        drained = shared_state.drained_records
-        # What is not handed out now fills no poll, and would keep all others from being fetched for as long.
-        states = [s for s in self._subscription.partitions.values() if not _is_kept_back(s.shared_partition)]
-        buffered = sum(state.fetched_records - state.shared_partition.drained_records for state in states)
-        if buffered < self._max_poll_records:
-            return FetchChoice.ALL
-        self._counted = [
-            s.shared_partition for s in states if s.fetched_records > s.shared_partition.drained_records
-        ]
-        shared_state.wake_records = drained + buffered - self._max_poll_records + 1
-        return FetchChoice.ALL if self.released() else FetchChoice.NONE
-
-    def released(self) -> bool:
-        shared_state = self._shared_state
-        return shared_state.drained_records >= shared_state.wake_records or any(
-            map(_is_kept_back, self._counted)
-        )
-
-
-def _is_kept_back(shared_partition: SharedPartition) -> bool:
-    return shared_partition.paused or shared_partition.revoking or shared_partition.held
-
-
-class _Partition:
-    depends_on_count = True
-
-    def __init__(self, config: ConsumerConfig) -> None:
-        self._max_poll_records = config.max_poll_records
-        self._limit = 1
-
-    def assigned(self, count: int) -> None:
-        self._limit = max(self._max_poll_records // max(count, 1), 1)
-
-    def has_enough(self, state: PartitionState) -> bool:
-        shared_partition, mark = state.shared_partition, state.fetched_records - self._limit + 1
-        if shared_partition.drained_records >= mark:
-            return False
-        shared_partition.wake_records = mark
-        return shared_partition.drained_records < mark
-
-    def weigh(self, broker: Broker) -> FetchChoice:
-        return FetchChoice.ALL
-
-    def released(self) -> bool:
-        return False

@@ -412,14 +412,12 @@ class SessionFollow:
                 shared_partition.log_start = log_start
             if records is None:
                 continue
-            next_offset, count, complete = scan(records, wanted.offset)
+            next_offset, _, complete = scan(records, wanted.offset)
             if next_offset == wanted.offset or complete != len(records):
                 return None
             loan = self._copies.arrival(len(records))
             fetches.append(
-                CompletedFetch(
-                    shared_partition, wanted.fetch_epoch, wanted.offset, records, loan, None, count
-                )
+                CompletedFetch(shared_partition, wanted.fetch_epoch, wanted.offset, records, loan, None)
             )
             # As `_replace` does it, but without three calls for each record that is awaited.
             fetch_epoch, _, leader_epoch, *rest = wanted

@@ -12,6 +12,9 @@ import contextlib
 import random
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.testing.simulation.journal import OF_STOPPED, Attempt, Journal, makes_output, must_fail
+from tests.testing.simulation.trouble import Trouble
+
 from kadence.consumer.async_consumer import AsyncConsumer
 from kadence.errors import (
     FencedInstanceIdError,
@@ -20,10 +23,8 @@ from kadence.errors import (
     ProducerFencedError,
     UnreleasedInstanceIdError,
 )
-from kadence.testing.simulation.journal import OF_STOPPED, Attempt, Journal, makes_output, must_fail
 from kadence.testing.simulation.scheduler import SimulationError
 from kadence.testing.simulation.simulation import Simulation
-from kadence.testing.simulation.trouble import Trouble
 from kadence.work import Context, ProducerRecord, Retry
 
 if TYPE_CHECKING:

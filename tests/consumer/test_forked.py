@@ -1,11 +1,11 @@
-"""fork, and processes that were forked: gunicorn, celery, multiprocessing."""
+"""A process that was forked: the consumer of its parent refuses, and one of its own works."""
 
 from __future__ import annotations
 
 import os
 
+from tests.consumer.served import Served
 from tests.consumer.support import read
-from tests.weaknesses.conftest import Served
 
 from kadence import Consumer, TopicPartition
 from kadence.errors import ForkedError

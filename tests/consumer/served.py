@@ -1,26 +1,17 @@
-"""Fixtures of the consumer's tests, for the weaknesses of other clients."""
+"""An embedded broker with the topic "t", and consumers of it, for tests of whole consumers."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.consumer.conftest import cluster
 from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, Producer
 
-__all__ = ["Served", "busy", "cluster", "served"]
-
-
-def busy(seconds: float) -> None:
-    """Compute, in Python, and let nobody else of this thread have a turn."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        sum(number * number for number in range(10_000))
+__all__ = ["Served", "served"]
 
 
 class Served:

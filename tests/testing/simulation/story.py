@@ -6,6 +6,8 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.testing.simulation.trouble import Trouble
+
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest
 from kadence.protocol.leave_group import LeaveGroupRequest
@@ -13,7 +15,6 @@ from kadence.protocol.sync_group import SyncGroupRequest
 from kadence.testing.simulation.members import member, transformer, writer
 from kadence.testing.simulation.scheduler import SimulationError
 from kadence.testing.simulation.simulation import Simulation
-from kadence.testing.simulation.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
