@@ -52,6 +52,8 @@ def at_collection(number: int, act: Callable[[], object]) -> Iterator[list[bool]
 
     was = gc.get_threshold()
     gc.collect()
+    # What is made here is counted, so that the first container after it begins a collection.
+    gc.set_threshold(1_000_000)
     # Lists that were freed are used again without a look at the threshold; there are 80 of them at most.
     held += [[] for _ in range(100)]
     gc.callbacks.append(happens)
