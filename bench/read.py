@@ -4,8 +4,8 @@
 
 Each reading is a process of its own, and they take turns; the best of each counts, by the clock and by its processor
 time. Importing is not counted. All make the same frame, and its sums are compared. At the end what odd values among
-JSON cost: the processor time of the thread that reads. Without ``--servers`` the embedded broker serves, in a process of
-its own; with it the topics stay where they were made.
+JSON cost: the processor time of the thread that reads. Without ``--servers`` the embedded broker serves, in a process
+of its own; with it the topics stay where they were made.
 """
 
 from __future__ import annotations

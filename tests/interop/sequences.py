@@ -53,7 +53,7 @@ CONFIG: Final = {
 """Our broker's settings, as `kadence.testing.kafka` sets Kafka's."""
 
 _STEPS: Final = 32
-_PATIENCE: Final = 4.0
+_PATIENCE: Final = 20.0
 """Seconds after which a request that only one side has answered is a difference."""
 _GROUP: Final = 32
 _CANDIDATES: Final = 8

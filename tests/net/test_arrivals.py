@@ -171,3 +171,10 @@ def test_what_is_dropped_while_another_thread_takes_is_given_whole_or_not_at_all
         return bool(done)
 
     through_all(run)
+
+
+def test_a_frame_without_pieces_is_none() -> None:
+    session = drain.drain.Session(-1, 0)
+    for _ in range(3):
+        assert session.take([]) == 0
+    assert not session.has_unwritten()

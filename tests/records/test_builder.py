@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -209,3 +210,38 @@ def test_a_producer_builds_what_build_does(compression: str) -> None:
         "transactional": True,
     }
     assert builder.build_in_place(**fields) == builder.build(**fields)
+
+
+class Meddling:
+    """Headers that append a record of their own when they are read."""
+
+    def __init__(self, encoder: Any) -> None:
+        self._encoder = encoder
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        self._encoder.append(T0, bytearray(b"other key"), bytearray(b"other value" * 50))
+        return iter([("h", b"1")])
+
+
+def compiled_encoder() -> Any:
+    from tests.records.conftest import COMPILED, load_half
+
+    return encoder(load_half(COMPILED))
+
+
+def test_headers_that_append_a_record_leave_key_and_value_as_they_are() -> None:
+    made, expected = compiled_encoder(), compiled_encoder()
+    made.append(T0, bytearray(b"key"), bytearray(b"value"), Meddling(made))
+    expected.append(T0, b"other key", b"other value" * 50)
+    expected.append(T0, b"key", b"value", [("h", b"1")])
+    assert made.records() == expected.records()
+
+
+def test_a_batch_that_was_sealed_in_place_stays_where_it_is() -> None:
+    made = compiled_encoder()
+    made.append(T0, None, b"value")
+    batch = made.seal_in_place(bytes(61))
+    before = bytes(batch)
+    with pytest.raises(IllegalStateError):
+        made.reserve(1 << 20)
+    assert bytes(batch) == before

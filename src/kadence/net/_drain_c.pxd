@@ -157,6 +157,7 @@ cdef class Intake:
     cdef object _repeat
     cdef object _leave
     cdef object _follow
+    cdef object _arrivals
     cdef _Target _target
     cdef list _arrived
     cdef object _ask(self)

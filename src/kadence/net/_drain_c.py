@@ -273,6 +273,8 @@ class Intake:
             raise MemoryError
         memcpy(again.asked, cython.cast(cython.p_char, asked), length)
         again.asked_length, again.room = length, 0
+        # It is kept as long as this is.
+        self._arrivals = arrivals
         again.arrivals = cython.address(arrivals._arrivals)
         again.owner = cython.cast(cython.p_void, self)
         self._follow = self._leave.follow
@@ -733,6 +735,8 @@ class Poller:
 
     @cython.cfunc
     def _set(self, place: cython.int, wanted: cython.int, owner: object, intake: object) -> object:
+        # First: what was kept there may go.
+        self._intakes[place] = cython.NULL
         self._plain -= _is_plain(self._kept[place])
         self._plain += _is_plain(intake)
         self._fds[place].events = wanted
@@ -741,8 +745,6 @@ class Poller:
         if isinstance(intake, Intake):
             cython.cast(Intake, intake)._intake.wanted = wanted
             self._intakes[place] = cython.address(cython.cast(Intake, intake)._intake)
-        else:
-            self._intakes[place] = cython.NULL
         return None
 
     @cython.cfunc

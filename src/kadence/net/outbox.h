@@ -26,7 +26,7 @@ typedef struct {
 
 /* Room for so many pieces, when all that was put in before is written; 0 without memory. */
 static inline int kd_outbox_empty(kd_outbox *box, int count) {
-    struct iovec *pieces = (struct iovec *)realloc(box->pieces, (size_t)count * sizeof(struct iovec));
+    struct iovec *pieces = (struct iovec *)realloc(box->pieces, (size_t)(count > 0 ? count : 1) * sizeof(struct iovec));
     if (pieces == NULL) return 0;
     box->pieces = pieces;
     box->next = box->count = 0;

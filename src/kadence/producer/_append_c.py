@@ -272,6 +272,8 @@ class FastAppender:
             if sticky.used >= sticky.switch_bytes or not 0 <= number < place.count:
                 # The record's own bytes are counted below, or when it comes again by the long way.
                 number = cython.cast(object, sticky).choose(0, place.count, place.available)
+                if not 0 <= number < place.count:
+                    raise IndexError(f"partition {number} was chosen, and there are {place.count}")
         open_batches = place.open_batches[number]
         if open_batches is None:
             return None

@@ -33,11 +33,8 @@ cdef class _Bytes:
     cdef bint is_held
     cdef Py_buffer view
     cdef void hold(self, object value) except *
-    cdef void let_go(self) noexcept
 
 cdef class RecordEncoder:
     cdef kd_frame frame
-    cdef _Bytes key
-    cdef _Bytes value
     cdef void _append(self, long long timestamp, object key, object value, object headers) except *
-    cdef void _write(self, long long timestamp, tuple headers) except *
+    cdef void _write(self, long long timestamp, _Bytes held_key, _Bytes held_value, tuple headers) except *

@@ -54,13 +54,6 @@ class _Bytes:
             self.data = cython.cast(cython.p_uchar, self.view.buf)
             self.size = self.view.len
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def let_go(self) -> cython.void:
-        if self.is_held:
-            self.is_held = False
-            PyBuffer_Release(cython.address(self.view))
-
 
 @cython.cclass
 class RecordEncoder:
@@ -74,8 +67,6 @@ class RecordEncoder:
     """
 
     def __cinit__(self):
-        self.key = _Bytes.__new__(_Bytes)
-        self.value = _Bytes.__new__(_Bytes)
         self.frame.base = self.frame.latest = -1
         self.frame.used = HEADER
 
@@ -100,6 +91,9 @@ class RecordEncoder:
 
     def reserve(self, size: cython.Py_ssize_t) -> None:
         """Make room for so many bytes at once, where as many are to be expected."""
+        if self.frame.is_sealed:
+            # The memory is somebody's, and stays where it is.
+            raise IllegalStateError("a batch that was sealed in place takes no more records")
         if not kd_reserve(cython.address(self.frame), size):
             raise MemoryError
 
@@ -126,16 +120,17 @@ class RecordEncoder:
 
     @cython.cfunc
     def _append(self, timestamp: cython.longlong, key, value, headers) -> cython.void:
-        try:
-            self.key.hold(key)
-            self.value.hold(value)
-            self._write(timestamp, None if not headers else tuple(headers))
-        finally:
-            self.key.let_go()
-            self.value.let_go()
+        # Of this call alone: what reads headers may be anybody's code, which may append here, too.
+        held_key: _Bytes = _Bytes.__new__(_Bytes)
+        held_value: _Bytes = _Bytes.__new__(_Bytes)
+        held_key.hold(key)
+        held_value.hold(value)
+        self._write(timestamp, held_key, held_value, None if not headers else tuple(headers))
 
     @cython.cfunc
-    def _write(self, timestamp: cython.longlong, headers: tuple | None) -> cython.void:
+    def _write(
+        self, timestamp: cython.longlong, held_key: _Bytes, held_value: _Bytes, headers: tuple | None
+    ) -> cython.void:
         name_size: cython.Py_ssize_t = 0
         name: cython.p_const_char
         encoded: list = []
@@ -152,13 +147,14 @@ class RecordEncoder:
                 encoded.append((key, value))
                 tail += kd_width(name_size) + name_size
                 tail += 1 if value is None else kd_width(PyBytes_GET_SIZE(value)) + PyBytes_GET_SIZE(value)
+        # From here on nothing is made: the texts of names were made above, and are kept by their strings.
         done: cython.int = kd_add(
             cython.address(self.frame),
             timestamp,
-            self.key.data,
-            self.key.size,
-            self.value.data,
-            self.value.size,
+            held_key.data,
+            held_key.size,
+            held_value.data,
+            held_value.size,
             tail,
             cython.address(p),
         )

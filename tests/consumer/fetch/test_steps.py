@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.collecting import LEADS, at_collection
 from tests.consumer.application.test_interrupted_callbacks import Subject
 from tests.consumer.fetch.test_fetch_collector import put, shared_partition
 from tests.luck import examples
@@ -175,6 +176,32 @@ class Half:
         else:
             self.fill(argument % PARTITIONS, 100)
         return None
+
+
+@pytest.mark.parametrize("lead", LEADS)
+def test_what_moves_while_a_step_makes_its_objects_is_not_given(lead: int) -> None:
+    """The network thread ends a partition's fetch epoch in a collection that a step has begun."""
+    number = 0
+    while True:
+        half = Half("_c")
+        half.act("arm", 0)
+        decoded: Any = half.shared_partitions[0].decoded
+        stood: list[int] = []
+
+        def seek(half: Half = half, decoded: Any = decoded, stood: list[int] = stood) -> None:
+            stood.append(decoded.index)
+            half.act("seek", 0)
+
+        with at_collection(number, seek, lead=lead) as done:
+            found = half.steps.poll(3)
+        if not done:
+            assert number > 0
+            assert len(found) == 3
+            return
+        assert decoded.index == (0 if found is None else 3)
+        assert (found is None) == (stood == [0]), "it moved before the records were taken"
+        assert not half.steps.is_taking
+        number += 1
 
 
 actions = st.tuples(

@@ -164,9 +164,11 @@ class PartitionReader(ReaderState):
         if decoded is None:
             return []
         index = decoded.index
+        # Kept while a slice of it is made.
+        records: list[Record] = decoded.records
         if index == 0 and limit >= decoded.count:
-            return decoded.records
-        return decoded.records[index : min(index + limit, decoded.count)]
+            return records
+        return records[index : min(index + limit, decoded.count)]
 
     def fill(self, limit: int) -> None:
         """Have decoded records, if there are none, for a poll of ``limit`` to come.
@@ -191,7 +193,7 @@ class PartitionReader(ReaderState):
         decoded.index += count
         self.count()
         if not decoded.left:
-            if decoded.end != decoded.records[decoded.count - 1].offset + 1:
+            if decoded.count and decoded.end != decoded.records[decoded.count - 1].offset + 1:
                 self._context.passed(self.shared_partition)
             self._end_fetch()
         return True
@@ -373,9 +375,10 @@ class PartitionReader(ReaderState):
         began = decoded.began
         self._processed_through()
         offset, epoch = decoded.processed() or (decoded.start, decoded.start_epoch)
+        records: list[Record] = decoded.records
         extended = DecodedRecords(
             decoded.fetch_epoch,
-            decoded.records[began:] + items,
+            records[began:] + items,
             offset,
             epoch,
             self._stands_at(reader),

@@ -16,9 +16,10 @@ refuse is left to a whole poll, which knows what becomes of it, and the error is
 Each step is a whole poll (C6): what the one before it returned is processed, partitions take turns (A2), and
 what the poll timer says of the last poll is true to a tick.
 
-Compiled, a step runs no Python code between taking a record and giving it out, so no other thread and no signal handler
-comes between the two. Without the interpreter's lock a step is a critical section of the attention: whoever raises that
-waits for the step under way, and the next one sees it up. Deserialisers and interceptors run outside of it.
+Compiled, a step makes all objects before it takes a record, and runs no Python code from there until it gives that out,
+so no other thread and no signal handler comes between the two. Without the interpreter's lock a step is a critical
+section of the attention: whoever raises that waits for the step under way, and the next one sees it up. Deserialisers
+and interceptors run outside of it.
 
 See `uncompiled` for the two forms. The types of the fields are in the .pxd file.
 """
@@ -204,7 +205,9 @@ class Steps:
     def disarm(self) -> list[ReaderState]:
         """A poll looks at everything again. Returns the readers that are to be served after all others."""
         with cython.critical_section(self.attention):
-            served = self.order[: self.at]
+            # Kept: the slice is made of it, which may begin a collection, which runs anything.
+            order: list[ReaderState] = self.order
+            served = order[: self.at]
             self.count_taken()
             self.now = -1
             self.order = []
@@ -281,17 +284,27 @@ class Steps:
             index: cython.Py_ssize_t = decoded.index
             found: Records
             if self.decoder is None:
-                if (
+                is_whole: cython.bint = (
                     cython.compiled
                     and limit > _MANY
                     and index == 0
                     and decoded.count == limit
                     and self.interceptors is None
-                ):
-                    return one_chunk(place.partition, self.given_whole(place, decoded))
-                found = one_chunk(place.partition, decoded.records[index : index + limit])
-                decoded.index = index + limit
-                self.pass_on()
+                )
+                # All objects come before anything moves: making them may begin a collection, which runs anything.
+                kept: list[Any] = decoded.records
+                self.is_taking = True
+                try:
+                    found = one_chunk(place.partition, kept if is_whole else kept[index : index + limit])
+                finally:
+                    self.is_taking = False
+                if not self.stands(place.shared_partition, decoded, index):
+                    return None
+                if is_whole:
+                    self.give_whole(place, decoded)
+                else:
+                    decoded.index = index + limit
+                    self.pass_on()
         if self.decoder is not None:
             records: list[Any] = self.decoded(decoded, limit)
             if not records:
@@ -459,11 +472,24 @@ class Steps:
                 decoded.count = 0
                 decoded.index = decoded.began = 1
         items: list[Any] = []
+        refilled: DecodedRecords | None = None
         self.is_taking = True
         try:
             is_last: cython.bint = self.read(place, opened, items, limit)
+            if items:
+                refilled = DecodedRecords(
+                    decoded.fetch_epoch,
+                    items,
+                    decoded.end,
+                    decoded.end_epoch,
+                    opened.next_offset,
+                    opened.leader_epoch,
+                )
+                refilled.is_processed = True
+                refilled.is_last = is_last
         finally:
             self.is_taking = False
+        # From here on nothing is made.
         with cython.critical_section(shared_partition):
             if (
                 self.attention.up
@@ -476,19 +502,8 @@ class Steps:
             ):
                 return None
             place.opened = opened
-            if not items:
-                return None
-            refilled: DecodedRecords = DecodedRecords(
-                decoded.fetch_epoch,
-                items,
-                decoded.end,
-                decoded.end_epoch,
-                opened.next_offset,
-                opened.leader_epoch,
-            )
-            refilled.is_processed = True
-            refilled.is_last = is_last
-            shared_partition.decoded = refilled
+            if refilled is not None:
+                shared_partition.decoded = refilled
             return refilled
 
     @cython.cfunc
@@ -585,14 +600,14 @@ class Steps:
             decoded.index = 1
 
     @cython.cfunc
-    def given_whole(self, place: ReaderState, decoded: DecodedRecords) -> list[Any]:
+    @cython.exceptval(-1, check=False)
+    def give_whole(self, place: ReaderState, decoded: DecodedRecords) -> cython.bint:
         """A step takes all of the decoded records, and lets them go at once; compiled nothing comes between."""
-        records = decoded.records
         place.records.total += decoded.count - decoded.counted
         decoded.counted = decoded.count
         self.let_go_of(place, decoded)
         self.pass_on()
-        return records
+        return True
 
     def put_back(self) -> list[ReaderState]:
         """What the present poll took was not returned: each index goes back to where the poll began.

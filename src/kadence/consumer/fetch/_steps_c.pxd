@@ -56,7 +56,7 @@ cdef class Steps:
     cdef DecodedRecords take_turn(self, Py_ssize_t least)
     cdef DecodedRecords refill(self, ReaderState place, DecodedRecords decoded, Py_ssize_t limit)
     cdef bint read(self, ReaderState place, FetchedRecords opened, list items, Py_ssize_t limit) except -1
-    cdef list given_whole(self, ReaderState place, DecodedRecords decoded)
+    cdef bint give_whole(self, ReaderState place, DecodedRecords decoded) except -1
     cdef void let_go_of(self, ReaderState place, DecodedRecords decoded) noexcept
     cdef bint count_taken(self) except -1
     cdef bint mark_touched_processed(self) except -1

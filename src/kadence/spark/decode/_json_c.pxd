@@ -4,6 +4,10 @@ cimport cython
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t
 
+cdef extern from "../../records/busy.h" nogil:
+    bint kd_take(int* flag)
+    void kd_let_go(int* flag)
+
 cdef extern from "json_rows.h" nogil:
     int KD_JSON_BOOL
     int KD_JSON_STRING
@@ -50,6 +54,7 @@ cdef class Reader:
     cdef kd_reading reading
     cdef kd_bytes refused
     cdef list names  # and what else the columns point into
-    cdef bint is_busy
+    cdef int is_busy
     cdef void build(self, kd_node* node, object column) except *
+    cdef object documents(self, object ends, object data, int64_t start, int64_t count)
     cdef object taken(self, kd_node* node)

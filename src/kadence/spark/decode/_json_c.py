@@ -17,8 +17,10 @@ from cython.cimports.kadence.spark.decode._json_c import (
     kd_bytes,
     kd_cut,
     kd_documents,
+    kd_let_go,
     kd_node,
     kd_prepare_name,
+    kd_take,
 )
 from cython.cimports.libc.stdint import int32_t, int64_t
 from cython.cimports.libc.stdlib import calloc, free
@@ -117,14 +119,15 @@ class Reader:
         node.scale = column.scale
         node.precision = column.precision
         node.is_zoned = column.is_zoned
-        if column.children:
+        children: tuple = tuple(column.children)
+        if children:
             node.children = cython.cast(
-                cython.pointer(kd_node), calloc(len(column.children), cython.sizeof(kd_node))
+                cython.pointer(kd_node), calloc(len(children), cython.sizeof(kd_node))
             )
             if node.children == cython.NULL:
                 raise MemoryError
-            node.count = len(column.children)
-            for i, child in enumerate(column.children):
+            node.count = len(children)
+            for i, child in enumerate(children):
                 self.build(node.children + cython.cast(cython.int, i), child)
 
     def read(self, ends, data, start: int64_t, count: int64_t):
@@ -137,8 +140,16 @@ class Reader:
             The column's buffers as `taken` has them, and the rows that were refused, which are null in it; None while
             another thread uses this reader.
         """
-        if self.is_busy:
+        if kd_take(cython.address(self.is_busy)):
             return None
+        try:
+            return self.documents(ends, data, start, count)
+        finally:
+            kd_let_go(cython.address(self.is_busy))
+
+    @cython.cfunc
+    def documents(self, ends: object, data: object, start: int64_t, count: int64_t) -> object:
+        """As `read`; nobody else is in here."""
         ends_view: Py_buffer
         data_view: Py_buffer
         if start < 0 or count < 0 or count > 0x7FFFFFFF:
@@ -152,29 +163,25 @@ class Reader:
                 offsets: cython.pointer(int32_t) = cython.cast(cython.pointer(int32_t), ends_view.buf)
                 if not kd_are_sound(offsets, start, start + count, data_view.len):
                     raise ValueError("a column whose offsets go back, or lead outside of its data")
-                self.is_busy = True
-                try:
-                    kd_cut(cython.address(self.root), 0)
-                    self.refused.size = 0
-                    self.reading.is_out_of_memory = False
-                    kd_documents(
-                        cython.address(self.reading),
-                        cython.address(self.root),
-                        offsets,
-                        cython.cast(cython.p_uchar, data_view.buf),
-                        start,
-                        start + count,
-                        cython.address(self.refused),
-                    )
-                    if self.reading.is_out_of_memory:
-                        raise MemoryError
-                    refused: list = [
-                        cython.cast(cython.pointer(int32_t), self.refused.data)[i]
-                        for i in range(self.refused.size // 4)
-                    ]
-                    return self.taken(cython.address(self.root)), refused
-                finally:
-                    self.is_busy = False
+                kd_cut(cython.address(self.root), 0)
+                self.refused.size = 0
+                self.reading.is_out_of_memory = False
+                kd_documents(
+                    cython.address(self.reading),
+                    cython.address(self.root),
+                    offsets,
+                    cython.cast(cython.p_uchar, data_view.buf),
+                    start,
+                    start + count,
+                    cython.address(self.refused),
+                )
+                if self.reading.is_out_of_memory:
+                    raise MemoryError
+                refused: list = [
+                    cython.cast(cython.pointer(int32_t), self.refused.data)[i]
+                    for i in range(self.refused.size // 4)
+                ]
+                return self.taken(cython.address(self.root)), refused
             finally:
                 PyBuffer_Release(cython.address(data_view))
         finally:
