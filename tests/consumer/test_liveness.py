@@ -267,9 +267,7 @@ def test_b4_under_asyncio_a_poll_that_waits_on_a_blocked_loop_is_a_stall(broker:
 
 
 @needs_the_lock
-def test_b9_a_held_interpreter_is_measured_and_told(
-    broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_b9_a_held_interpreter_is_measured_and_told(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster("embedded", broker.bootstrap_servers)
     topic = cluster.topic(1)
     # Less than half an interval is not told of, and a busy machine is late now and then.
