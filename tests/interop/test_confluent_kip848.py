@@ -16,7 +16,6 @@ from tests.patience import PATIENCE
 from kadence import Consumer as KadenceConsumer
 from kadence.broker import Broker
 
-
 # librdkafka loses an assignment whose answer takes longer than the interval: tests/interop/test_mixed_groups.py.
 CONFIG = {**FAST_GROUPS, "group.consumer.heartbeat.interval.ms": 2_000}
 
