@@ -1,5 +1,4 @@
-# Needs Python 3.11 or newer and make; everything else is installed into .venv.
-# A compiler makes records several times faster and is optional (KADENCE_EXTENSION=auto, require or off).
+# Needs Python 3.11 or newer with its headers, a C compiler and make; everything else is installed into .venv.
 
 BROKER ?= embedded
 # The tests wait for clocks and brokers more than for processors.
@@ -20,8 +19,11 @@ PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.1
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check -q
+# Compiled as they stand; setup.py has the same.
+ONE_SOURCE := $(addprefix src/kadence/,records/fetched.py consumer/_decoded_records.py $(addprefix consumer/fetch/, \
+	_fetch_collector.py _iteration.py _partition_reader.py _steps.py))
 # What the installed package is made of; a change of one of these installs it again.
-BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '_*_c.py' -o -name '*.pxd' -o -name '*.h' \))
+BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \)) $(ONE_SOURCE)
 
 .PHONY: help demo test test-heavy calm durations test-pythons test-spark soak hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work docs site first-record wheel clean
 
@@ -56,7 +58,7 @@ help:
 	@echo "make docs            write the generated pages of docs/"
 	@echo "make site            the documentation as a site, in build/site (strict: a broken link fails it)"
 	@echo "make first-record    the time from a fresh clone to the first record read, in parts (BROKER=kafka: on real Kafka)"
-	@echo "make wheel           the source distribution and the wheels, in dist (GLIBC=2.17: for older Linux; ARGS=--try)"
+	@echo "make wheel           the source distribution and the wheel, in dist (GLIBC=2.17: for older Linux; ARGS=--try)"
 	@echo "make check-browser   kadence top --serve in a headless Chromium, which apt-get installs where it is missing"
 	@echo "make check-memory    AddressSanitizer over the compiled code, while the collector lets other threads in (needs gcc and libasan)"
 	@echo "make check-threads   ThreadSanitizer over the native heartbeat, the poller and the compiled readers of records (needs gcc and libtsan)"

@@ -3,7 +3,7 @@
     python bench/decode.py [--records 10000] [--seconds 1.0] [--codec none]
 
 Each figure is the best of many runs over the same bytes, checksum verified, by the processor time of the one thread;
-the machine's noise shows in the median beside it. KADENCE_EXTENSION=off measures the plain half.
+the machine's noise shows in the median beside it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 
-from kadence.records import IMPLEMENTATION, KERNEL, FetchedRecords, encode_batch
+from kadence.records import KERNEL, FetchedRecords, encode_batch
 
 POLL = 500
 
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--codec", default="none")
     options = parser.parse_args()
-    print(f"kadence.records: {IMPLEMENTATION}, checksum {KERNEL}, gc {gc.get_threshold()}")
+    print(f"checksum {KERNEL}, gc {gc.get_threshold()}")
     for size in (100, 1024):
         value = bytes(range(256)) * (size // 256 + 1)
         data = encode_batch(

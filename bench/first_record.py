@@ -100,14 +100,11 @@ def write(python: Path, servers: str, **environment: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--no-compiler", action="store_true", help="as where there is none")
     parser.add_argument("--broker", choices=["embedded", "kafka"], default="embedded")
     parser.add_argument("--wheel", type=Path, metavar="FILE", help="install this, not the clone")
     parser.add_argument("--cached", action="store_true", help="let pip use its cache")
     asked = parser.parse_args()
-    alone = {"PYTHONPATH": "", "KADENCE_EXTENSION": "auto"}
-    if asked.no_compiler:
-        alone["CC"] = "/bin/false"
+    alone = {"PYTHONPATH": ""}
     print("   taken   worked")
     with ExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="kadence-first-record-"))

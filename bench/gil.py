@@ -3,18 +3,17 @@
     python bench/gil.py [--seconds 3] [--frame-mib 8]
 
 A server process answers Fetch requests over loopback; one thread of this process receives the answers with
-`kadence.net`, another runs pure Python all the time. For plain TCP and TLS, with the compiled half and without, two
-tables. Long frames, as fast as they are asked for: MiB received per second, how often the network thread had to come
-back for the interpreter per MiB (each time it may wait a switch interval, 5 ms), and what share of its idle speed the
-busy thread kept. And one small answer at a time: how often for each, from the request to its answer, and how long that
-took. The application's thread, which waits for it, has to come back once more.
+`kadence.net`, another runs pure Python all the time. For plain TCP and TLS, two tables. Long frames, as fast as they
+are asked for: MiB received per second, how often the network thread had to come back for the interpreter per MiB (each
+time it may wait a switch interval, 5 ms), and what share of its idle speed the busy thread kept. And one small answer
+at a time: how often for each, from the request to its answer, and how long that took. The application's thread, which
+waits for it, has to come back once more.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
 import socket
 import ssl
 import subprocess
@@ -88,7 +87,7 @@ def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[f
     """
     from kadence.clock import SystemClock
     from kadence.connection.request import ConnectionPurpose, Request
-    from kadence.net import ConnectionConfig, NetworkClient, drain, sockets
+    from kadence.net import ConnectionConfig, NetworkClient, sockets
     from kadence.protocol.fetch import FetchRequest
     from kadence.types import Node
 
@@ -97,14 +96,12 @@ def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[f
     client = NetworkClient(ConnectionConfig(bootstrap=(("127.0.0.1", port),), ssl_context=context), clock)
     client.set_nodes([Node(0, "127.0.0.1", port)])
     poller: Any = client._poller
-    if not drain.COMPILED:
-        poller._selector.select = count.of(poller._selector.select)
     for cls in (sockets.PlainStream, sockets._TlsStream):
         made: Any = cls
         made.read_now, made.write_now = count.of(made.read_now), count.of(made.write_now)
 
     def hand_overs() -> int:
-        return count.calls + (poller.releases if drain.COMPILED else 0)
+        return int(count.calls + poller.releases)
 
     received, answers, burnt = 0, 0, 0.0
     took: list[int] = []
@@ -173,13 +170,12 @@ def certificates(where: Path) -> tuple[Path, Path]:
     return ca, server
 
 
-def run(port: int, ca: str, seconds: float, mode: str) -> list[list[float]]:
+def run(port: int, ca: str, seconds: float) -> list[list[float]]:
     """`receive` in a process of its own, without and with a busy thread."""
     rows = []
     for busy in ("0", "1"):
         command = [sys.executable, __file__, "--seconds", str(seconds), "--one", str(port), ca, busy]
-        environment = {**os.environ, "KADENCE_EXTENSION": mode}
-        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
         rows.append([float(word) for word in result.stdout.split()])
     return rows
 
@@ -199,9 +195,7 @@ def compare(frame_bytes: int, seconds: float) -> dict[str, list[list[float]]]:
                 process = fork.Process(target=serve, args=(listener, context, frame_bytes), daemon=True)
                 process.start()
                 port = listener.getsockname()[1]
-                for mode in ("auto", "off"):
-                    label = f"{name}, {'compiled' if mode == 'auto' else 'Python'}"
-                    found[label] = run(port, str(ca) if secure else "", seconds, mode)
+                found[name] = run(port, str(ca) if secure else "", seconds)
                 process.kill()
     return found
 

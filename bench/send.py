@@ -17,8 +17,8 @@ from itertools import cycle, islice
 
 from harness.ground import real_kafka
 from kadence import Producer
+from kadence._native.append import murmur2
 from kadence.client.network_thread import NetworkThread
-from kadence.producer.append import COMPILED, murmur2
 from kadence.records import BatchBuilder
 
 SECONDS = 3.0
@@ -31,7 +31,6 @@ def main() -> None:
     )
     parser.add_argument("--profile", action="store_true", help="profile the network thread, which slows it")
     profile = cProfile.Profile() if parser.parse_args().profile else None
-    print("compiled" if COMPILED else "plain")
     with real_kafka() as ground:
         for size in (100, 1024):
             topic = ground.empty(f"sent-{size}", 8)

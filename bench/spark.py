@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import shutil
 import statistics
 import subprocess
@@ -86,10 +85,9 @@ def environment() -> Path:
         packages = [f"pyspark=={SPARK_VERSION}", "pandas", "pyarrow", "cramjam"]
         install = [str(python), "-m", "pip", "install", "-q"]
         subprocess.run([*install, *packages], check=True)
-        # Kadence comes from this tree with the extension as it stands there: building it again would
-        # replace the one that this process has loaded.
-        off = {**os.environ, "KADENCE_EXTENSION": "off"}
-        subprocess.run([*install, "--no-deps", "--editable", str(ROOT)], check=True, env=off)
+        # Kadence comes from this tree as it stands there: building it again would replace what this process has loaded.
+        [site] = ENVIRONMENT.glob("lib/python*/site-packages")
+        (site / "kadence.pth").write_text(f"{ROOT / 'src'}\n", encoding="utf-8")
         ready.touch()
     # As pip leaves what it installs. Where PYTHONDONTWRITEBYTECODE is set each of Spark's processes would compile anew.
     subprocess.run([str(python), "-m", "compileall", "-q", str(ROOT / "src")], check=True)

@@ -23,10 +23,11 @@ from tests.patience import PATIENCE
 from tests.records.batches import Row, from_rows
 
 from kadence import Broker, Consumer, Producer, TopicPartition
+from kadence._native.columns import ColumnsBuilder
+from kadence._native.records import Cursor
 from kadence.clock import SystemClock
 from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
 from kadence.net import drain, native_heartbeat
-from kadence.records._implementation import ColumnsBuilder, Cursor
 
 is_free = not getattr(sys, "_is_gil_enabled", lambda: True)()
 ROUNDS = 2_000
@@ -70,7 +71,7 @@ def test_the_interpreters_lock_stays_off(broker: Broker) -> None:
             consumer.assign([TopicPartition("t", 0)])
             while not consumer.poll(1):
                 pass
-        ours = [name for name in sys.modules if name.startswith("kadence.") and name.endswith("_c")]
+        ours = [name for name in sys.modules if name.startswith("kadence._native.")]
         print(len(ours) > 5, sys._is_gil_enabled())
     """
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code), broker.bootstrap_servers]

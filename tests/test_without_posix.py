@@ -5,7 +5,6 @@ It shows that Python's own parts suffice for clients and for a broker in memory.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -60,7 +59,6 @@ except ConfigError as error:
 def test_clients_and_a_broker_in_memory_run_on_pythons_own_parts(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", TAKE_AWAY + WORK],
-        env={**os.environ, "KADENCE_EXTENSION": "off"},
         cwd=tmp_path,
         capture_output=True,
         text=True,

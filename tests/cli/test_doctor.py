@@ -49,9 +49,7 @@ def test_what_is_here_and_a_broker(kadence: Run, broker: Broker, monkeypatch: py
     ran = kadence("doctor", "--json")
     seen = found(ran.rows)
     assert ran.status == 0
-    assert seen["extension"][0] == ("ok" if records.IMPLEMENTATION == "compiled" else "none")
-    assert seen["checksum"][0] == ("none" if records.KERNEL == "python" else "ok")
-    assert seen["checksum"][1].startswith(records.KERNEL)
+    assert seen["checksum"] == ("ok", records.KERNEL)
     assert seen["native_heartbeat"][0] == (
         "ok" if native_heartbeat.AVAILABLE and openssl.functions() else "none"
     )

@@ -7,8 +7,6 @@ import os
 import select
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -213,13 +211,3 @@ def test_the_pointer_is_proved_before_it_is_used(certificates: Certificates) -> 
 def test_functions_of_another_openssl_than_pythons_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ssl, "OPENSSL_VERSION_NUMBER", ssl.OPENSSL_VERSION_NUMBER + 1)
     assert openssl._library() == (None, "another OpenSSL than the one of Python's ssl is loaded")
-
-
-@pytest.mark.parametrize(("mode", "compiled"), [("off", False), ("auto", COMPILED)])
-def test_the_extension_can_be_switched_off(mode: str, compiled: bool) -> None:
-    code = "from kadence.net.drain import COMPILED; print(COMPILED)"
-    environment = {**os.environ, "KADENCE_EXTENSION": mode}
-    result = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == str(compiled)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kadence._native.append import estimated_size
 from kadence.client.gate import Gate
 from kadence.producer.accumulator import Accumulator, Batch, Header
-from kadence.producer.append import estimated_size
 from kadence.records import encode_batch
 from kadence.types import TopicPartition
 

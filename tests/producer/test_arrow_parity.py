@@ -1,10 +1,9 @@
-"""The batches of ``send_arrow`` are those of ``send``, byte for byte; compiled rows and plain ones are the same."""
+"""The batches of ``send_arrow`` are those of ``send``, byte for byte."""
 
 from __future__ import annotations
 
 import array
 import random
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -12,15 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kadence._native.append import TopicInfo
+from kadence._native.rows import Rows
 from kadence.client.gate import Gate
 from kadence.clock import FOREVER, wall_ms
 from kadence.config import ProducerConfig
 from kadence.errors import SerializationError
-from kadence.producer import Producer, _append_py, _rows_py, arrow, arrow_sending
+from kadence.producer import Producer, arrow_sending
 from kadence.producer.accumulator import Accumulator
-from kadence.producer.append import COMPILED, TopicInfo
 from kadence.producer.calls import Calls
-from kadence.producer.columns import Rows, Strings
+from kadence.producer.columns import Strings
 from kadence.producer.partitioner import StickyPartitioner, murmur2
 from kadence.producer.send_checks import SendChecks
 from kadence.producer.shell import Shell
@@ -162,44 +162,6 @@ def test_rows_are_the_records_that_send_makes(
             assert (record.key, record.value) == (rows[number]["key"], rows[number]["value"])
 
 
-@given(rows, st.integers(1, 12), st.integers(0, 9), st.booleans())
-def test_the_plain_half_makes_the_same(
-    rows: list[dict[str, Any]], chunk: int, before: int, wide: bool
-) -> None:
-    table = table_of(rows, chunk, before, wide)
-    one, other = make(batch_size=400), make(batch_size=400)
-    one.send_arrow(table)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow, "Rows", _rows_py.Rows)
-        other.send_arrow(table)
-    assert batches_of(other) == batches_of(one)
-
-
-@given(rows, st.sampled_from([150, 100_000]))
-def test_the_plain_shelf_takes_the_same(rows: list[dict[str, Any]], batch_size: int) -> None:
-    """`put` of both halves, on the same accumulator: what one takes the other takes, at the same place."""
-    one, other = make(batch_size=batch_size), make(batch_size=batch_size)
-    for row in rows:
-        fields = (
-            row["topic"],
-            row["value"],
-            row["key"],
-            row["partition"],
-            row["timestamp"],
-            row["headers"] or (),
-        )
-        taken = one._accumulator.put(*fields)
-        same = _append_py.FastAppender.put(_Plain(other._accumulator), *fields)
-        assert (taken is None) == (same is None)
-        if taken is None or same is None:
-            one.send(*fields[:3], partition=fields[3], timestamp=fields[4], headers=fields[5])
-            other.send(*fields[:3], partition=fields[3], timestamp=fields[4], headers=fields[5])
-        else:
-            assert (taken.index, taken.timestamp) == (same.index, same.timestamp)
-            assert taken.delivery.partition == same.delivery.partition
-    assert batches_of(one) == batches_of(other)
-
-
 @pytest.mark.parametrize(
     "headers",
     [
@@ -220,9 +182,6 @@ def test_headers_that_must_be_looked_at_go_the_long_way(headers: Any) -> None:
     producer.send(topic, b"begins the batch", partition=0)
     assert producer._accumulator.put(topic, b"v", None, 0, 1, [("a", b"1")]) is not None
     assert producer._accumulator.put(topic, b"v", None, 0, 1, headers) is None
-    assert (
-        _append_py.FastAppender.put(_Plain(producer._accumulator), topic, b"v", None, 0, 1, headers) is None
-    )
 
 
 @pytest.mark.parametrize("settings", [{}, {"value_serializer": bytes.upper, "key_serializer": bytes.lower}])
@@ -240,24 +199,10 @@ def test_records_with_headers_and_serialisers_are_added_by_put(settings: dict[st
         assert producer.send(topic, b"value", b"key", partition=0, headers=headers).index > 0
 
 
-class _Plain(_append_py.FastAppender):
-    """The plain `put` over the state of an accumulator of either kind."""
-
-    def __init__(self, of: Accumulator) -> None:
-        object.__setattr__(self, "_of", of)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._of, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._of, name, value)
-
-
 @given(st.binary(max_size=70))
 def test_murmur2_is_kafka_pythons(key: bytes) -> None:
     theirs = pytest.importorskip("kafka.partitioner.default").murmur2
     assert murmur2(key) & 0x7FFFFFFF == theirs(key) & 0x7FFFFFFF
-    assert _append_py.murmur2(key) == murmur2(key)
 
 
 @pytest.mark.parametrize(
@@ -304,40 +249,27 @@ def damaged(ends: list[int], rows: int) -> pa.Table:
     return pa.table({"value": pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows, buffers)})
 
 
-@pytest.mark.parametrize(
-    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
-)
 @pytest.mark.parametrize("ends", [[0, 99, 10], [0, 4, 2], [0, -4, 4], [0, 2**62, 10]], ids=str)
-def test_offsets_that_lead_outside_are_refused(
-    ends: list[int], rows_class: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(arrow, "Rows", rows_class)
+def test_offsets_that_lead_outside_are_refused(ends: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     producer = make()
     with pytest.raises(SerializationError, match=r"row \d: the columns are damaged"):
         producer.send_arrow(damaged(ends, 2), "t")
     assert not batches_of(producer)
 
 
-@pytest.mark.parametrize(
-    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
-)
-def test_buffers_that_are_too_short_are_refused(rows_class: Any) -> None:
+def test_buffers_that_are_too_short_are_refused() -> None:
     ends = pa.array([0, 4, 8], pa.int64()).buffers()[1]
     with pytest.raises(ValueError, match="buffer has 24 bytes, and must have 56"):
-        rows_class(6, Strings(None, ends, b"01234567", 0, 6))
+        Rows(6, Strings(None, ends, b"01234567", 0, 6))
     with pytest.raises(ValueError, match="buffer has 1 bytes, and must have 2"):
-        rows_class(9, Strings(b"1", bytes(80), b"", 0, 9))
+        Rows(9, Strings(b"1", bytes(80), b"", 0, 9))
 
 
-@pytest.mark.parametrize(
-    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
-)
 @pytest.mark.parametrize("column", ["value", "lists", "names", "values"])
 def test_columns_that_somebody_changes_while_they_are_sent(
-    column: str, rows_class: Any, monkeypatch: pytest.MonkeyPatch
+    column: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A column may lie in memory that others write to, such as a numpy array's."""
-    monkeypatch.setattr(arrow, "Rows", rows_class)
     memory = {
         name: bytearray(array.array("q", [0, 1, 2, 3]).tobytes())
         for name in ("value", "lists", "names", "values")
@@ -377,11 +309,7 @@ def test_columns_that_somebody_changes_while_they_are_sent(
     assert [(each.value, each.headers) for each in found] == [(b"x", (("a", b"a"),))]
 
 
-@pytest.mark.parametrize(
-    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
-)
-def test_more_headers_than_readers_take(rows_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "Rows", rows_class)
+def test_more_headers_than_readers_take(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = make(batch_size=1_000_000)
     most = [("h", b"")] * MOST_HEADERS
     kinds = {"value": pa.binary(), "headers": pa.list_(PAIR)}
@@ -405,13 +333,7 @@ class _Astray(StickyPartitioner):
         return partition_count
 
 
-@pytest.mark.parametrize(
-    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
-)
-def test_a_partition_that_there_is_not_is_no_other_topics(
-    rows_class: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(arrow, "Rows", rows_class)
+def test_a_partition_that_there_is_not_is_no_other_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = make()
     places = producer._accumulator.places
     places["u"] = TopicInfo(places["u"].cluster, places["u"].partitions, (0,), _Astray(1))
@@ -420,12 +342,9 @@ def test_a_partition_that_there_is_not_is_no_other_topics(
     assert not batches_of(producer)
 
 
-@pytest.mark.parametrize(
-    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
-)
 @pytest.mark.parametrize("row", [-1, 2, 1 << 40])
-def test_a_row_that_there_is_not(rows_class: Any, row: int) -> None:
-    rows = rows_class(2, Strings(None, bytes(24), b"", 0, 2))
+def test_a_row_that_there_is_not(row: int) -> None:
+    rows = Rows(2, Strings(None, bytes(24), b"", 0, 2))
     for call in (rows.estimate, rows.partition, rows.topic):
         with pytest.raises(IndexError, match=f"row {row} of 2"):
             call(row)
@@ -447,16 +366,7 @@ def test_an_open_batch_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert batch.deadline < FOREVER
 
 
-def test_the_extension_is_tested_where_it_is() -> None:
-    module: ModuleType = pytest.importorskip("kadence.producer._rows_c") if COMPILED else _rows_py
-    assert Rows is module.Rows
-
-
-@pytest.mark.parametrize(
-    "rows_class", [pytest.param(_rows_py.Rows, id="plain"), pytest.param(Rows, id="ours")]
-)
-def test_columns_of_nothing_but_nulls(rows_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "Rows", rows_class)
+def test_columns_of_nothing_but_nulls(monkeypatch: pytest.MonkeyPatch) -> None:
     for nulls in (pa.nulls(3), None):
         columns = {
             "value": pa.nulls(3) if nulls is not None else pa.nulls(3, pa.string()),

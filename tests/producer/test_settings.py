@@ -23,10 +23,10 @@ from kadence import (
     SerializationError,
     TopicPartition,
 )
+from kadence._native.append import TopicInfo
 from kadence.config import ProducerConfig
 from kadence.connection.cluster import Cluster
 from kadence.errors import ConfigError, IllegalStateError
-from kadence.producer.append import TopicInfo
 from kadence.producer.partitioner import StickyPartitioner
 from kadence.producer.partitioning import chooser
 from kadence.protocol import error_codes as ec

@@ -1,4 +1,4 @@
-"""The short way of a record: what the program brings along is called once for each, and both halves do the same."""
+"""The short way of a record: what the program brings along is called once for each."""
 
 from __future__ import annotations
 
@@ -13,33 +13,18 @@ import pytest
 from tests.patience import PATIENCE
 
 from kadence import Consumer
+from kadence._native.append import ShortWay, TopicInfo, murmur2
 from kadence.broker import Broker
 from kadence.client.gate import Gate
 from kadence.clock import wall_ms
 from kadence.errors import KafkaError, SerializationError
-from kadence.producer import Producer, _append_py
+from kadence.producer import Producer
 from kadence.producer.accumulator import Accumulator
-from kadence.producer.append import COMPILED, ShortWay, TopicInfo, murmur2
 from kadence.producer.calls import Outgoing
 from kadence.producer.futures import RecordFuture
 from kadence.producer.partitioner import StickyPartitioner
 from kadence.records import FetchedRecords
 from kadence.types import TopicPartition
-
-HALVES = [_append_py.ShortWay, *([ShortWay] if COMPILED else [])]
-
-
-class Plain(_append_py.FastAppender):
-    """The plain appender over the state of an accumulator of either kind."""
-
-    def __init__(self, of: Accumulator) -> None:
-        object.__setattr__(self, "_of", of)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._of, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._of, name, value)
 
 
 def shelf(batch_size: int = 100_000, clock: Callable[[], int] = wall_ms) -> Accumulator:
@@ -61,15 +46,13 @@ def shelf(batch_size: int = 100_000, clock: Callable[[], int] = wall_ms) -> Accu
 
 
 def way(
-    half: Any,
     accumulator: Accumulator,
     key: Any = None,
     value: Any = None,
     choose: Any = None,
     not_taken: Callable[[KafkaError], None] = lambda error: None,
 ) -> Any:
-    appender: Any = Plain(accumulator) if half is _append_py.ShortWay else accumulator
-    return half(appender, key, value, choose, Outgoing, not_taken)
+    return ShortWay(accumulator, key, value, choose, Outgoing, not_taken)
 
 
 def written(accumulator: Accumulator, partition: int) -> list[tuple[Any, ...]]:
@@ -81,15 +64,14 @@ def written(accumulator: Accumulator, partition: int) -> list[tuple[Any, ...]]:
     return found[1:]
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_a_record_is_serialised_once_and_goes_where_its_bytes_say(half: Any) -> None:
+def test_a_record_is_serialised_once_and_goes_where_its_bytes_say() -> None:
     accumulator, seen = shelf(), []
 
     def text(data: str) -> bytes:
         seen.append(data)
         return data.encode()
 
-    put = way(half, accumulator, key=text, value=text).put
+    put = way(accumulator, key=text, value=text).put
     assert isinstance(put("t", "value", "key", None, None), RecordFuture)
     assert seen == ["value", "key"]
     partition = (murmur2(b"key") & 0x7FFFFFFF) % 3
@@ -98,36 +80,33 @@ def test_a_record_is_serialised_once_and_goes_where_its_bytes_say(half: Any) -> 
     assert len(seen) == 2
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_a_record_without_a_time_has_that_of_the_clock(half: Any) -> None:
-    put = way(half, shelf()).put
+def test_a_record_without_a_time_has_that_of_the_clock() -> None:
+    put = way(shelf()).put
     before = wall_ms()
     taken = [put("t", b"value", None, 1, None) for _ in range(3)]
     assert all(type(each.timestamp) is int and before <= each.timestamp <= wall_ms() for each in taken)
     assert put("t", b"value", None, 1, 7).timestamp == 7
-    put = way(half, shelf(clock=lambda: 12_345)).put
+    put = way(shelf(clock=lambda: 12_345)).put
     assert put("t", b"value", None, 1, None).timestamp == 12_345
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_all_records_have_the_time_of_one_clock(half: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_records_have_the_time_of_one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a test has stopped Python's: those that begin a batch, and those that come into it."""
     monkeypatch.setattr(time, "time_ns", lambda: 1_000_000_000_000_000_000)
     accumulator = shelf()
-    put = way(half, accumulator).put
+    put = way(accumulator).put
     assert abs(put("t", b"value", None, 1, None).timestamp - accumulator.wall_ms()) < 600_000
     assert abs(put("t", bytearray(b"value"), None, 1, None).timestamp - accumulator.wall_ms()) < 600_000
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_what_the_appender_does_not_take_is_given_as_it_was_made(half: Any) -> None:
+def test_what_the_appender_does_not_take_is_given_as_it_was_made() -> None:
     accumulator, asked = shelf(batch_size=150), []
 
     def choose(topic: str, key: bytes | None, place: Any) -> int | None:
         asked.append((topic, key))
         return None if key == b"K" else 2
 
-    put = way(half, accumulator, key=str.encode, value=bytes.upper, choose=choose).put
+    put = way(accumulator, key=str.encode, value=bytes.upper, choose=choose).put
     given = put("t", b"x" * 200, "k", None, 7, {"h": b"1"})
     assert given._replace(headers=[*given.headers]) == ("t", b"X" * 200, b"k", 2, 7, [("h", b"1")], True)
     given = put("t", b"x" * 200, "K", None, None)
@@ -136,7 +115,6 @@ def test_what_the_appender_does_not_take_is_given_as_it_was_made(half: Any) -> N
     assert asked == [("t", b"k"), ("t", b"K")]
 
 
-@pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize(
     "fields",
     [
@@ -150,17 +128,16 @@ def test_what_the_appender_does_not_take_is_given_as_it_was_made(half: Any) -> N
         ("t", "v", "k", None, None, [("a", bytearray(b"1"))]),
     ],
 )
-def test_what_must_be_looked_at_is_left_as_it_is(half: Any, fields: tuple[Any, ...]) -> None:
+def test_what_must_be_looked_at_is_left_as_it_is(fields: tuple[Any, ...]) -> None:
     def never(data: Any) -> bytes:
         raise AssertionError("the long way calls it")
 
-    assert way(half, shelf(), key=never, value=never).put(*fields) is None
+    assert way(shelf(), key=never, value=never).put(*fields) is None
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_bytes_of_other_types_and_mappings_are_taken(half: Any) -> None:
+def test_bytes_of_other_types_and_mappings_are_taken() -> None:
     accumulator = shelf()
-    put = way(half, accumulator).put
+    put = way(accumulator).put
     assert isinstance(put("t", bytearray(b"v"), memoryview(b"k"), 0, None, {"h": b"1"}), RecordFuture)
     assert isinstance(put("t", b"v", None, 0, None, [("h", None)]), RecordFuture)
     assert written(accumulator, 0) == [(b"k", b"v", [("h", b"1")]), (None, b"v", [("h", None)])]
@@ -169,8 +146,7 @@ def test_bytes_of_other_types_and_mappings_are_taken(half: Any) -> None:
     assert put("t", bytearray(b"v"), None, 0, None) is None
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_a_serialiser_may_add_headers_and_the_callers_list_stays(half: Any) -> None:
+def test_a_serialiser_may_add_headers_and_the_callers_list_stays() -> None:
     class Marking:
         def serialize(self, topic: str, headers: Sequence[tuple[str, bytes | None]], data: Any) -> bytes:
             assert isinstance(headers, list)
@@ -178,32 +154,28 @@ def test_a_serialiser_may_add_headers_and_the_callers_list_stays(half: Any) -> N
             return bytes(data)
 
     accumulator, mine = shelf(), [("mine", b"1")]
-    assert isinstance(
-        way(half, accumulator, value=Marking()).put("t", b"v", None, 0, None, mine), RecordFuture
-    )
+    assert isinstance(way(accumulator, value=Marking()).put("t", b"v", None, 0, None, mine), RecordFuture)
     assert written(accumulator, 0) == [(None, b"v", [("mine", b"1"), ("made", b"t")])]
     assert mine == [("mine", b"1")]
 
 
-@pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("headers", [None, (), [], {}])
-def test_no_headers_are_said_in_many_ways(half: Any, headers: Any) -> None:
+def test_no_headers_are_said_in_many_ways(headers: Any) -> None:
     accumulator = shelf()
-    put = way(half, accumulator).put
+    put = way(accumulator).put
     assert isinstance(put("t", b"v", None, 0, None, headers), RecordFuture)
     assert isinstance(put("t", bytearray(b"w"), None, 0, None, headers), RecordFuture)
     assert written(accumulator, 0) == [(None, b"v", []), (None, b"w", [])]
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_errors_are_told(half: Any) -> None:
+def test_errors_are_told() -> None:
     told: list[KafkaError] = []
     fault = KafkaError("the partitioner's own")
 
     def choose(topic: str, key: bytes | None, place: Any) -> int:
         raise fault
 
-    put = way(half, shelf(), value=str.encode, choose=choose, not_taken=told.append).put
+    put = way(shelf(), value=str.encode, choose=choose, not_taken=told.append).put
     with pytest.raises(SerializationError, match="the value of a record for topic 't' cannot be serial") as e:
         put("t", 5, None, None, None)
     assert isinstance(e.value.__cause__, TypeError)
@@ -213,15 +185,14 @@ def test_errors_are_told(half: Any) -> None:
     assert raised.value is fault
     assert told == [fault]
     with pytest.raises(SerializationError, match=r"value\.serializer made str of the value"):
-        way(half, shelf(), value=str).put("t", 5, None, None, None)
+        way(shelf(), value=str).put("t", 5, None, None, None)
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_another_event_loop_is_found(half: Any) -> None:
+def test_another_event_loop_is_found() -> None:
     def refuse() -> None:
         raise RuntimeError("another loop")
 
-    short_way, loop = way(half, shelf()), object()
+    short_way, loop = way(shelf()), object()
     short_way.only_on(loop, lambda: loop, refuse)
     assert short_way.put("t", b"v", None, 0, None) is not None
     short_way.only_on(loop, object, refuse)
@@ -252,7 +223,6 @@ def test_where_the_long_way_goes_on_nothing_is_called_twice(broker: Broker) -> N
     assert [found[number].partition for number in numbers] == [number % 4 for number in numbers]
 
 
-@pytest.mark.skipif(not COMPILED, reason="a class of Python is always the cycle collector's")
 def test_futures_are_none_of_the_cycle_collectors_business() -> None:
     """It would go through each of them that a program keeps; what refers to itself through one goes without it."""
 

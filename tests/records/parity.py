@@ -1,17 +1,55 @@
-"""What can be seen of a reader, and whether both halves of the decoder show the same of the same bytes."""
+"""What can be seen of a reader, and whether the compiled decoder shows the same of the same bytes as a plain one.
+
+The plain one is `kadence.records.fetched` as Python runs it, over the cursor and the columns of `oracle`.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.records.conftest import COMPILED, PYTHON, Half, load_half
+from tests.records.oracle import columns, records
 
+import kadence._native
+from kadence._native import columns as native_columns
+from kadence._native import records as native_records
 from kadence.errors import KafkaError
-from kadence.records import ALL_COLUMNS, OWN_COLUMNS, _implementation, scan
+from kadence.records import ALL_COLUMNS, OWN_COLUMNS, FetchedRecords, scan
 
-__all__ = ["Outcome", "both", "buffers", "read"]
+__all__ = ["OURS", "PLAIN", "Outcome", "both", "buffers", "read"]
+
+
+class _Cython(ModuleType):
+    """Cython's words as Python runs them."""
+
+    compiled = False
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda kind: kind
+
+
+def _load_plain() -> Any:
+    source = Path(kadence.records.__file__).with_name("fetched.py")
+    spec = importlib.util.spec_from_file_location("tests.records.oracle.fetched", source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "cython", _Cython("cython"))
+        patch.setattr(kadence._native, "refuse", lambda name: None)
+        patch.setattr(native_records, "Cursor", records.Cursor)
+        patch.setattr(native_columns, "ColumnsBuilder", columns.ColumnsBuilder)
+        spec.loader.exec_module(module)
+    return module.FetchedRecords
+
+
+OURS: Any = FetchedRecords
+PLAIN: Any = _load_plain()
 
 SHAPES = {
     "records": (),
@@ -40,11 +78,11 @@ def buffers(value: Any) -> Any:
     return value if value is None or isinstance(value, int | str) else bytes(value)
 
 
-def read(half: Half, data: bytes, offset: int, steps: list[int], *, strict: bool, **options: Any) -> Outcome:
-    """Read with one half: as records, as columns, and mixed, in steps of the sizes given."""
+def read(kind: Any, data: bytes, offset: int, steps: list[int], *, strict: bool, **options: Any) -> Outcome:
+    """Read with one of them: as records, as columns, and mixed, in steps of the sizes given."""
     seen = Outcome([], [], [], [])
-    for shape, columns in SHAPES.items():
-        reader = half.fetched.FetchedRecords(data, "t", 1, offset, check_crcs=strict, **options)
+    for shape, names in SHAPES.items():
+        reader = kind(data, "t", 1, offset, check_crcs=strict, **options)
         for turn in range(10_000):
             limit = steps[turn % len(steps)]
             as_records = shape == "records" or (shape == "mixed" and turn % 2)
@@ -53,7 +91,7 @@ def read(half: Half, data: bytes, offset: int, steps: list[int], *, strict: bool
                     got: list[Any] = [one._fields() for one in reader.take(limit)]
                     seen.records += got
                 else:
-                    got = [buffers(one) for one in reader.take_columns(limit, columns=columns)]
+                    got = [buffers(one) for one in reader.take_columns(limit, columns=names)]
                     seen.columns += got
             except KafkaError as error:
                 seen.errors.append(type(error).__name__)
@@ -65,15 +103,8 @@ def read(half: Half, data: bytes, offset: int, steps: list[int], *, strict: bool
     return seen
 
 
-def scans(data: bytes, offset: int) -> None:
-    one, other = (load_half(name).records.scan for name in (COMPILED, PYTHON))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_implementation, "scan", other)
-        assert one(data, offset) == scan(data, offset)
-
-
 def both(data: bytes, offset: int, steps: list[int], **options: Any) -> Outcome:
-    one, other = (read(load_half(name), data, offset, steps, **options) for name in (COMPILED, PYTHON))
+    one, other = (read(kind, data, offset, steps, **options) for kind in (OURS, PLAIN))
     assert one == other
-    scans(data, offset)
+    assert scan(data, offset) == records.scan(data, offset)
     return one

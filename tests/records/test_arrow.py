@@ -12,8 +12,6 @@ from tests.records.batches import Row, from_rows
 from kadence.errors import MissingDependencyError
 from kadence.records import ALL_COLUMNS, OWN_COLUMNS, FetchedRecords, arrow, encode_batch
 
-pytestmark = pytest.mark.usefixtures("half")
-
 T0 = 1_700_000_000_007
 ROWS = [
     Row(0, T0, b"k", b"v", ((b"a", b"1"), (b"b", None))),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.records.batches import Row, batch, from_rows, marker, record
-from tests.records.conftest import COMPILED, PYTHON, load_half
 
 from kadence.errors import CorruptRecordError, UnsupportedRecordFormatError
 from kadence.records import (
     BatchHeader,
-    _implementation,
     assign_offsets,
     encode_batch,
     iter_batches,
@@ -84,11 +82,6 @@ def test_last_sequence_wraps() -> None:
         encode_batch([(T0, None, None, ())] * 3, producer_id=1, base_sequence=2**31 - 2)
     )
     assert header.last_sequence == 0
-
-
-@pytest.fixture(params=[COMPILED, PYTHON], autouse=True)
-def either_scan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_implementation, "scan", load_half(request.param).records.scan)
 
 
 def test_scan_counts_what_may_come_out() -> None:

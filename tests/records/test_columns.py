@@ -7,19 +7,19 @@ from typing import Any, Literal
 
 import pytest
 from tests.records.batches import Row, batch, from_rows, marker, record
-from tests.records.conftest import Half
 
-import kadence.records
+from kadence._native.buffers import scratch
+from kadence._native.columns import ColumnsBuilder
+from kadence._native.records import Cursor
 from kadence.errors import CorruptRecordError
 from kadence.records import ALL_COLUMNS, BinaryColumn, Columns, FetchedRecords, encode_batch
-
-pytestmark = pytest.mark.usefixtures("half")
+from kadence.records import fetched as fetched_module
 
 T0 = 1_700_000_000_000
 
 
 def reader(data: bytes, offset: int = 0, **options: object) -> FetchedRecords:
-    return kadence.records.FetchedRecords(data, "topic", 1, offset, **options)  # type: ignore[arg-type]
+    return FetchedRecords(data, "topic", 1, offset, **options)  # type: ignore[arg-type]
 
 
 def integers(buffer: Any, kind: Literal["i", "q"]) -> list[int]:
@@ -175,24 +175,24 @@ def test_max_bytes_bounds_headers_too() -> None:
         assert sizes == lengths
 
 
-def test_a_column_that_cannot_address_its_bytes_is_split(half: Half, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half.fetched, "DATA_LIMIT", 100)
+def test_a_column_that_cannot_address_its_bytes_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetched_module, "DATA_LIMIT", 100)
     parts = reader(from_rows([Row(i, key=None, value=bytes(40)) for i in range(10)])).take_columns(9)
     assert [len(part) for part in parts] == [3, 3, 3]
     assert [first for part in parts for first in integers(part.offsets, "q")] == list(range(9))
 
 
-def test_an_empty_builder_makes_empty_columns(half: Half) -> None:
-    got: Columns = half.columns.ColumnsBuilder(ALL_COLUMNS).finish("t", 0)
+def test_an_empty_builder_makes_empty_columns() -> None:
+    got: Columns = ColumnsBuilder(ALL_COLUMNS).finish("t", 0)
     assert len(got) == 0
     assert strings(got.key) == strings(got.value) == []
     assert got.headers is not None
     assert integers(got.headers.ends, "i") == [0]
 
 
-def test_a_builder_can_be_used_again(half: Half) -> None:
-    builder = half.columns.ColumnsBuilder()
-    cursor = half.records.Cursor("t", 0)
+def test_a_builder_can_be_used_again() -> None:
+    builder = ColumnsBuilder()
+    cursor = Cursor("t", 0)
     data = record(0, 0, None, b"v")
     for _ in range(2):
         cursor.open_batch(data, 0, len(data), 1, 0, 0, 0, 0, 0, 0, -1, 0, False, True)
@@ -200,17 +200,17 @@ def test_a_builder_can_be_used_again(half: Half) -> None:
         assert strings(builder.finish("t", 0).key) == [None]
 
 
-def test_cursor_refuses_a_range_outside_the_data(half: Half) -> None:
-    cursor = half.records.Cursor("t", 0)
+def test_cursor_refuses_a_range_outside_the_data() -> None:
+    cursor = Cursor("t", 0)
     for start, end in ((0, 11), (-1, 5), (6, 5)):
         with pytest.raises(ValueError, match="outside the data"):
             cursor.open_batch(bytes(10), start, end, 1, 0, 0, 0, 0, 0, 0, -1, 0, False, True)
 
 
-def test_scratch(half: Half) -> None:
-    scratch = half.columns.scratch(10)
-    memoryview(scratch)[:] = b"0123456789"
-    assert bytes(scratch) == b"0123456789"
-    assert len(half.columns.scratch(0)) == 0
+def test_scratch() -> None:
+    block = scratch(10)
+    memoryview(block)[:] = b"0123456789"
+    assert bytes(block) == b"0123456789"
+    assert len(scratch(0)) == 0
     with pytest.raises(ValueError):
-        half.columns.scratch(-1)
+        scratch(-1)

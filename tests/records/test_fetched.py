@@ -10,9 +10,8 @@ from collections.abc import Collection
 
 import pytest
 from tests.records.batches import Row, batch, from_rows, marker, record, varint
-from tests.records.conftest import COMPILED, Half
 
-import kadence.records
+from kadence._native.records import Cursor
 from kadence.errors import (
     ClosedError,
     ConcurrentAccessError,
@@ -20,10 +19,8 @@ from kadence.errors import (
     RecordTooLargeError,
     UnsupportedRecordFormatError,
 )
-from kadence.records import ALL_COLUMNS, MOST_HEADERS, OWN_COLUMNS, FetchedRecords, encode_batch
+from kadence.records import ALL_COLUMNS, MOST_HEADERS, OWN_COLUMNS, FetchedRecords, Record, encode_batch
 from kadence.records.codecs import compress
-
-pytestmark = pytest.mark.usefixtures("half")
 
 T0 = 1_700_000_000_000
 
@@ -33,7 +30,7 @@ def rows(first: int, count: int, **fields: object) -> list[Row]:
 
 
 def fetched(data: bytes, offset: int = 0, **options: object) -> FetchedRecords:
-    return kadence.records.FetchedRecords(data, "topic", 1, offset, **options)  # type: ignore[arg-type]
+    return FetchedRecords(data, "topic", 1, offset, **options)  # type: ignore[arg-type]
 
 
 def offsets(reader: FetchedRecords, limit: int = -1) -> list[int]:
@@ -99,7 +96,7 @@ def test_an_empty_batch_that_compaction_left_is_stepped_over() -> None:
     assert offsets(reader) == [8]
 
 
-def test_an_empty_batch_among_others_is_stepped_over(half: Half) -> None:
+def test_an_empty_batch_among_others_is_stepped_over() -> None:
     data = from_rows(rows(0, 3)) + batch(b"", 0, base_offset=3, last_delta=4) + from_rows(rows(8, 1))
     assert offsets(fetched(data)) == [0, 1, 2, 8]
     assert sum(len(part) for part in fetched(data).take_columns()) == 4
@@ -140,11 +137,11 @@ def test_kip320_the_epoch_is_that_of_the_last_batch_below_the_position_though_it
     marker = encode_batch(
         [(0, bytes(4), bytes(6), ())], base_offset=1, control=True, producer_id=7, leader_epoch=2
     )
-    fetched = kadence.records.FetchedRecords(data + marker, "t", 0, 0)
+    fetched = FetchedRecords(data + marker, "t", 0, 0)
     (record,) = fetched.take()
     assert record.leader_epoch == 1
     assert (fetched.next_offset, fetched.leader_epoch) == (2, 2)
-    old = kadence.records.FetchedRecords(data + marker, "t", 0, 2)
+    old = FetchedRecords(data + marker, "t", 0, 2)
     assert (old.next_offset, old.leader_epoch) == (2, None), "nothing was read, so nothing is known"
 
 
@@ -454,14 +451,12 @@ def test_trouble_in_a_later_small_batch_names_that_batch() -> None:
         reader.take()
 
 
-def test_nobody_pulls_the_bytes_away_while_they_are_read(half: Half) -> None:
+def test_nobody_pulls_the_bytes_away_while_they_are_read() -> None:
     """The collector may run anything in the middle of a take; a finaliser that closes the reader is told off."""
-    if half.name != COMPILED:
-        pytest.skip("the plain half reads a copy")
     data = from_rows(rows(0, 5000))
-    cursor = half.records.Cursor("t", 0)
+    cursor = Cursor("t", 0)
     cursor.open_batch(data, 61, len(data), 5000, 0, 4999, 0, T0, 0, 0, -1, len(data), False, True)
-    got: list[object] = []
+    got: list[Record] = []
     refused = []
 
     def meddle(_phase: str, _info: object) -> None:
@@ -490,18 +485,12 @@ def test_text_tells_the_state() -> None:
     assert "closed" in repr(reader)
 
 
-def test_records_of_the_half_in_place(half: Half) -> None:
-    assert type(fetched(from_rows(rows(0, 1))).take()[0]) is half.records.Record
-
-
-def test_bytes_that_a_cursor_in_a_cycle_reads_are_given_back(
-    half: Half, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_that_a_cursor_in_a_cycle_reads_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     class Owner(bytearray): ...
 
     told: list[BaseException | None] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told_of: told.append(told_of.exc_value))
-    cursor = half.records.Cursor("t", 0)
+    cursor = Cursor("t", 0)
     owner = Owner(encode_batch([(0, None, b"v", ())] * 3))
     cursor.open_batch(memoryview(owner), 61, len(owner), 3, 0, 2, 0, 0, 0, 0, 0, len(owner), False, True)
     gone = weakref.ref(owner)

@@ -1,4 +1,4 @@
-"""Compiled and plain give the same for the same bytes: random batches, then damaged ones."""
+"""The decoder and a plain one give the same for the same bytes: random batches, then damaged ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.luck import examples, seeds
 from tests.records.batches import Row, batch, from_rows, marker, record
-from tests.records.conftest import COMPILED, PYTHON, load_half
-from tests.records.parity import both, buffers
+from tests.records.parity import OURS, PLAIN, both, buffers
 
 T0 = 1_700_000_000_000
 BIG = 9000
@@ -63,15 +62,14 @@ def test_random_batches(data: bytes, steps: list[int], read_committed: bool) -> 
 @given(partitions(), st.integers(1, 400))
 @examples(60)
 def test_bound_in_bytes(data: bytes, max_bytes: int) -> None:
-    def pieces(name: str) -> list[Any]:
-        reader = load_half(name).fetched.FetchedRecords(data, "t", 1, 0)
+    def pieces(kind: Any) -> list[Any]:
+        reader = kind(data, "t", 1, 0)
         out = []
         while got := reader.take_columns(max_bytes=max_bytes):
             out += [buffers(one) for one in got]
         return out
 
-    compiled = pieces(COMPILED)
-    assert compiled == pieces(PYTHON)
+    assert pieces(OURS) == pieces(PLAIN)
 
 
 @given(partitions(), st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=5))

@@ -1,4 +1,4 @@
-"""The record: immutable, equal by value, picklable between the halves."""
+"""The record: immutable, equal by value, picklable."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import weakref
 from typing import Any
 
 import pytest
-from tests.records.conftest import Half
 
-from kadence.records._shared import rebuild_record
+from kadence._native.shared import rebuild_record
+from kadence.records import Record
 
 FIELDS = {
     "topic": "orders",
@@ -26,24 +26,24 @@ FIELDS = {
 }
 
 
-def make(half: Half, **changes: Any) -> Any:
-    return half.records.Record(**{**FIELDS, **changes})
+def make(**changes: Any) -> Any:
+    return Record(**{**FIELDS, **changes})
 
 
-def test_fields_and_defaults(half: Half) -> None:
-    record = make(half)
+def test_fields_and_defaults() -> None:
+    record = make()
     assert {name: getattr(record, name) for name in FIELDS} == FIELDS
-    short = half.records.Record("t", 0, 1)
+    short = Record("t", 0, 1)
     assert (short.timestamp, short.timestamp_type, short.key, short.value) == (-1, 0, None, None)
     assert (short.headers, short.leader_epoch) == ((), None)
 
 
-def test_headers_become_a_tuple(half: Half) -> None:
-    assert make(half, headers=[("a", b"1")]).headers == (("a", b"1"),)
+def test_headers_become_a_tuple() -> None:
+    assert make(headers=[("a", b"1")]).headers == (("a", b"1"),)
 
 
-def test_nothing_can_be_changed(half: Half) -> None:
-    record = make(half)
+def test_nothing_can_be_changed() -> None:
+    record = make()
     for name in FIELDS:
         with pytest.raises(AttributeError):
             setattr(record, name, 1)
@@ -53,55 +53,53 @@ def test_nothing_can_be_changed(half: Half) -> None:
         del record.value
     with contextlib.suppress(TypeError):
         record.__init__("other", 0, 0)
-    assert record == make(half)
+    assert record == make()
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_equality_is_by_value_of_every_field(half: Half, name: str) -> None:
-    assert make(half) == make(half)
-    other = make(
-        half, **{name: 9 if isinstance(FIELDS[name], int) else b"other" if name != "headers" else ()}
-    )
-    assert make(half) != other
-    assert make(half) != tuple(FIELDS.values())
+def test_equality_is_by_value_of_every_field(name: str) -> None:
+    assert make() == make()
+    other = make(**{name: 9 if isinstance(FIELDS[name], int) else b"other" if name != "headers" else ()})
+    assert make() != other
+    assert make() != tuple(FIELDS.values())
 
 
-def test_hash_goes_by_place_so_that_values_may_be_unhashable(half: Half) -> None:
-    assert hash(make(half)) == hash(make(half))
-    assert hash(make(half, value={"a": []})) == hash(make(half))
+def test_hash_goes_by_place_so_that_values_may_be_unhashable() -> None:
+    assert hash(make()) == hash(make())
+    assert hash(make(value={"a": []})) == hash(make())
 
 
-def test_the_text_has_sizes_and_nothing_of_the_content(half: Half) -> None:
-    assert repr(make(half)) == (
+def test_the_text_has_sizes_and_nothing_of_the_content() -> None:
+    assert repr(make()) == (
         "Record(topic='orders', partition=3, offset=1099511627776, timestamp=1700000000007, timestamp_type=1, "
         "key=<1 bytes>, value=None, headers=<2>, leader_epoch=5)"
     )
-    decoded = make(half, key="geheim", value={"password": "geheim"}, headers=(("geheim", b"geheim"),))
+    decoded = make(key="geheim", value={"password": "geheim"}, headers=(("geheim", b"geheim"),))
     assert "key=<6 characters>, value=<dict>, headers=<1>" in repr(decoded)
     assert "geheim" not in repr(decoded)
 
 
-def test_replace(half: Half) -> None:
-    changed = make(half).replace(value={"a": 1})
+def test_replace() -> None:
+    changed = make().replace(value={"a": 1})
     assert changed.value == {"a": 1}
-    assert changed.replace(value=None) == make(half)
+    assert changed.replace(value=None) == make()
     with pytest.raises(TypeError, match="no field 'vlaue'"):
-        make(half).replace(vlaue=1)
+        make().replace(vlaue=1)
 
 
-def test_pickle_names_neither_half(half: Half) -> None:
-    data = pickle.dumps(make(half))
-    assert b"_records_" not in data
+def test_a_pickle_names_no_compiled_module() -> None:
+    data = pickle.dumps(make())
+    assert b"_native.records" not in data
     loaded = pickle.loads(data)
     assert {name: getattr(loaded, name) for name in FIELDS} == FIELDS
-    function, arguments = make(half).__reduce__()
+    function, arguments = make().__reduce__()
     assert function is rebuild_record
-    assert half.records.Record(*arguments) == make(half)
+    assert Record(*arguments) == make()
 
 
-def test_out_of_range_numbers_are_refused_by_the_compiled_half(halves: tuple[Half, Half]) -> None:
+def test_out_of_range_numbers_are_refused() -> None:
     with pytest.raises(OverflowError):
-        make(halves[0], offset=2**63)
+        make(offset=2**63)
 
 
 class Holder:
@@ -110,10 +108,10 @@ class Holder:
     record: Any
 
 
-def test_a_cycle_through_a_deserialised_value_is_collected(half: Half) -> None:
+def test_a_cycle_through_a_deserialised_value_is_collected() -> None:
     holder = Holder()
     gone = weakref.ref(holder)
-    holder.record = make(half, value=holder)
+    holder.record = make(value=holder)
     del holder
     gc.collect()
     assert gone() is None

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kadence.records import IMPLEMENTATION, FetchedRecords, encode_batch, release_idle, spare_memory
-from kadence.records._implementation import scratch
-
-pytestmark = pytest.mark.skipif(IMPLEMENTATION != "compiled", reason="the plain half keeps no memory")
+from kadence._native.buffers import scratch
+from kadence.records import FetchedRecords, encode_batch, release_idle, spare_memory
 
 MIB = 1 << 20
 

@@ -1,4 +1,4 @@
-"""Memory of dead records' keys and values that the compiled half uses again: nobody can see that it does."""
+"""Memory of dead records' keys and values that the decoder uses again: nobody can see that it does."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.luck import examples
-from tests.records.conftest import Half, load_half
 
-from kadence.records import FetchedRecords, encode_batch
+from kadence.records import FetchedRecords, Record, encode_batch
 
 Rows = list[tuple[bytes | None, bytes | None]]
 
@@ -51,17 +50,16 @@ def test_a_copy_of_a_record_keeps_what_both_hold() -> None:
     assert len(others) == 5
 
 
-def test_a_record_made_by_hand_gives_nothing_away(half: Half) -> None:
+def test_a_record_made_by_hand_gives_nothing_away() -> None:
     """Its value may have less room than others of about its size."""
     value = bytes(bytearray(b"x" * 1_001))
-    record = half.records.Record("t", 0, 0, value=value)
+    record = Record("t", 0, 0, value=value)
     holders = sys.getrefcount(value)
     del record
     assert sys.getrefcount(value) == holders - 1
 
 
 def test_only_so_much_is_kept() -> None:
-    load_half("compiled")
     records = taken([(None, b"v" * 3_000)] * 2_000)
     del records
     assert [record.value for record in taken([(None, b"w" * 3_000)] * 600)] == [b"w" * 3_000] * 600  # type: ignore[attr-defined]

@@ -8,11 +8,11 @@ from typing import Any
 
 from tests.worlds.hand import Hand, Managers
 
+from kadence._native.append import estimated_size
 from kadence.client.gate import Gate
 from kadence.config import ProducerConfig
 from kadence.connection.request import Request
 from kadence.producer.accumulator import Accumulator
-from kadence.producer.append import estimated_size
 from kadence.producer.futures import RecordFuture
 from kadence.producer.sender import Sender
 from kadence.producer.topics import Topics

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Check this installation: the compiled extension, optional packages, Java and
+Check this installation: the native heartbeat, optional packages, Java and
 Spark, and with -b the brokers. Says what is missing and how to get it.
 Status 1 when something that was asked for does not work."""
 
@@ -119,19 +119,7 @@ def _here() -> Iterator[Finding]:
     yield _finding(
         "Kadence", "ok", f"{metadata.version('kadence')}, Python {platform.python_version()}, {sys.platform}"
     )
-    if records.IMPLEMENTATION == "compiled":
-        yield _finding("extension", "ok", "compiled")
-    else:
-        mode = os.environ.get("KADENCE_EXTENSION", "auto")
-        why = "KADENCE_EXTENSION=off" if mode == "off" else "it was not built at installation"
-        cure = "unset it" if mode == "off" else "install a wheel, or gcc and Kadence again"
-        yield _finding("extension", "none", f"not used: {why}; {cure}. Decoding is several times slower")
-    if records.KERNEL == "python":
-        yield _finding(
-            "checksum", "none", "python, 12 MB/s: pip install 'kadence[plain]', or use the extension"
-        )
-    else:
-        yield _finding("checksum", "ok", records.KERNEL)
+    yield _finding("checksum", "ok", records.KERNEL)
     if native_heartbeat.AVAILABLE:
         hindrance = openssl.hindrance()
         if hindrance:
@@ -146,7 +134,7 @@ def _here() -> Iterator[Finding]:
         yield _finding(
             "native_heartbeat",
             "none",
-            "needs the extension; C code that holds the interpreter delays heartbeats",
+            "Windows has none; C code that holds the interpreter delays heartbeats",
         )
 
 

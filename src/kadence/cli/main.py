@@ -119,7 +119,7 @@ def make_parser() -> Parser:
         "--version",
         action="version",
         version=f"kadence {metadata.version('kadence')} "
-        f"({records.IMPLEMENTATION} decoder, checksum: {records.KERNEL}, Python {sys.version.split()[0]})",
+        f"(checksum: {records.KERNEL}, Python {sys.version.split()[0]})",
     )
     add_cluster_option(parser, default=None)
     parser.add_argument(

@@ -1,32 +1,34 @@
 """Decoded records of one partition: whether they may be given out, deserialising them, and what a poll returns of them.
 
-One source, compiled and plain: a small poll costs less than half a microsecond, of which a Python object with Python
-methods would be half.
+It is compiled: a small poll costs less than half a microsecond, of which a Python object with Python methods would be
+half.
 
-Both threads look at these objects, so each field has one writer, as in `shared_partition`. Compiled, a method here runs
-no Python code, so no other thread and no signal handler comes between. Without the interpreter's lock, numbers that one
+Both threads look at these objects, so each field has one writer, as in `shared_partition`. A method here runs no
+Python code, so no other thread and no signal handler comes between. Without the interpreter's lock, numbers that one
 thread writes while others look are atomic (records/shared.h). Other fields are written in critical sections of their
-objects, and read in them by whoever does not write them: public ones by Cython. See `uncompiled` for the two forms; the
-types of the fields are in the .pxd file.
+objects, and read in them by whoever does not write them: public ones by Cython. The C types of the
+fields are in the .pxd file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import GenericAlias, MappingProxyType
 from typing import Any
 
-import kadence.uncompiled as cython
+import cython
+
+from kadence._native import refuse
 from kadence.errors.local import AnswerPendingError
 from kadence.idioms import elsewhere, own_names
 from kadence.types import OffsetAndMetadata, TopicPartition
 
-if cython.compiled:
-    import cython
-
 if not cython.compiled:
+    refuse(__name__)
     from kadence.records import Record
+
+    with_content: Callable[[Record, Any, Any], Record]
 
 __all__ = ["Attention", "DecodedRecords", "Decoder", "DeliveryState", "Records", "intercept", "one_chunk"]
 
@@ -190,20 +192,7 @@ class Decoder:
                 value = self.value(value)
             elif self.value_in_full is not None:
                 value = self.value_in_full(raw.topic, raw.headers, value)
-        if cython.compiled:
-            return raw.with_content(key, value)
-        else:
-            return Record(
-                raw.topic,
-                raw.partition,
-                raw.offset,
-                raw.timestamp,
-                raw.timestamp_type,
-                key,
-                value,
-                raw.headers,
-                raw.leader_epoch,
-            )
+        return with_content(raw, key, value)
 
     def run(
         self, records: list[Record], at: cython.Py_ssize_t, end: cython.Py_ssize_t, out: list[Record]
@@ -348,8 +337,6 @@ def one_chunk(partition: Any, records: list[Any]) -> Records:
     made: Records = Records.__new__(Records)
     made._partition = partition
     made._records = records
-    if not cython.compiled:
-        made._chunks, made._moved = (), _NOWHERE
     return made
 
 

@@ -31,7 +31,7 @@ from kadence.consumer.application.core import Core
 from kadence.consumer.application.state import ConsumerState
 from kadence.consumer.assembly import aside, letter_producer, network_side
 from kadence.consumer.decoded_records import Records
-from kadence.consumer.fetch.fetch_collector import AsyncIteration
+from kadence.consumer.fetch._iteration import AsyncIteration
 from kadence.consumer.shared_state import FAREWELL_MS
 from kadence.idioms import advised
 from kadence.records import Record

@@ -1,22 +1,12 @@
-"""A partition's decoded records, the flag for the next poll, and `Records`, the result of a poll.
-
-Compiled where the extension was built, else plain.
-"""
+"""The types of `_decoded_records`, where `Records` is generic: a compiled class cannot be."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
-from kadence.loading import compiled
-from kadence.records import IMPLEMENTATION
 from kadence.types import K_co, V_co
 
-__all__ = ["COMPILED", "Attention", "DecodedRecords", "Decoder", "DeliveryState", "Records", "intercept"]
-
-_compiled = compiled("kadence.consumer._decoded_records_c") if IMPLEMENTATION == "compiled" else None
-
-COMPILED: bool = _compiled is not None
-"""Whether the compiled form is loaded."""
+__all__ = ["Attention", "DecodedRecords", "Decoder", "DeliveryState", "Records", "intercept"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,7 +42,7 @@ if TYPE_CHECKING:
         """See `_decoded_records.intercept`."""
 
 
-elif _compiled is None:
+else:
     from kadence.consumer._decoded_records import (
         Attention,
         DecodedRecords,
@@ -61,7 +51,3 @@ elif _compiled is None:
         Records,
         intercept,
     )
-else:
-    Attention, DecodedRecords = _compiled.Attention, _compiled.DecodedRecords
-    Decoder, DeliveryState = _compiled.Decoder, _compiled.DeliveryState
-    Records, intercept = _compiled.Records, _compiled.intercept

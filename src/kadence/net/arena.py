@@ -7,7 +7,7 @@ are copied once between the socket and the user's objects. Fresh memory of that 
 The network thread lends; any thread retains and releases. The only things that threads share are a list used
 as a counter and a queue of returned arenas, both with operations that are atomic by themselves: a lock here
 could make the network thread wait for an application thread that holds the interpreter. And the memory itself: each
-thread makes parts of it, and drops them, so it is a `MemorySlice` (`records/_buffers_c.py`) and not a memoryview.
+thread makes parts of it, and drops them, so it is a `MemorySlice` (`_native/buffers.pyx`) and not a memoryview.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from __future__ import annotations
 import contextlib
 import mmap
 from collections import deque
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kadence.errors import IllegalStateError
 
 __all__ = ["Arena", "ArenaPool", "fresh_memory"]
 
 Memory: TypeAlias = memoryview
-"""A `MemorySlice` where the extension was built, which does all that is needed here of a memoryview."""
+"""A `MemorySlice`, which does all that is needed here of a memoryview."""
 
 _SMALLEST: Final = 16_384
 _MAPPED_FROM: Final = 262_144
@@ -192,9 +192,11 @@ class ArenaPool:
 def _shared_memory(capacity: int) -> Memory:
     """New memory for several threads."""
     # Who lends reads records. Other clients need nothing of that room.
-    from kadence.records._implementation import memory_slice
+    from kadence._native.buffers import memory_slice
 
-    return memory_slice(fresh_memory(capacity))
+    found: Any = memory_slice(fresh_memory(capacity))
+    memory: Memory = found
+    return memory
 
 
 def fresh_memory(capacity: int) -> bytearray | mmap.mmap:

@@ -1,15 +1,16 @@
-"""Which half moves the bytes (`kadence.loading`): the compiled `_drain_c`, or its plain twins."""
+"""The compiled poller and streams, `kadence._native.drain`. Windows lacks what they call; Python's own run there."""
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-from kadence.loading import compiled
+import select
+from typing import TYPE_CHECKING, Final
 
 __all__ = ["COMPILED", "drain"]
 
-drain: Any = compiled("kadence.net._drain_c")
-"""The module `_drain_c`; None without the extension."""
-
-COMPILED: Final = drain is not None
+COMPILED: Final = hasattr(select, "poll")
 """Whether sockets are waited for and read without the interpreter. `openssl.BOUND` says it of TLS."""
+
+if TYPE_CHECKING or COMPILED:
+    from kadence._native import drain
+else:
+    drain = None

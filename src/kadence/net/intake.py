@@ -1,8 +1,8 @@
 """Incoming bytes of one connection, read ahead by the poller, and the frames that `Inbox` takes of them.
 
 Short frames are read into a room of the connection's own, many with one system call. A frame that does not fit there
-is read straight into the memory that `take` is given. The compiled twin of `PlainIntake` is `_drain_c.Intake`
-(intake.h).
+is read straight into the memory that `take` is given. `_native.drain.Intake` (intake.h) does the same without
+the interpreter; `PlainIntake` is for Windows, for TLS whose OpenSSL cannot be called, and for simulated networks.
 
 Each frame gets memory of its final size. One that somebody wants lent (a Fetch response) goes into an arena, any other
 into fresh bytes.

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.clock import FOREVER
 from kadence.connection.request import NativeHeartbeatPlan, Request
 from kadence.errors import KafkaError
-from kadence.loading import compiled
 from kadence.logs import logger
 from kadence.net import drain
 from kadence.wire import WireError
@@ -30,20 +29,21 @@ __all__ = ["AVAILABLE", "NativeHeartbeatSender", "OnNativeHeartbeats", "bind_ope
 OnNativeHeartbeats = Callable[[list[Request], int], None]
 """Takes the heartbeats that the native thread has sent, and when (ms) the last of them."""
 
-_native_heartbeat: Any = compiled("kadence.net._native_heartbeat_c") if drain.COMPILED else None
-if _native_heartbeat is not None:
-    atexit.register(_native_heartbeat.end)
+if TYPE_CHECKING or drain.COMPILED:
+    from kadence._native import native_heartbeat as _native
+
+    atexit.register(_native.end)
 
 _log = logger("kadence.net")
 
-AVAILABLE: Final = _native_heartbeat is not None
-"""Whether there is a native thread: where the extension is."""
+AVAILABLE: Final = drain.COMPILED
+"""Whether there is a native thread: not on Windows."""
 
 
 def bind_openssl(functions: tuple[int, int, int, int]) -> None:
     """Give the native thread what it writes on TLS with (`openssl.functions`)."""
     if AVAILABLE:
-        _native_heartbeat.bind_openssl(*functions)
+        _native.bind_openssl(*functions)
 
 
 def heartbeat_sender_of(
@@ -54,7 +54,7 @@ def heartbeat_sender_of(
     return (
         None
         if session is None or not AVAILABLE
-        else NativeHeartbeatSender(_native_heartbeat.NativeHeartbeat(session), connection, told)
+        else NativeHeartbeatSender(_native.NativeHeartbeat(session), connection, told)
     )
 
 

@@ -3,7 +3,7 @@
 Python's ssl decrypts one record (16 KiB at most) per call and gives the interpreter away for each. Beside a busy
 Python thread every call then waits a switch interval, and TLS falls to a few MB/s (`bench/gil.py` measures it).
 There is no public way to read more per call, so the handshake, the certificates and the errors stay with Python's
-ssl, and the compiled half (session.h) calls ``SSL_read_ex`` itself on the connection that they made.
+ssl, and `_native.drain` (session.h) calls ``SSL_read_ex`` itself on the connection that they made.
 
 Two things are needed, both proved before they are used; where either is missing TLS works as Python's ssl does it:
 

@@ -1,13 +1,13 @@
 """Makes sockets, the system's or those of a simulated network (`kadence.testing.simulation`), and their byte streams.
 
-A stream is plain or TLS, compiled or not: one interface, told apart only where it is made. `read_now` and `write_now`
-move what can be moved at once and return None for "not now"; reading returns 0 at the end of the stream. What comes in
-is read ahead by the stream's `intake`, for the poller and `Inbox`. A compiled plain stream takes long frames whole, and
-the poller writes them while it waits (`outbox.h`).
+A stream is plain or TLS, compiled or, on Windows, not: one interface, told apart only where it is made. `read_now` and
+`write_now` move what can be moved at once and return None for "not now"; reading returns 0 at the end of the stream.
+What comes in is read ahead by the stream's `intake`, for the poller and `Inbox`. A compiled plain stream takes long
+frames whole, and the poller writes them while it waits (`outbox.h`).
 
 A poller waits for all sockets of a network thread, and reads from those that have something, in one call. The compiled
 one does it without the interpreter and takes it back only when Python has something to do: a frame is whole, a
-connection ended, a socket can be written, another thread wakes this one (`_drain_c`, intake.h).
+connection ended, a socket can be written, another thread wakes this one (`_native/drain.pyx`, intake.h).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _DRAIN: Final = 64
 class Wakeup(Protocol):
     """How another thread ends the network thread's wait: `wake` from any thread, the rest on the network thread.
 
-    The poller takes the wake-up away when it has seen it. The compiled twin of `PlainWakeup` is `_drain_c.Wake`.
+    The poller takes the wake-up away when it has seen it. `_native.drain.Wake` is the compiled one.
     """
 
     def fileno(self) -> int:
@@ -139,13 +139,12 @@ class Arrivals(Protocol):
 
 
 class Poller(Protocol):
-    """One network thread's sockets.
+    """One network thread's sockets."""
 
-    Attributes:
-        arrivals: where records are passed on to; None: nowhere.
-    """
-
-    arrivals: Arrivals | None
+    @property
+    def arrivals(self) -> Arrivals | None:
+        """Where records are passed on to; None: nowhere."""
+        ...
 
     def watch(self, fd: int, events: int, owner: Any, intake: Intake | None = None) -> None:
         """Tell ``owner`` of these events (`selectors`) from now on.
@@ -292,7 +291,7 @@ class Stream(Protocol):
     intake: Intake
     """What came in."""
     session: Any
-    """The compiled half's view of the connection; None where Python's is the only one."""
+    """The view of the connection that `_native.drain` has; None where Python's is the only one."""
 
     def read_now(self, into: memoryview) -> int | None:
         """Read what is there, past the intake. Raises OSError (ssl.SSLError included)."""
@@ -369,7 +368,7 @@ class _TlsStream:
 
 
 class _CompiledStream:
-    """Either, by `_drain_c`; what it cannot name is asked of the Python stream of the same socket."""
+    """Either, by `_native.drain`; what it cannot name is asked of the Python stream of the same socket."""
 
     __slots__ = ("_python", "intake", "session")
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from kadence._native.append import FastAppender, OpenBatch, estimated_size
 from kadence.client.gate import Gate
 from kadence.clock import FOREVER, add_ms, wall_ms
 from kadence.errors import KafkaError
-from kadence.producer.append import FastAppender, OpenBatch, estimated_size
 from kadence.producer.futures import Delivery, RecordFuture
 from kadence.producer.measures import Measures
 from kadence.records import BatchBuilder

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kadence._native.rows import Rows
 from kadence.errors import MissingDependencyError, SerializationError
-from kadence.producer.append import COMPILED
-from kadence.producer.columns import Numbers, Rows, Strings
+from kadence.producer.columns import Numbers, Strings
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -24,7 +24,7 @@ __all__ = ["Chunk", "chunks_of"]
 
 _KNOWN: Final = ("value", "key", "topic", "partition", "headers", "timestamp")
 
-_MOST_ROWS: Final = 65_536 if COMPILED else 1_024
+_MOST_ROWS: Final = 65_536
 """In one chunk, which is looked at in a few ms: an event loop turns between two."""
 
 

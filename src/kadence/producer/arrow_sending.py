@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NoReturn
 
+from kadence._native.append import OpenBatch, TopicInfo
 from kadence.client.waits import BREATH, Waits
 from kadence.errors import KafkaError, KafkaTimeoutError, SerializationError
 from kadence.producer.accumulator import Accumulator
-from kadence.producer.append import COMPILED, OpenBatch, TopicInfo
 from kadence.producer.arrow import Chunk, chunks_of
 from kadence.producer.arrow_delivery import ArrowDelivery, Share
 from kadence.producer.send_checks import SendChecks
@@ -23,7 +23,7 @@ from kadence.types import TopicPartition
 
 __all__ = ["ArrowSending"]
 
-_STEP: Final = 4_096 if COMPILED else 512
+_STEP: Final = 4_096
 """Rows at most that are encoded while the producer's lock is held; the network thread may wait for it."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+from kadence._native.append import ShortWay
 from kadence.client import async_shell
 from kadence.client.engine import END_MS, Engine
 from kadence.client.loop_gate import LoopGate
@@ -15,7 +16,6 @@ from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms, wait_seconds
 from kadence.deserializers import converts_on_loop
 from kadence.idioms import NotAwaited, running_loop
-from kadence.producer.append import ShortWay
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.producer.network_state import NetworkState
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kadence._native.append import ShortWay, TopicInfo, estimated_size
 from kadence.client.waits import Waits
 from kadence.clock import Clock, Seconds, to_ms
 from kadence.config import ProducerConfig
 from kadence.errors import IllegalStateError, KafkaError, SerializationError
 from kadence.producer.accumulator import Accumulator, Header
-from kadence.producer.append import ShortWay, TopicInfo, estimated_size
 from kadence.producer.arguments import (
     Headers,
     checked_headers,

@@ -1,20 +1,13 @@
-"""Columns in Arrow's layout as plain buffers, and the rows over them: compiled where the extension was built."""
+"""Columns in Arrow's layout as plain buffers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kadence.producer.append import COMPILED
-
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Numbers", "Rows", "Strings"]
-
-if TYPE_CHECKING or not COMPILED:
-    from kadence.producer._rows_py import Rows
-else:
-    from kadence.producer._rows_c import Rows
+__all__ = ["Numbers", "Strings"]
 
 
 class Strings(NamedTuple):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kadence._native.append import FutureRecordMetadata, ProduceRequestResult, call_back
 from kadence.client.gate import Gate
 from kadence.client.loop_gate import LoopGate
 from kadence.client.slices import Slices, slices_of
@@ -21,7 +22,6 @@ from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.errors.copies import own_copy
 from kadence.idioms import advised
 from kadence.logs import logger
-from kadence.producer.append import FutureRecordMetadata, ProduceRequestResult, call_back
 from kadence.producer.like_futures import LikeFuture
 
 if TYPE_CHECKING:
@@ -309,7 +309,8 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
 
     def done(self) -> bool:
         """Whether the record was acknowledged or has failed."""
-        return self.delivery.done
+        done: bool = self.delivery.done
+        return done
 
     def result(self, timeout: Seconds | None = None) -> RecordMetadata:
         """Wait for the acknowledgement.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from kadence.producer.append import Sticky, murmur2
+from kadence._native.append import Sticky, murmur2
 
 __all__ = ["MOST_STICKY_BYTES", "Shares", "StickyPartitioner", "murmur2", "partition_for_key", "shares_of"]
 

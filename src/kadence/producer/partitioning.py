@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kadence._native.append import TopicInfo, murmur2
 from kadence.config import ProducerConfig
-from kadence.producer.append import TopicInfo, murmur2
 
 __all__ = ["Chooser", "chooser"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from kadence._native.append import TopicInfo
 from kadence.client.engine import ended, forked_error, in_children
 from kadence.client.gate import Gate
 from kadence.client.loop_gate import LoopGate
@@ -25,7 +26,6 @@ from kadence.errors import (
 )
 from kadence.errors.copies import own_copy
 from kadence.producer.accumulator import Accumulator
-from kadence.producer.append import TopicInfo
 from kadence.producer.network_state import NetworkState
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kadence._native.shared import failed, made_bytes
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER
 from kadence.errors import SerializationError
 from kadence.errors.local import AnswerPendingError
 
 if TYPE_CHECKING:
-    from kadence.producer.append import ShortWay
+    from kadence._native.append import ShortWay
     from kadence.producer.send_checks import SendChecks
 
-__all__ = ["Serializing", "checked_bytes", "failed", "made_bytes", "serialized"]
+__all__ = ["Serializing", "checked_bytes", "serialized"]
 
 
 def checked_bytes(what: str, data: Any) -> bytes:
@@ -46,21 +47,6 @@ def serialized(
     except Exception as error:
         raise failed(field, topic, error) from error
     return made_bytes(field, topic, made)
-
-
-def failed(field: str, topic: str, error: Exception) -> SerializationError:
-    """What is raised from what a serialiser raised."""
-    # Not the data, which may be secret.
-    return SerializationError(f"the {field} of a record for topic {topic!r} cannot be serialised: {error!r}")
-
-
-def made_bytes(field: str, topic: str, made: Any) -> bytes:
-    """The bytes that a serialiser made."""
-    if isinstance(made, bytes | bytearray | memoryview):
-        return bytes(made)
-    raise SerializationError(
-        f"{field}.serializer made {type(made).__name__} of the {field} of a record for topic {topic!r}, not bytes"
-    )
 
 
 class Serializing:

@@ -6,11 +6,11 @@ async_shell.py.
 
 from __future__ import annotations
 
+from kadence._native.append import ShortWay
 from kadence.client import waits
 from kadence.client.engine import END_MS, Engine
 from kadence.client.gate import Gate
 from kadence.clock import Clock, add_ms, wait_seconds
-from kadence.producer.append import ShortWay
 from kadence.producer.futures import RecordFuture, RecordMetadata, check_may_wait
 from kadence.producer.network_state import NetworkState
 

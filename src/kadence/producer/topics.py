@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import MappingProxyType
 
+from kadence._native.append import TopicInfo
 from kadence.client.gate import Gate
 from kadence.client.metadata import Metadata
 from kadence.client.request_manager import Poll
@@ -21,7 +22,6 @@ from kadence.connection.cluster import Cluster
 from kadence.connection.request import Completed, Request
 from kadence.errors import KafkaError
 from kadence.logs import logger
-from kadence.producer.append import TopicInfo
 from kadence.producer.partitioner import MOST_STICKY_BYTES, StickyPartitioner
 
 __all__ = ["Topics"]

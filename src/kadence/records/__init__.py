@@ -2,16 +2,16 @@
 
 Callable from any thread; the objects made here belong to the thread that uses them. `scan`, `iter_batches` and
 `assign_offsets` look at headers only, for the network thread and the broker; `FetchedRecords` decodes, for the
-application. ``IMPLEMENTATION`` says which decoder is loaded.
+application.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kadence.loading import compiled
-from kadence.records._implementation import IMPLEMENTATION, Record, release_idle, spare_memory
-from kadence.records._shared import (
+from kadence._native.buffers import release_idle, spare_memory
+from kadence._native.records import Record
+from kadence._native.shared import (
     ALL_COLUMNS,
     MOST_HEADERS,
     OWN_COLUMNS,
@@ -30,20 +30,13 @@ from kadence.records.batch import (
     scan,
     validate,
 )
-
-_compiled = compiled("kadence.records._fetched_c") if IMPLEMENTATION == "compiled" else None
-
-if TYPE_CHECKING or _compiled is None:
-    from kadence.records._fetched import MAX_BATCH_BYTES, FetchedRecords
-else:
-    MAX_BATCH_BYTES, FetchedRecords = _compiled.MAX_BATCH_BYTES, _compiled.FetchedRecords
+from kadence.records.fetched import MAX_BATCH_BYTES, FetchedRecords
 
 if TYPE_CHECKING:
     from kadence.records.builder import BatchBuilder, encode_batch, largest_record_size
 
 __all__ = [
     "ALL_COLUMNS",
-    "IMPLEMENTATION",
     "KERNEL",
     "MAX_BATCH_BYTES",
     "MOST_HEADERS",

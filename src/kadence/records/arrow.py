@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from kadence._native.shared import ALL_COLUMNS, OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
 from kadence.errors import MissingDependencyError
-from kadence.records._shared import ALL_COLUMNS, OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     import pyarrow as pa
 
-    from kadence.records._implementation import Record
+    from kadence.records import Record
 
 __all__ = ["of_records", "schema", "to_record_batch", "to_table"]
 

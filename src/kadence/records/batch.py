@@ -10,8 +10,6 @@ at the others.
 
 Which transactions are aborted the broker sends with a response (read_committed, KIP-98), as (producer id, first
 offset). One is entered when the walk reaches its first offset, and left at the producer's abort marker.
-
-CRC-32C is from the best place there is: our extension, else google-crc32c, else crc32c, else a table in Python.
 """
 
 from __future__ import annotations
@@ -19,11 +17,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
+from kadence._native.records import crc32c, crc32c_kernel, scan
 from kadence.errors import CorruptRecordError, UnsupportedRecordFormatError
-from kadence.logs import logger
-from kadence.records import _implementation
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -51,87 +48,8 @@ __all__ = [
     "validate",
 ]
 
-log = logger("kadence.records")
-
-
-class _Function(Protocol):
-    def __call__(self, data: Buffer, crc: int = 0, /) -> int: ...
-
-
-def _google() -> _Function:
-    import google_crc32c
-
-    if google_crc32c.implementation != "c":
-        raise ImportError("google_crc32c without its C part is as slow as ours")
-    extend = google_crc32c.extend
-
-    def google(data: Buffer, crc: int = 0, /) -> int:
-        # It takes bytes only, hence a copy of anything else.
-        return int(extend(crc, data if type(data) is bytes else bytes(data)))
-
-    return google
-
-
-def _package() -> _Function:
-    from crc32c import crc32c as package
-
-    return package
-
-
-def _make_table() -> list[int]:
-    table = []
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ 0x82F63B78 if crc & 1 else crc >> 1
-        table.append(crc)
-    return table
-
-
-_table: Final = _make_table()
-
-
-class _Once:
-    """Says a thing once per process."""
-
-    def __init__(self) -> None:
-        self.is_said = False
-
-    def warn(self, text: str) -> None:
-        if not self.is_said:
-            self.is_said = True
-            log.warning(text)
-
-
-_once: Final = _Once()
-
-
-def by_table(data: Buffer, crc: int = 0, /) -> int:
-    """CRC-32C in Python, some 12 MB/s; says so at its first use."""
-    _once.warn(
-        "checksums are computed in Python, at about 12 MB/s: install kadence[plain] or a build with the "
-        "extension, or set check.crcs=false"
-    )
-    table = _table
-    crc ^= 0xFFFFFFFF
-    for byte in bytes(data):
-        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return crc ^ 0xFFFFFFFF
-
-
-def _choose() -> tuple[str, _Function]:
-    if _implementation.crc32c is not None:
-        return _implementation.crc32c_kernel(), _implementation.crc32c
-    for name, load in (("google-crc32c", _google), ("crc32c", _package)):
-        try:
-            return name, load()
-        except ImportError:
-            continue
-    return "python", by_table
-
-
-KERNEL, crc32c = _choose()
-"""``KERNEL`` names where the checksum comes from; ``crc32c(data, crc=0)`` goes on from ``crc``."""
+KERNEL: Final = crc32c_kernel()
+"""How this processor computes `crc32c(data, crc=0)`, which goes on from ``crc``."""
 
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
@@ -319,40 +237,6 @@ def assign_offsets(data: bytearray | memoryview, base_offset: int, leader_epoch:
         base_offset += header.last_offset_delta + 1
         pos += header.size
     return base_offset
-
-
-def scan(data: Buffer, fetch_offset: int) -> tuple[int, int, int]:
-    """Walk over the headers of fetched batches; no checksum, no decompression, no error.
-
-    Where a header cannot be true the walk ends, and the rest counts as complete: whoever reads it gets the error.
-
-    Returns:
-        next_offset: offset after the last complete batch, ``fetch_offset`` without one.
-        record_count: how many records may come out (not control records, not those below ``fetch_offset``).
-        complete_bytes: bytes of complete batches; 0 when there is only the beginning of one.
-    """
-    if _implementation.scan is not None:
-        return _implementation.scan(data, fetch_offset)
-    view = memoryview(data)
-    pos, end = 0, view.nbytes
-    next_offset, records = fetch_offset, 0
-    while end - pos > MAGIC_AT:
-        base, length, magic = _FRAME.unpack_from(view, pos)
-        if magic != MAGIC or length < HEADER_SIZE - LOG_OVERHEAD:
-            return next_offset, records, end
-        if length + LOG_OVERHEAD > end - pos:
-            break
-        fields = HEADER.unpack_from(view, pos)
-        delta, count = fields[6], fields[12]
-        if frame_fault(base, length, delta, count):
-            return next_offset, records, end
-        after = base + delta + 1
-        if after > next_offset:
-            if not fields[5] & CONTROL:
-                records += min(count, after - next_offset)
-            next_offset = after
-        pos += length + LOG_OVERHEAD
-    return next_offset, records, pos
 
 
 _FRAME_AND_EPOCH: Final = struct.Struct(">qii")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from kadence._native.builder import RecordEncoder
 from kadence.errors import IllegalStateError
-from kadence.loading import compiled
-from kadence.records import FetchedRecords
-from kadence.records._implementation import IMPLEMENTATION, Record
+from kadence.records import FetchedRecords, Record
 from kadence.records.batch import (
     CONTROL,
     HEADER,
@@ -24,13 +23,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = ["BatchBuilder", "encode_batch", "largest_record_size"]
-
-_compiled = compiled("kadence.records._builder_c") if IMPLEMENTATION == "compiled" else None
-
-if TYPE_CHECKING or _compiled is None:
-    from kadence.records._builder_py import RecordEncoder
-else:
-    RecordEncoder = _compiled.RecordEncoder
 
 
 def largest_record_size(

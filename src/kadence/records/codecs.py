@@ -13,8 +13,8 @@ import sys
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
+from kadence._native.buffers import scratch
 from kadence.errors import ConfigError, RecordTooLargeError, UnsupportedRecordFormatError
-from kadence.records._implementation import scratch
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -29,7 +29,7 @@ class VersionError(WireError):
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """What can be read from, and what a records field may hold. Views must be of bytes, one-dimensional.
 
-What else can be indexed, sliced without a copy and read as a buffer goes for a view (`records._buffers_c.MemorySlice`).
+What else can be indexed, sliced without a copy and read as a buffer goes for a view (`_native.buffers.MemorySlice`).
 """
 
 ZERO_UUID: Final = bytes(16)

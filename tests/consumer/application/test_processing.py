@@ -15,7 +15,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.consumer.application.test_interrupted_callbacks import AtCalls
+from tests.consumer.application.test_interrupted import SOURCE, Interruption
 from tests.consumer.support import Cluster
 from tests.luck import examples
 from tests.patience import PATIENCE
@@ -176,7 +176,7 @@ def test_b4_ctrl_c_in_the_poll_that_ends_a_stall_leaves_the_network_thread_free(
     for at in itertools.count(1):
         subject = stalls()
         subject.noticed(FACT)
-        interruption = AtCalls(at, ("consumer/application/processing.py", "/threading.py"))
+        interruption = Interruption(at, (f"{SOURCE}/consumer/application/processing.py", threading.__file__))
         with contextlib.suppress(KeyboardInterrupt), interruption:
             subject.over(15, FACT)
         network = threading.Thread(target=subject.noticed, args=(FACT,), daemon=True)

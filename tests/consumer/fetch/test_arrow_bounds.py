@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.consumer.fetch.test_fetch_collector import Arena, shared_partition, shared_state
 from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.config import ConsumerConfig
-from kadence.consumer.fetch.fetch_collector import FetchCollector
+from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import CompletedFetch, SharedState
-from kadence.records import IMPLEMENTATION, OWN_COLUMNS, encode_batch, release_idle, spare_memory
+from kadence.records import OWN_COLUMNS, encode_batch, release_idle, spare_memory
 from kadence.testing import FakeClock
 
 ALL = 1 << 31
@@ -95,7 +94,6 @@ def test_a1_a_table_is_as_large_as_its_bytes_and_a_call_may_say_otherwise(broker
         assert consumer.poll_arrow(PATIENCE, max_records=-1).num_rows > 1_000
 
 
-@pytest.mark.skipif(IMPLEMENTATION == "python", reason="the plain half keeps no memory")
 def test_a3_memory_of_columns_is_given_back_by_time_and_not_by_a_poll_without_rows() -> None:
     release_idle(everything=True)
     clock = FakeClock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kadence.consumer.events import Seek
-from kadence.consumer.fetch.fetch_collector import FetchCollector
+from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.consumer.subscription import Subscription

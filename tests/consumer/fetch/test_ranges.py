@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kadence.consumer.fetch.fetch_collector import FetchCollector
+from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.records import ALL_COLUMNS, Columns, encode_batch

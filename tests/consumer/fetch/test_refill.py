@@ -1,4 +1,4 @@
-"""Hands that a step refills by itself (the compiled half), and the last record of a fetch, which is no step (C6, C9).
+"""Hands that a step refills by itself and the last record of a fetch, which is no step (C6, C9).
 
 Whatever is a step and whatever a whole poll: the same records come in the same order, and positions never lie.
 """
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.consumer.fetch.test_fetch_collector import Arena, shared_partition, shared_state
 from tests.luck import examples
 
-from kadence.consumer.decoded_records import COMPILED
-from kadence.consumer.fetch.fetch_collector import FetchCollector, Steps
+from kadence.consumer.fetch._fetch_collector import FetchCollector
+from kadence.consumer.fetch._steps import Steps
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.errors import CorruptRecordError
@@ -207,14 +207,14 @@ def test_c7_a_record_that_ended_a_hand_is_put_back_when_its_poll_is_interrupted_
     assert world.poll(1) == [record]
 
 
-def test_c6_a_hand_is_refilled_by_a_step_where_the_compiled_half_is_loaded() -> None:
+def test_c6_a_hand_is_refilled_by_a_step() -> None:
     world = World([[[(2000, "none", 0)]], [[(20, "none", 0)] * 100]])
     world.finish()
     # The first poll, one at each end; and the one that finds nothing.
-    assert world.polls <= 6 if COMPILED else world.polls > 6
+    assert world.polls <= 6
 
 
-def test_c6_polls_of_many_are_steps_where_the_compiled_half_is_loaded() -> None:
+def test_c6_polls_of_many_are_steps() -> None:
     """Within a fetch, over the ends of its batches."""
     world = World([[[(2000, "none", 0)]], [[(20, "none", 0)] * 100]])
     taken = 0
@@ -225,7 +225,7 @@ def test_c6_polls_of_many_are_steps_where_the_compiled_half_is_loaded() -> None:
         assert world.collector.given() == len(records)
         assert world.consumed() == taken
     # The first of each partition.
-    assert world.polls == 2 if COMPILED else world.polls == 20
+    assert world.polls == 2
     world.finish()
 
 
@@ -235,9 +235,7 @@ def test_c7_a_step_of_many_that_did_not_reach_the_caller_is_fetched_again() -> N
     world.take(world.several(100))
     assert [record.offset for record in world.several(100)] == list(range(100, 200))
     world.collector.put_back()
-    if COMPILED:
-        # The plain half keeps them, and counts what it returns of them next.
-        assert world.consumed() == 100
+    assert world.consumed() == 100
     at = one.current()
     assert at is not None
     assert at.offset == 100
@@ -262,7 +260,7 @@ def test_a_step_of_many_goes_on_to_large_batches_that_are_sound(damaged: int | N
     while len(offsets) < sound:
         offsets += [record.offset for record in world.several(70)]
     assert offsets == list(range(sound))
-    if COMPILED and damaged is None:
+    if damaged is None:
         # The first and the last.
         assert world.polls == 2
     if damaged is not None:

@@ -1,22 +1,17 @@
-"""Polls that are nothing but a step of an index: what both halves do, and what they stop for (C6, C7, C9)."""
+"""Polls that are nothing but a step of an index: what they do, and what they stop for (C6, C7, C9)."""
 
 from __future__ import annotations
 
 import gc
-import importlib
-import os
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from tests.collecting import at_collection
 from tests.consumer.application.test_interrupted_callbacks import Subject
 from tests.consumer.fetch.test_fetch_collector import put, shared_partition
-from tests.luck import examples
 from tests.patience import PATIENCE
 
 from kadence import (
@@ -27,57 +22,50 @@ from kadence import (
     Producer,
     Records,
     TopicPartition,
-    uncompiled,
 )
 from kadence.consumer import events as m
+from kadence.consumer._decoded_records import Attention, DecodedRecords, Decoder, DeliveryState
+from kadence.consumer.fetch._steps import ReaderState, Steps
 from kadence.consumer.fetch.dead_letters import Delivery
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.errors import ClosedError, ConcurrentAccessError, WakeupError
 from kadence.metrics.sensors import Tally
-from kadence.records import IMPLEMENTATION, Record
+from kadence.records import Record
 from kadence.testing import FakeClock
 
 PARTITIONS = 3
 COUNT = 8
 
 
-class Half:
-    """The steps of one half, over decoded records of three partitions.
+class World:
+    """Steps over decoded records of three partitions.
 
     Args:
         decodes: a deserialiser is set. It refuses each fifth record, and does first what ``meddling`` says.
     """
 
-    def __init__(self, suffix: str, *, decodes: bool = False) -> None:
-        try:
-            decoded = importlib.import_module(f"kadence.consumer._decoded_records{suffix}")
-            steps = importlib.import_module(f"kadence.consumer.fetch._steps{suffix}")
-        except ImportError as error:
-            if os.environ.get("KADENCE_EXTENSION") == "require":
-                raise
-            pytest.skip(f"the extension is not built ({error})")
-        if decodes and suffix and IMPLEMENTATION != "compiled":
-            pytest.skip("a compiled decoder takes compiled records")
+    def __init__(self, *, decodes: bool = False) -> None:
         self.clock = FakeClock()
-        self.attention = decoded.Attention()
+        self.attention = Attention()
         self.polls = Tally(0)
         self.records = Tally(0)
-        self.steps = steps.Steps(self.attention, self.clock.now_ms, self.polls)
+        self.steps: Any = Steps(self.attention, self.clock.now_ms, self.polls)
         self.meddling = ""
         self.asked: list[bytes] = []
         if decodes:
-            self.steps.decoder = decoded.Decoder(None, self.deserialize)
+            self.steps.decoder = Decoder(None, self.deserialize)
 
-        class DeliveryState(decoded.DeliveryState):  # type: ignore[misc, name-defined]
+        class State(DeliveryState):
             processed: object = None
 
             def current(self) -> str:
                 return "the position"
 
-        self.decoded = decoded.DecodedRecords
-        self.shared_partitions = [DeliveryState(1) for _ in range(PARTITIONS)]
+        self.decoded = DecodedRecords
+        self.shared_partitions: list[Any] = [State(1) for _ in range(PARTITIONS)]
+        numbers: list[Any] = list(range(PARTITIONS))
         self.places = [
-            steps.ReaderState(each, number, self.records)
+            ReaderState(each, numbers[number], self.records)
             for number, each in enumerate(self.shared_partitions)
         ]
         for number in range(PARTITIONS):
@@ -106,29 +94,6 @@ class Half:
         if int(data) % 5 == 4:
             raise ValueError
         return int(data)
-
-    def seen(self) -> list[object]:
-        """All that can be seen from outside."""
-        return [
-            self.steps.calls,
-            self.steps.taken,
-            self.attention.up,
-            self.steps.is_taking,
-            self.asked,
-            self.polls.count,
-            self.records.total,
-            [place.partition for place in self.steps.touched],
-            [
-                (
-                    each.decoded.position(),
-                    each.decoded.processed(),
-                    each.decoded.left,
-                    each.decoded.counted,
-                    each.processed,
-                )
-                for each in self.shared_partitions
-            ],
-        ]
 
     def take(self, what: str, argument: int) -> object:
         try:
@@ -159,8 +124,6 @@ class Half:
             getattr(steps, what)()
         elif what == "let go":
             steps.let_go()
-        elif what == "meddle":
-            self.meddling = ("poll", "seek", "disarm", "fill", "pause", "interrupt")[argument % 6]
         elif what == "attention":
             self.attention.up = True
         elif what == "later":
@@ -182,141 +145,93 @@ def test_what_moves_while_a_step_makes_its_objects_is_not_given() -> None:
     """The network thread ends a partition's fetch epoch in a collection that a step has begun."""
     number = 0
     while True:
-        half = Half("_c")
-        half.act("arm", 0)
-        decoded: Any = half.shared_partitions[0].decoded
+        world = World()
+        world.act("arm", 0)
+        decoded: Any = world.shared_partitions[0].decoded
         stood: list[int] = []
 
-        def seek(half: Half = half, decoded: Any = decoded, stood: list[int] = stood) -> None:
+        def seek(world: World = world, decoded: Any = decoded, stood: list[int] = stood) -> None:
             stood.append(decoded.index)
-            half.act("seek", 0)
+            world.act("seek", 0)
 
         with at_collection(number, seek) as done:
-            found = half.steps.poll(3)
+            found = world.steps.poll(3)
         if not done:
             assert number > 0
             assert len(found) == 3
             return
         assert decoded.index == (0 if found is None else 3)
         assert (found is None) == (stood == [0]), "it moved before the records were taken"
-        assert not half.steps.is_taking
+        assert not world.steps.is_taking
         number += 1
 
 
-actions = st.tuples(
-    st.sampled_from(
-        [
-            *["step"] * 6, "several", "several", "arm", "arm", "disarm", "put back", "mark_processed", "settle",
-            "let go", "attention", "later", "pause", "revoke", "hold", "seek", "fill", "meddle", "meddle",
-        ]
-    ),
-    st.integers(0, COUNT + 1),
-)  # fmt: skip
+@pytest.fixture
+def world() -> World:
+    return World()
 
 
-@examples(300)
-@example(script=[("step", 0), ("seek", 0), ("step", 0)], decodes=False)
-@given(script=st.lists(actions, max_size=40), decodes=st.booleans())
-def test_both_halves_do_the_same(script: list[tuple[str, int]], decodes: bool) -> None:
-    compiled, plain = Half("_c", decodes=decodes), Half("", decodes=decodes)
-    for half in (compiled, plain):
-        half.act("arm", 0)
-    for what, argument in script:
-        assert compiled.act(what, argument) == plain.act(what, argument), what
-        assert compiled.seen() == plain.seen(), what
-
-
-def test_nobody_enters_a_critical_section_in_which_he_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A free-threaded Python 3.13 leaves the outer one, gives way 40 times, and waits for itself."""
-    inside: list[int] = []
-    entered: list[int] = []
-
-    class Section:
-        def __init__(self, *guarded: object) -> None:
-            self._guarded = [id(each) for each in guarded]
-
-        def __enter__(self) -> None:
-            assert not set(self._guarded) & set(inside)
-            inside.extend(self._guarded)
-            entered.extend(self._guarded)
-
-        def __exit__(self, *_: object) -> None:
-            del inside[-len(self._guarded) :]
-
-    monkeypatch.setattr(uncompiled, "critical_section", Section)
-    half = Half("")
-    for what in ("arm", "step", "several", "mark_processed", "settle", "step", "disarm"):
-        half.act(what, 0)
-    assert entered
-    assert not inside
-
-
-@pytest.fixture(params=["_c", ""], ids=["compiled", "plain"])
-def half(request: pytest.FixtureRequest) -> Half:
-    return Half(request.param)
-
-
-def test_a2_steps_take_turns(half: Half) -> None:
-    half.act("arm", 0)
-    given = [half.steps.step() for _ in range(5)]
+def test_a2_steps_take_turns(world: World) -> None:
+    world.act("arm", 0)
+    given = [world.steps.step() for _ in range(5)]
     assert [(each.partition, each.offset) for each in given] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]
-    assert half.act("disarm", 0) == [0, 1], "who was served since all had their turn goes behind the others"
+    assert world.act("disarm", 0) == [0, 1], "who was served since all had their turn goes behind the others"
 
 
-def test_each_step_proves_what_the_one_before_it_returned(half: Half) -> None:
-    half.act("arm", 0)
-    half.act("step", 0)
-    all_decoded = [each.decoded for each in half.shared_partitions]
+def test_each_step_proves_what_the_one_before_it_returned(world: World) -> None:
+    world.act("arm", 0)
+    world.act("step", 0)
+    all_decoded = [each.decoded for each in world.shared_partitions]
     assert (all_decoded[0].position(), all_decoded[0].processed()) == ((1, 4), None)
-    half.act("step", 0)
+    world.act("step", 0)
     assert (all_decoded[0].processed(), all_decoded[1].processed()) == ((1, 4), None)
 
 
-def test_a_hand_that_is_used_up_stands_behind_what_follows_its_last_record(half: Half) -> None:
-    half.act("arm", 0)
-    assert half.act("several", COUNT - 1) == [(0, list(range(COUNT)))]
-    assert half.shared_partitions[0].decoded.position() == (COUNT + 2, 5)
+def test_a_hand_that_is_used_up_stands_behind_what_follows_its_last_record(world: World) -> None:
+    world.act("arm", 0)
+    assert world.act("several", COUNT - 1) == [(0, list(range(COUNT)))]
+    assert world.shared_partitions[0].decoded.position() == (COUNT + 2, 5)
 
 
-def test_steps_end_with_the_millisecond_and_with_the_hand(half: Half) -> None:
-    half.act("arm", 0)
-    assert half.act("several", COUNT) is None
-    assert half.act("step", 0) == (0, 0, b"0")
-    half.clock.advance(1)
-    assert half.act("step", 0) is None
+def test_steps_end_with_the_millisecond_and_with_the_hand(world: World) -> None:
+    world.act("arm", 0)
+    assert world.act("several", COUNT) is None
+    assert world.act("step", 0) == (0, 0, b"0")
+    world.clock.advance(1)
+    assert world.act("step", 0) is None
 
 
-def test_another_thread_takes_no_step(half: Half) -> None:
-    half.act("arm", 0)
+def test_another_thread_takes_no_step(world: World) -> None:
+    world.act("arm", 0)
     found: list[object] = []
-    thread = threading.Thread(target=lambda: found.append(half.act("step", 0)))
+    thread = threading.Thread(target=lambda: found.append(world.act("step", 0)))
     thread.start()
     thread.join()
     assert found == [None]
 
 
-def test_metrics_count_steps_once_and_not_what_was_put_back(half: Half) -> None:
-    half.act("arm", 0)
+def test_metrics_count_steps_once_and_not_what_was_put_back(world: World) -> None:
+    world.act("arm", 0)
     for _ in range(4):
-        half.act("step", 0)
-    half.steps.settle()
-    half.steps.settle()
-    assert (half.polls.count, half.records.total) == (4, 4)
-    half.steps.put_back()
-    assert half.records.total == 3
-    half.act("arm", 0)
-    half.act("step", 0)
-    half.act("step", 0)
-    half.steps.settle()
-    assert (half.polls.count, half.records.total) == (6, 5)
+        world.act("step", 0)
+    world.steps.settle()
+    world.steps.settle()
+    assert (world.polls.count, world.records.total) == (4, 4)
+    world.steps.put_back()
+    assert world.records.total == 3
+    world.act("arm", 0)
+    world.act("step", 0)
+    world.act("step", 0)
+    world.steps.settle()
+    assert (world.polls.count, world.records.total) == (6, 5)
 
 
-def test_c7_a_thread_that_is_inside_a_call_takes_the_steps_over(half: Half) -> None:
-    half.act("arm", 0)
-    taking = threading.Thread(target=half.steps.take_over)
+def test_c7_a_thread_that_is_inside_a_call_takes_the_steps_over(world: World) -> None:
+    world.act("arm", 0)
+    taking = threading.Thread(target=world.steps.take_over)
     taking.start()
     taking.join()
-    assert half.act("step", 0) is None
+    assert world.act("step", 0) is None
 
 
 # ---------------------------------------------------------------- what a step must stop for
@@ -419,21 +334,21 @@ def test_c7_a_second_thread_that_polls_ends_the_steps_of_the_first_within_the_sa
 # ---------------------------------------------------------------- with deserialisers
 
 
-@pytest.fixture(params=["_c", ""], ids=["compiled", "plain"])
-def decoding(request: pytest.FixtureRequest) -> Half:
-    half = Half(request.param, decodes=True)
-    half.act("arm", 0)
-    return half
+@pytest.fixture
+def decoding() -> World:
+    world = World(decodes=True)
+    world.act("arm", 0)
+    return world
 
 
-def test_a_step_deserialises_one_record_and_no_other(decoding: Half) -> None:
+def test_a_step_deserialises_one_record_and_no_other(decoding: World) -> None:
     assert decoding.act("step", 0) == (0, 0, 0)
     assert decoding.asked == [b"0"]
     assert decoding.shared_partitions[0].decoded.position() == (1, 4)
     assert decoding.shared_partitions[0].decoded.records[0].value == b"0", "what is put back is bytes"
 
 
-def test_a_refused_record_is_left_to_a_whole_poll_which_does_not_ask_again(decoding: Half) -> None:
+def test_a_refused_record_is_left_to_a_whole_poll_which_does_not_ask_again(decoding: World) -> None:
     for number in range(PARTITIONS):
         assert decoding.act("several", 5) == [(number, [0, 1, 2, 3])], "those before it"
     assert decoding.act("step", 0) is None
@@ -453,14 +368,16 @@ def test_a_refused_record_is_left_to_a_whole_poll_which_does_not_ask_again(decod
 
 
 @pytest.mark.parametrize("meddling", ["seek", "disarm", "fill"])
-def test_a_step_gives_nothing_where_a_deserialiser_moved_the_partition(decoding: Half, meddling: str) -> None:
+def test_a_step_gives_nothing_where_a_deserialiser_moved_the_partition(
+    decoding: World, meddling: str
+) -> None:
     decoding.meddling = meddling
     assert decoding.act("step", 0) is None
     assert decoding.shared_partitions[0].decoded.index == 0
     assert not decoding.steps.is_taking
 
 
-def test_no_memory_is_no_refusal(decoding: Half) -> None:
+def test_no_memory_is_no_refusal(decoding: World) -> None:
     def tight(data: bytes) -> bytes:
         raise MemoryError
 
@@ -470,7 +387,7 @@ def test_no_memory_is_no_refusal(decoding: Half) -> None:
     assert decoder.failed is None
 
 
-def test_a_deserialiser_may_want_topic_and_headers(decoding: Half) -> None:
+def test_a_deserialiser_may_want_topic_and_headers(decoding: World) -> None:
     class Told:
         def deserialize(self, topic: str, headers: Any, data: bytes) -> Any:
             return topic, headers, data
@@ -482,7 +399,7 @@ def test_a_deserialiser_may_want_topic_and_headers(decoding: Half) -> None:
     assert out == [record.replace(key=("t", (("h", b"1"),), b"k"))]
 
 
-def test_the_cycle_collector_knows_records_with_objects_in_them(decoding: Half) -> None:
+def test_the_cycle_collector_knows_records_with_objects_in_them(decoding: World) -> None:
     class Order(list[Any]):
         """Can be referred to weakly."""
 

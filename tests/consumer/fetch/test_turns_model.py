@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.luck import examples
 
 from kadence.consumer.events import Seek
-from kadence.consumer.fetch.fetch_collector import FetchCollector
+from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.records import OWN_COLUMNS, encode_batch

@@ -16,7 +16,7 @@ from tests.worlds.cluster import told
 from tests.worlds.positions import P0, World
 
 from kadence.connection.request import Request
-from kadence.consumer.fetch.fetch_collector import FetchCollector
+from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.protocol import error_codes as ec
 from kadence.records import assign_offsets, encode_batch
 

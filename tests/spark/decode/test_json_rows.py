@@ -16,13 +16,11 @@ from hypothesis import strategies as st
 from tests.luck import examples
 from tests.spark.decode.json_row import ROW, RULES, reader_of, without_rows
 
-from kadence.registry.columns.json_rows import COMPILED, Column
+from kadence._native.json import Reader
+from kadence.registry.columns.json_rows import Column
 from kadence.spark.decode.json_rows import rows_reader
 from kadence.spark.decode.json_times import time_of, zone_of
 from kadence.spark.decode.json_values import JsonFormat
-
-if not COMPILED:
-    pytest.skip("the extension is not built", allow_module_level=True)
 
 OURS = reader_of(ROW)
 OTHERS = without_rows(ROW)
@@ -272,10 +270,4 @@ def test_without_a_zone_it_takes_no_time_that_names_none() -> None:
 
 def test_a_zone_whose_parts_do_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="one more than"):
-        _json_c().Reader(Column(b"", 9, children=(Column(b"a", 1, 8),)), b"", b"\0" * 4, keeps_all=False)
-
-
-def _json_c() -> Any:
-    from kadence.spark.decode import _json_c
-
-    return _json_c
+        Reader(Column(b"", 9, children=(Column(b"a", 1, 8),)), b"", b"\0" * 4, keeps_all=False)

@@ -27,7 +27,8 @@ from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.processing import Pace, Stalls
 from kadence.consumer.decoded_records import Attention
-from kadence.consumer.fetch.fetch_collector import FetchCollector, Steps
+from kadence.consumer.fetch._fetch_collector import FetchCollector
+from kadence.consumer.fetch._steps import Steps
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import (
     ClosedError,

@@ -11,7 +11,7 @@ turns go by whole batches where memory is short.
 Nothing is trusted to have been cancelled: data of an old fetch epoch is dropped here, data of a paused or revoking
 partition stays where it is. Positions follow what is returned, never what was fetched.
 
-One source, compiled and plain; see `uncompiled`. The types of the fields are in the .pxd file.
+It is compiled; the C types of the fields are in the .pxd file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import kadence.uncompiled as cython
+import cython
+
+from kadence._native import refuse
 from kadence.clock import Clock, SystemClock
 from kadence.consumer.events import Seek
 from kadence.consumer.shared_partition import Origin
@@ -30,10 +32,8 @@ from kadence.errors import KafkaError
 from kadence.records import release_idle
 from kadence.types import OffsetAndMetadata
 
-if cython.compiled:
-    import cython
-
 if not cython.compiled:
+    refuse(__name__)
     from kadence.consumer.fetch._partition_reader import PartitionReader
     from kadence.consumer.fetch._steps import Steps
 

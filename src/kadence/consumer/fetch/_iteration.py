@@ -1,6 +1,6 @@
 """Loops over records, each of them a poll of one: a step, or what is slow. Application side.
 
-One source, compiled and plain. See `uncompiled` for the two forms. The types of the fields are in the .pxd file.
+It is compiled; the C types of the fields are in the .pxd file.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
-import kadence.uncompiled as cython
+import cython
 
-if cython.compiled:
-    import cython
+from kadence._native import refuse
 
 if not cython.compiled:
+    refuse(__name__)
     from kadence.consumer.fetch._steps import Steps
 
 __all__ = ["AsyncIteration", "Iteration"]
@@ -38,23 +38,8 @@ class Iteration:
     def __next__(self) -> Any:
         if self.steps is None:
             raise TypeError("this is made by `for` over a consumer")
-        record: Any
-        if cython.compiled:
-            record = self.steps.take_one()
-            return self.slowly() if record is None else record
-        else:
-            calls = self.steps.calls
-            try:
-                record = self.steps.step()
-                return self.slowly() if record is None else record
-            except StopIteration:
-                # The end: what the last poll passed over without a record stays passed over.
-                raise
-            except BaseException:
-                # Ctrl-C: compiled, a step cannot be interrupted.
-                if self.steps.calls != calls:
-                    self.steps.put_back()
-                raise
+        record: Any = self.steps.take_one()
+        return self.slowly() if record is None else record
 
 
 @cython.final
@@ -104,24 +89,9 @@ class Next:
         return self.send(None)
 
     def send(self, value: Any) -> Any:
-        if cython.compiled:
-            record: object = self.take()
-            if record is not None:
-                raise StopIteration(record)
-        elif self.inner is None:
-            calls = self.steps.calls
-            try:
-                stepped = self.steps.step()
-                if stepped is not None:
-                    raise StopIteration(stepped)
-            except StopIteration:
-                raise
-            except BaseException:
-                # As in `Iteration`.
-                if self.steps.calls != calls:
-                    self.steps.put_back()
-                raise
-            self.inner = self.slowly()
+        record: object = self.take()
+        if record is not None:
+            raise StopIteration(record)
         return self.inner.send(value)
 
     @cython.cfunc
@@ -147,6 +117,7 @@ class Next:
 
 
 if cython.compiled:
+    # What mypy cannot read.
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -11,7 +11,7 @@ A partition may be read for a range (C11). Before its end there are at most as m
 records are decoded. Where some offsets have no record (compaction, aborted transactions, control records), the last of
 these records lie beyond the end and are cut off again.
 
-One source, compiled and plain; see `uncompiled`. The types of the fields are in the .pxd file.
+It is compiled; the C types of the fields are in the .pxd file.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-import kadence.uncompiled as cython
+import cython
+
+from kadence._native import refuse
 from kadence.errors import KafkaError
 
-if cython.compiled:
-    import cython
-
 if not cython.compiled:
+    refuse(__name__)
     from kadence.consumer.decoded_records import DecodedRecords
     from kadence.consumer.fetch._steps import ReaderState, Steps
     from kadence.records import FetchedRecords, Record

@@ -1,13 +1,12 @@
-"""Polls that one partition's decoded records can serve. Application side. One source, compiled and plain.
+"""Polls that one partition's decoded records can serve. Application side.
 
 A poll has much to look at: background events, a commit that is due, the poll timer, who is inside. None of that changes
 unless somebody raises the shared state's attention or time passes. So a poll that looked at all of it *arms* the steps,
 and until then a poll is what is left: the next partition's turn, and an index that moves. Time passes with a tick of
-the system where the compiled form can read it (1 to 10 ms, mostly 4), else with a millisecond.
+the system where that can be read (1 to 10 ms, mostly 4), else with a millisecond.
 
-The compiled form also decodes the next few records when those are used up, or for a larger poll just what it returns;
-plain, a poll does that. The last record of a fetch is never a step: whoever takes it gives the fetch back, which may
-wake the network thread.
+A step also decodes the next few records when those are used up, or for a larger poll just what it returns. The last
+record of a fetch is never a step: whoever takes it gives the fetch back, which may wake the network thread.
 
 Where deserialisers are set a step runs them (C14). They are the application's code and may take long, or call this
 consumer. So they run before anything moves, and what they may have changed is looked at again. A record that they
@@ -16,34 +15,36 @@ refuse is left to a whole poll, which knows what becomes of it, and the error is
 Each step is a whole poll (C6): what the one before it returned is processed, partitions take turns (A2), and
 what the poll timer says of the last poll is true to a tick.
 
-Compiled, a step makes all objects before it takes a record, and runs no Python code from there until it gives that out,
-so no other thread and no signal handler comes between the two. Without the interpreter's lock a step is a critical
+A step makes all objects before it takes a record, and runs no Python code from there until it gives that out, so no
+other thread and no signal handler comes between the two. Without the interpreter's lock a step is a critical
 section of the attention: whoever raises that waits for the step under way, and the next one sees it up. Deserialisers
 and interceptors run outside of it.
 
-See `uncompiled` for the two forms. The types of the fields are in the .pxd file.
+It is compiled; the C types of the fields are in the .pxd file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import get_ident
 from typing import Any
 
-import kadence.uncompiled as cython
-from kadence.errors.local import AnswerPendingError
-from kadence.records._shared import RecordFormatError
+import cython
 
-if cython.compiled:
-    import cython
+from kadence._native import refuse
+from kadence._native.shared import RecordFormatError
+from kadence.errors.local import AnswerPendingError
 
 if not cython.compiled:
+    refuse(__name__)
     from kadence.consumer._decoded_records import Decoder, Records, intercept, one_chunk
     from kadence.consumer.decoded_records import Attention, DecodedRecords, DeliveryState
     from kadence.consumer.shared_partition import SharedPartition
     from kadence.metrics.sensors import Tally
     from kadence.records import FetchedRecords, Record
     from kadence.types import TopicPartition
+
+    kd_tick: Callable[[], int]
+    PyThread_get_thread_ident: Callable[[], int]
 
 __all__ = ["ReaderState", "Steps"]
 
@@ -62,10 +63,7 @@ _MANY = _REFILL // 4
 @cython.exceptval(check=False)
 def this_thread() -> cython.ulong:
     """The number of the thread that calls."""
-    if cython.compiled:
-        return PyThread_get_thread_ident()
-    else:
-        return get_ident()
+    return PyThread_get_thread_ident()
 
 
 @cython.cclass
@@ -74,8 +72,8 @@ class ReaderState:
 
     Attributes:
         records: counts the records that were returned.
-        opened: the fetch that is being read; it stands behind the decoded records, and a step of the compiled form
-            decodes more from it where those are used up. None: none is open. So it is while records are taken from it:
+        opened: the fetch that is being read; it stands behind the decoded records, and a step decodes
+            more from it where those are used up. None: none is open. So it is while records are taken from it:
             one of which that is interrupted is opened again, behind the decoded records.
         held: bytes of the decoded records, as the shared state counts them.
         gone: how many records a poll has given out and counted that are not kept any more. gone_in: which poll,
@@ -123,7 +121,7 @@ class Steps:
 
     Args:
         attention: the shared state's. clock: the milliseconds of now. polls: counts polls.
-        is_system: ``clock`` is the machine's own, which the compiled form can read by itself.
+        is_system: ``clock`` is the machine's own, which steps read by themselves.
 
     Attributes:
         decoder: what runs the deserialisers; None where there are none.
@@ -145,9 +143,7 @@ class Steps:
         self.attention = attention
         self.clock = clock
         self.polls = polls
-        self.is_system = is_system
-        if cython.compiled:
-            self.is_system = is_system and kd_tick() >= 0
+        self.is_system = is_system and kd_tick() >= 0
         self.order: list[ReaderState] = []
         self.touched: list[ReaderState] = []
         self.at = 0
@@ -180,7 +176,7 @@ class Steps:
     @cython.exceptval(-2, check=False)
     def time(self) -> cython.longlong:
         """What changes when time passes."""
-        if cython.compiled and self.is_system:
+        if self.is_system:
             return kd_tick()
         return self.clock()
 
@@ -197,9 +193,7 @@ class Steps:
         with cython.critical_section(self.attention):
             self.order = order
             self.at = 0
-            self.now = now
-            if cython.compiled and self.is_system:
-                self.now = kd_tick()
+            self.now = kd_tick() if self.is_system else now
             self.thread = this_thread()
 
     def disarm(self) -> list[ReaderState]:
@@ -285,11 +279,7 @@ class Steps:
             found: Records
             if self.decoder is None:
                 is_whole: cython.bint = (
-                    cython.compiled
-                    and limit > _MANY
-                    and index == 0
-                    and decoded.count == limit
-                    and self.interceptors is None
+                    limit > _MANY and index == 0 and decoded.count == limit and self.interceptors is None
                 )
                 # All objects come before anything moves: making them may begin a collection, which runs anything.
                 kept: list[Any] = decoded.records
@@ -396,9 +386,7 @@ class Steps:
     def pass_on(self) -> cython.void:
         """The turn is the next partition's."""
         self.taken += 1
-        # In one go: plain, Ctrl-C may come between any two.
-        following: cython.Py_ssize_t = self.at + 1
-        self.at = 0 if following == len(self.order) else following
+        self.at = 0 if self.at + 1 == len(self.order) else self.at + 1
 
     def is_inside_elsewhere(self) -> bool:
         """Whether another thread is in a deserialiser or interceptor, which it called without entering the consumer."""
@@ -422,7 +410,7 @@ class Steps:
             or shared_partition.held
         ):
             return None
-        if cython.compiled and decoded.index >= decoded.count:
+        if decoded.index >= decoded.count:
             decoded = self.refill(place, decoded, least)
             if decoded is None:
                 return None
@@ -602,7 +590,7 @@ class Steps:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def give_whole(self, place: ReaderState, decoded: DecodedRecords) -> cython.bint:
-        """A step takes all of the decoded records, and lets them go at once; compiled nothing comes between."""
+        """A step takes all of the decoded records, and lets them go at once: nothing comes between."""
         place.records.total += decoded.count - decoded.counted
         decoded.counted = decoded.count
         self.let_go_of(place, decoded)

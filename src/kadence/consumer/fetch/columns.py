@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kadence.consumer.fetch.fetch_collector import PartitionReader, ReaderState
+from kadence.consumer.fetch._partition_reader import PartitionReader
+from kadence.consumer.fetch._steps import ReaderState
 from kadence.records import Columns, FetchedRecords
 
 __all__ = ["ColumnsTaker", "rows"]

@@ -19,8 +19,9 @@ from collections.abc import Callable
 
 from kadence.config import ConsumerConfig
 from kadence.consumer.decoded_records import Decoder
+from kadence.consumer.fetch._fetch_collector import FetchCollector
+from kadence.consumer.fetch._partition_reader import PartitionReader
 from kadence.consumer.fetch.dead_letters import BadRecord, DeadLetters, Delivery
-from kadence.consumer.fetch.fetch_collector import FetchCollector, PartitionReader
 from kadence.errors import ConfigError, DeadLetterError, RecordDeserializationError, SchemaRegistryError
 from kadence.errors.local import AnswerPendingError
 from kadence.logs import logger

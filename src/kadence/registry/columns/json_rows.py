@@ -1,4 +1,4 @@
-"""The compiled JSON reader over Arrow types, where the extension was built.
+"""The compiled JSON reader over Arrow types.
 
 It takes a record at a time, and refuses each one of which it is not certain what it means; see json_rows.h. Who asks
 reads those alone.
@@ -10,18 +10,12 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kadence.loading import compiled
+from kadence._native.json import Reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COMPILED", "NO_ZONE", "Column", "JsonRows", "Zone", "rows_reader"]
-
-# By its name: the reader is the same for Spark and for `kadence.read`.
-_native: Any = compiled("kadence.spark.decode._json_c") if sys.byteorder == "little" else None
-
-COMPILED: Final = _native is not None
-"""Whether there is such a reader."""
+__all__ = ["NO_ZONE", "Column", "JsonRows", "Zone", "rows_reader"]
 
 _BOOL, _INT, _FLOAT, _DOUBLE, _DECIMAL, _DATE, _TIME, _STRING, _LIST, _STRUCT = range(10)
 
@@ -54,7 +48,7 @@ class JsonRows:
 
     def __init__(self, target: pa.DataType, column: Column, zone: Zone, *, keeps_all: bool) -> None:
         self._target = target
-        self._reader = _native.Reader(column, *zone, keeps_all)
+        self._reader = Reader(column, *zone, keeps_all)
 
     def read(self, values: pa.Array) -> tuple[pa.Array, list[int]] | None:
         """A row for each document, null where it is refused, and which rows those are; None: another thread is at it.
@@ -81,7 +75,7 @@ def rows_reader(target: pa.DataType, zone: Zone = NO_ZONE, *, keeps_all: bool = 
     """
     import pyarrow as pa
 
-    if not COMPILED or not pa.types.is_struct(target):
+    if sys.byteorder != "little" or not pa.types.is_struct(target):
         return None
     column = _column("", target)
     return None if column is None else JsonRows(target, column, zone, keeps_all=keeps_all)

@@ -15,7 +15,7 @@ from kadence.connection.request import Part, Request
 from kadence.consumer.fetch.manager.session import SessionFollow
 from kadence.consumer.shared_state import CompletedFetch, Signal
 from kadence.errors import OffsetOutOfRangeError
-from kadence.records import _implementation, scan
+from kadence.records import scan
 
 
 class Arrivals:
@@ -176,15 +176,8 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "plain"])
 @pytest.mark.parametrize("records", DAMAGED.values(), ids=DAMAGED)
-def test_what_is_no_batch_behind_the_last_is_neither_taken_nor_counted(
-    records: bytes, compiled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not compiled:
-        monkeypatch.setattr(_implementation, "scan", None)
-    elif _implementation.scan is None:
-        pytest.skip("the extension is not there")
+def test_what_is_no_batch_behind_the_last_is_neither_taken_nor_counted(records: bytes) -> None:
     world = World(P0, P1, arrivals=Arrivals())
     request, follow = following(world)
     repeat: Any = request.repeat

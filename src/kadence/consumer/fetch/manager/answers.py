@@ -478,7 +478,7 @@ class FetchAnswers:
             self._in_trouble(state, trouble_of(ec.CORRUPT_MESSAGE))
             if state.buffered_bytes:
                 return None
-        # No memoryview of what is not one: the application takes this over (`records._buffers_c.MemorySlice`).
+        # No memoryview of what is not one: the application takes this over (`_native.buffers.MemorySlice`).
         batches = (memoryview(records) if isinstance(records, bytes | bytearray) else records)[:complete]
         self._behind(state, next_offset, batches, compressed=bool(records[ATTRIBUTES_AT] & COMPRESSION))
         return batches

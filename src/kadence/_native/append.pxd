@@ -1,0 +1,104 @@
+# What append.pyx takes from C, and what rows.pyx takes from it.
+
+cimport cython
+from kadence._native.builder cimport RecordEncoder
+
+cdef extern from "murmur2.h" nogil:
+    unsigned int kd_murmur2(const unsigned char* data, Py_ssize_t size)
+
+cdef extern from "shared.h":
+    ctypedef int kd_shared_int
+    ctypedef long long kd_shared_number
+
+cdef extern from "wall.h" nogil:
+    long long kd_wall_ms()
+
+cdef extern from *:
+    """
+    /* The cycle collector does not look at it: with a callback for each record, or futures in a list, it would go
+     * through all of them again and again. A batch that is decided gives up what could be a cycle. */
+    static inline PyObject *kd_new(PyObject *type, PyObject *nothing) {
+        PyObject *made = ((PyTypeObject *)type)->tp_new((PyTypeObject *)type, nothing, NULL);
+        if (made != NULL) PyObject_GC_UnTrack(made);
+        return made;
+    }
+    """
+    object kd_new(object type, object nothing)
+
+cdef class ProduceRequestResult:
+    cdef readonly object gate
+    cdef readonly bint done
+    cdef public bint is_written
+    cdef list _callbacks
+    cdef object _is_mine
+
+cdef class FutureRecordMetadata:
+    cdef readonly object delivery
+    cdef readonly Py_ssize_t index
+    cdef readonly long long timestamp
+
+cdef class OpenBatch:
+    cdef public RecordEncoder builder
+    cdef public object delivery
+    cdef public long long size
+    cdef public long long limit
+    cdef public bint is_open
+
+cdef class Sticky:
+    cdef public kd_shared_int current
+    cdef public kd_shared_number used
+    cdef public long long switch_bytes
+
+cdef class TopicInfo:
+    cdef readonly object cluster
+    cdef readonly tuple partitions
+    cdef readonly tuple available
+    cdef readonly Sticky sticky
+    cdef readonly list open_batches
+    cdef readonly int count
+
+cdef class FastAppender:
+    cdef readonly object gate
+    cdef readonly dict places
+    cdef readonly long long batch_size
+    cdef readonly long long buffer_memory
+    cdef readonly long long largest
+    cdef public long long used_bytes
+    cdef public bint is_usable
+    cdef object acquire
+    cdef object release
+    cdef object check_entry
+    cdef object is_mine
+    cdef readonly object future_type
+    cdef readonly object wall_ms
+    cdef readonly bint is_system
+    cdef object place(
+        self, object topic, object value, object key, object partition, object timestamp, object headers, bint is_anywhere
+    )
+    cdef object add(
+        self, TopicInfo place, long long number, long long when, unsigned char* key, Py_ssize_t key_size,
+        unsigned char* value, Py_ssize_t value_size, long long size, object key_object, object value_object,
+        object headers, FutureRecordMetadata future
+    )
+
+cdef class ShortWay:
+    cdef readonly FastAppender appender
+    cdef object key_serializer
+    cdef object value_serializer
+    cdef object key_method
+    cdef object value_method
+    cdef bint shows_headers
+    cdef object choose
+    cdef readonly bint is_plain
+    cdef readonly dict held
+    cdef public bint is_serializing
+    cdef object looked_at
+    cdef object not_taken
+    cdef object loop
+    cdef object running
+    cdef object check
+    cdef object made(self, str field, object serializer, object method, str topic, object headers, object data)
+
+cdef bint is_alike(object data) noexcept
+cdef bint is_ready(object data) noexcept
+cdef long long size_of_plain(object headers) except -2

@@ -1,0 +1,798 @@
+"""Bytes between sockets and memory with as few hand-overs of the interpreter as can be.
+
+Whoever gives the interpreter away beside a busy Python thread waits a switch interval (5 ms) to get it back. So the
+interpreter is given away in one place only, `Poller.wait`: waiting for all connections, reading from them and cutting
+frames is one call (`intake.h`). What cannot block is made *with* the interpreter: small writes, waking, and a first
+look before each wait.
+
+Windows has `kadence.net.sockets` and `intake` in its place. Descriptors must be non-blocking.
+"""
+
+import os
+import sys
+
+import cython
+
+from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cython.cimports.cpython.exc import PyErr_CheckSignals
+from cython.cimports.cpython.mem import PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cython.cimports.libc.stdint import int64_t, uintptr_t
+from cython.cimports.libc.stdlib import free
+from cython.cimports.libc.string import memcpy
+
+NOT_NOW = KD_NOT_NOW
+ASK = KD_ASK
+ROOM = KD_ROOM
+"""Bytes that are read ahead for each connection."""
+
+# selectors.EVENT_READ and EVENT_WRITE, and kadence.net.sockets.REPEATED
+_READ = 1
+_WRITE = 2
+_REPEATED = 4
+_LONGEST_WAIT_MS = 1 << 40
+
+
+def bind_openssl(read: uintptr_t, write: uintptr_t, get_error: uintptr_t, clear_error: uintptr_t) -> None:
+    """The addresses of SSL_read_ex, SSL_write_ex, SSL_get_error and ERR_clear_error. Once, before any TLS call."""
+    global kd_ssl_read, kd_ssl_write, kd_ssl_get_error, kd_ssl_clear_error
+    kd_ssl_read = cython.cast(kd_ssl_io, read)
+    kd_ssl_write = cython.cast(kd_ssl_io, write)
+    kd_ssl_get_error = cython.cast(kd_ssl_error, get_error)
+    kd_ssl_clear_error = cython.cast(kd_ssl_clear, clear_error)
+
+
+@cython.cclass
+class Session:
+    """One connected socket, plain (``ssl`` is 0) or TLS; see session.h."""
+
+    def __init__(self, fd: cython.int, ssl: uintptr_t) -> None:
+        self._session.fd = fd
+        self._session.ssl = cython.cast(cython.p_void, ssl)
+        self._session.gate = cython.NULL
+        # Keeps the gate's memory; set with it.
+        self._gate_of = None
+        # Keeps the memory of what is in the outbox.
+        self._taken = None
+
+    def __dealloc__(self) -> None:
+        free(self._session.outbox.pieces)
+
+    # Buffers are asked for by hand: Cython's typed memoryviews would double the C code and the time to compile it.
+
+    def read_now(self, into: object) -> int:
+        """Read what is there, with the interpreter. Bytes read; 0 at the end of the stream; KD_NOT_NOW; KD_ASK.
+
+        Raises:
+            OSError: the connection broke.
+        """
+        buffer: Py_buffer
+        result: cython.Py_ssize_t
+        PyObject_GetBuffer(into, cython.address(buffer), PyBUF_WRITABLE)
+        result = KD_NOT_NOW
+        if buffer.len > 0:
+            result = kd_session_read(cython.address(self._session), buffer.buf, buffer.len)
+        PyBuffer_Release(cython.address(buffer))
+        return _checked(result)
+
+    def write_now(self, data: object) -> int:
+        """Write what fits, with the interpreter. Bytes written; KD_NOT_NOW; KD_ASK.
+
+        Raises:
+            OSError: the connection broke.
+        """
+        buffer: Py_buffer
+        result: cython.Py_ssize_t
+        PyObject_GetBuffer(data, cython.address(buffer), PyBUF_SIMPLE)
+        result = 0
+        if buffer.len > 0:
+            result = kd_session_write(cython.address(self._session), buffer.buf, buffer.len)
+        PyBuffer_Release(cython.address(buffer))
+        return _checked(result)
+
+    def take(self, pieces: object) -> int:
+        """Take a frame whose pieces the poller writes. How many bytes they are; 0: not here, or not now.
+
+        Args:
+            pieces: memoryviews.
+        """
+        buffer: Py_buffer
+        outbox: cython.pointer(kd_outbox) = cython.address(self._session.outbox)
+        if not kd_session_takes(cython.address(self._session)):
+            return 0
+        self._taken = list(pieces)
+        if not kd_outbox_empty(outbox, len(self._taken)):
+            raise MemoryError
+        for piece in self._taken:
+            # The memoryview holds the memory where it is.
+            PyObject_GetBuffer(piece, cython.address(buffer), PyBUF_SIMPLE)
+            kd_outbox_put(outbox, buffer.buf, buffer.len)
+            PyBuffer_Release(cython.address(buffer))
+        return outbox.unwritten
+
+    def has_unwritten(self) -> bool:
+        """Whether something that was taken is not written."""
+        return self._session.outbox.unwritten > 0
+
+    @cython.cfunc
+    def let_go(self) -> object:
+        """Let go of what was taken, once it is written."""
+        if self._taken is not None and self._session.outbox.unwritten == 0:
+            self._taken = None
+
+    def asked(self, wrote: cython.bint = False, is_inside: cython.bint = False) -> None:
+        """What was answered with ASK has been repeated by Python's ssl, which left a frame unfinished or not."""
+        kd_session_asked(cython.address(self._session), wrote, is_inside)
+
+
+@cython.final
+@cython.cclass
+class _Target:
+    """The memory that a long frame is read into, kept where it is.
+
+    An object of its own, which the cycle collector does not know. In an `Intake`, which it does know, it would take the
+    memory's owner away without giving the buffer back; and CPython before 3.12.7 clears a memoryview of garbage though
+    its buffer is in use (gh-77894), and crashes later.
+    """
+
+    def __dealloc__(self) -> None:
+        PyBuffer_Release(cython.address(self.view))
+
+
+@cython.cclass
+class Intake:
+    """Incoming bytes of one connection: read ahead by the `Poller`, taken as frames.
+
+    Args:
+        repeat: reads through Python's ssl where OpenSSL said something that only Python can name.
+    """
+
+    def __cinit__(self, session: Session, repeat: object) -> None:
+        self._of = session
+        self._repeat = repeat
+        self._leave = None
+        self._arrived = []
+        self._intake.heard_ms = -1
+        self._intake.session = cython.address(session._session)
+        self._intake.room = cython.cast(cython.p_uchar, PyMem_Malloc(KD_ROOM))
+        if self._intake.room is cython.NULL:
+            raise MemoryError
+
+    def __dealloc__(self) -> None:
+        PyMem_Free(self._intake.room)
+        PyMem_Free(self._intake.again.frame)
+        PyMem_Free(self._intake.again.asked)
+
+    def advance(self) -> None:
+        """Read what is there, with the interpreter."""
+        kd_advance(cython.address(self._intake))
+
+    def begins(self) -> object:
+        """The length of the first frame, as sent, once it is whole or is to be judged or given memory; else None."""
+        intake: cython.pointer(kd_intake) = cython.address(self._intake)
+        if intake.into is not cython.NULL or not kd_has_frame(intake):
+            return None
+        return kd_length(intake)
+
+    def take(self, into: object) -> int:
+        """Move the first frame's body to ``into``, which is as long. Returns how many bytes are still to be read."""
+        intake: cython.pointer(kd_intake) = cython.address(self._intake)
+        target: _Target = _Target.__new__(_Target)
+        PyObject_GetBuffer(into, cython.address(target.view), PyBUF_WRITABLE)
+        length: cython.size_t = target.view.len
+        held: cython.size_t = intake.end - intake.begin - KD_LENGTH_BYTES
+        if held > length:
+            held = length
+        memcpy(target.view.buf, intake.room + intake.begin + KD_LENGTH_BYTES, held)
+        intake.begin += KD_LENGTH_BYTES + held
+        if intake.begin == intake.end:
+            intake.begin = intake.end = 0
+        if held < length:
+            self._target = target
+            intake.into = cython.cast(cython.p_uchar, target.view.buf) + held
+            intake.missing = length - held
+        return length - held
+
+    def missing(self) -> int:
+        """How many bytes the long frame lacks that `take` has begun; once it is 0 the next frame can be taken."""
+        if self._intake.missing == 0:
+            self.drop()
+        return self._intake.missing
+
+    def drop(self) -> None:
+        """Let go of the memory that was given to `take`."""
+        self._intake.into = cython.NULL
+        self._intake.missing = 0
+        self._target = None
+
+    def ended(self) -> bool:
+        """Whether the peer has closed the stream.
+
+        Raises:
+            OSError: the connection broke (ssl.SSLError included).
+        """
+        if self._intake.state == KD_ASK:
+            self._ask()
+        if self._intake.state == KD_ENDED:
+            return True
+        if self._intake.state < KD_ERRNO:
+            _checked(self._intake.state)
+        return False
+
+    def send_again(
+        self,
+        leave: object,
+        frame: bytes,
+        epoch_at: cython.size_t,
+        answer: bytes,
+        sent_at: int64_t,
+        least_ms: int64_t,
+        until: int64_t,
+    ) -> None:
+        """Answer ``answer`` with ``frame`` and its next numbers, while ``leave.allowed`` is true before a wait.
+
+        Args:
+            frame: as it was just sent, with its length. epoch_at: where its session epoch stands. answer: likewise.
+            sent_at, least_ms, until: no sooner after the one before than that, and no more from ``until`` on (ms).
+        """
+        again: cython.pointer(kd_again) = cython.address(self._intake.again)
+        length: cython.size_t = len(frame)
+        if epoch_at + 4 > length or len(answer) > KD_EMPTY_MOST:
+            raise ValueError("no frame that could be sent again")
+        room = cython.cast(cython.p_uchar, PyMem_Realloc(again.frame, length))
+        if room is cython.NULL:
+            raise MemoryError
+        again.frame = room
+        again.length, again.epoch_at, again.answer_length = length, epoch_at, len(answer)
+        memcpy(room, cython.cast(cython.p_char, frame), length)
+        memcpy(again.answer, cython.cast(cython.p_char, answer), again.answer_length)
+        again.sent_ms, again.least_ms, again.until_ms = sent_at, least_ms, until
+        again.is_allowed = again.count = 0
+        again.sent = again.heard = 0
+        PyMem_Free(again.asked)
+        again.asked = cython.NULL
+        self._leave = leave
+
+    def follow(self, arrivals: Arrivals, asked: bytes) -> None:
+        """After `send_again`: also pass on answers with records, and send the fetch that follows each.
+
+        How many bytes of them may come before `sent_again` is asked, ``leave.follow.room()`` says.
+
+        Args:
+            arrivals: where they go. asked: of each partition of the session what `following.h` says.
+        """
+        again: cython.pointer(kd_again) = cython.address(self._intake.again)
+        length: cython.size_t = len(asked)
+        again.asked = cython.cast(cython.p_uchar, PyMem_Malloc(length))
+        if again.asked is cython.NULL:
+            raise MemoryError
+        memcpy(again.asked, cython.cast(cython.p_char, asked), length)
+        again.asked_length, again.room = length, 0
+        # It is kept as long as this is.
+        self._arrivals = arrivals
+        again.arrivals = cython.address(arrivals._arrivals)
+        again.owner = cython.cast(cython.p_void, self)
+        self._follow = self._leave.follow
+
+    def sent_again(self, until: int64_t) -> tuple:
+        """What happened since this was asked last.
+
+        Args:
+            until: it may go on so long (ms).
+
+        Returns:
+            how often it went out, when (ms) the last time, the bytes of these requests and those of their answers, and
+            the answers with records as `Arrival`.
+        """
+        again: cython.pointer(kd_again) = cython.address(self._intake.again)
+        found = (again.count, again.sent_ms, again.sent, again.heard, self._arrived)
+        again.count = again.arrived = 0
+        again.sent = again.heard = 0
+        again.until_ms = until
+        self._arrived = []
+        return found
+
+    @property
+    def heard_at(self) -> int:
+        """When (ms of the monotonic clock) something was read last; -1: never."""
+        return self._intake.heard_ms
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the peer has sent a part of a frame."""
+        return self._intake.end > self._intake.begin or self._intake.into is not cython.NULL
+
+    @cython.cfunc
+    def _ask(self) -> object:
+        """Repeat the read that OpenSSL did not like by Python's ssl."""
+        intake: cython.pointer(kd_intake) = cython.address(self._intake)
+        room: cython.size_t = intake.missing if intake.into is not cython.NULL else KD_ROOM - intake.end
+        data: bytearray = bytearray(min(room, 16384))
+        count = self._repeat(memoryview(data))
+        intake.state = KD_OPEN
+        if count is None:
+            return None
+        if count == 0:
+            intake.state = KD_ENDED
+            return None
+        intake.more = 1
+        done: cython.size_t = count
+        if intake.into is not cython.NULL:
+            memcpy(intake.into, cython.cast(cython.p_char, data), done)
+            intake.into += done
+            intake.missing -= done
+        else:
+            memcpy(intake.room + intake.end, cython.cast(cython.p_char, data), done)
+            intake.end += done
+        return None
+
+
+@cython.final
+@cython.cclass
+class Arrival:
+    """An answer with records that came without the interpreter.
+
+    Attributes:
+        follow: whose it is: what `Repeat.follow` was.
+        parts: of each partition the topic id, its number, high watermark, last stable offset, start of the log, and
+            records (bytes, or None).
+        number: which fetch it answered, counted from the first since `Intake.sent_again`. size: bytes of the answer.
+    """
+
+    def __dealloc__(self) -> None:
+        free(self._frame)
+
+    @property
+    def parts(self) -> list:
+        if self._parts is None:
+            # Each object that is made may let another thread in, which reads the frame, too: it stays until this goes.
+            parts: list = _parts_of(self)
+            if self._parts is None:
+                self._parts = parts
+        return self._parts
+
+
+@cython.cfunc
+def _parts_of(arrival: Arrival) -> list:
+    """What the poller has found to be a plain answer."""
+    # In steps, for Cython's plain syntax makes no struct from values.
+    walk: kd_bytes
+    walk.at = arrival._frame
+    walk.end = arrival._frame + arrival.size
+    walk.is_bad = 0
+    parts: list = []
+    topics: cython.uint = kd_elements(cython.address(walk))
+    while topics > 0:
+        topic_id = kd_skip(cython.address(walk), KD_UUID)
+        name: bytes = cython.cast(cython.p_char, topic_id)[:KD_UUID]
+        left: cython.uint = kd_elements(cython.address(walk))
+        while left > 0:
+            part: kd_part = kd_next_part(cython.address(walk), topic_id)
+            records: object = None
+            if part.records is not cython.NULL:
+                records = cython.cast(cython.p_char, part.records)[: part.length]
+            parts.append(
+                (
+                    name,
+                    cython.cast(cython.int, kd_u32(part.index)),
+                    kd_i64(part.offsets),
+                    kd_i64(part.offsets + 8),
+                    kd_i64(part.offsets + 16),
+                    records,
+                )
+            )
+            left -= 1
+        kd_expect(cython.address(walk), 0)
+        topics -= 1
+    return parts
+
+
+@cython.final
+@cython.cclass
+class Arrivals:
+    """Records that came while a network thread waited, for the application's thread to take.
+
+    Both threads come here, each with the interpreter. On CPython 3.11 an object that is made may begin a collection,
+    and what that runs may let the other thread in. So while a record moves no object is made that the collector knows.
+    """
+
+    def __cinit__(self) -> None:
+        self._waiting = []
+        self._shown = self._arrivals.flag.fd = -1
+
+    def __dealloc__(self) -> None:
+        if self._shown >= 0:
+            close_fd(self._shown)
+        self._clear()
+
+    def flag(self) -> Flag:
+        """What that thread waits for. It is raised when records come, without the interpreter."""
+        flag: Flag = Flag.__new__(Flag)
+        flag._flag = cython.address(self._arrivals.flag)
+        flag._of = self
+        return flag
+
+    def has_some(self) -> bool:
+        """Whether there is anything to take."""
+        return bool(self._waiting) or kd_arrivals_first(cython.address(self._arrivals)) is not cython.NULL
+
+    def take(self, into: object) -> None:
+        """Append what came to the deque ``into``, as what `Follow.read` makes of it. Any thread.
+
+        It is taken out in the same step, so an interruption loses nothing and nothing is given twice.
+        """
+        self._collect()
+        waiting: list = self._waiting
+        append: object = into.append
+        while waiting:
+            arrival: Arrival = waiting[0]
+            found: tuple = arrival.follow.read(arrival.parts)
+            # The other thread may have been faster, or a signal handler.
+            if not waiting or waiting[0] is not arrival:
+                continue
+            if found is None:
+                # Not what was asked for: the network thread ends the connection.
+                return
+            fetches: list = found[0]
+            # From here on nothing is made: nobody comes in before all of it has moved.
+            for fetch in fetches:
+                append(fetch)
+            del waiting[0]
+            arrival.follow.asked = found[1]
+
+    def drop(self, misfit: Arrival) -> None:
+        """Nobody may have this any more, nor what came for the same fetch after it. What came before stays."""
+        place: cython.Py_ssize_t = 0
+        waiting: list = self._waiting
+        # Nothing is made here: nobody takes any of them meanwhile. If this one was taken, so was all that came before.
+        while place < len(waiting) and waiting[place] is not misfit:
+            place += 1
+        if place == len(waiting):
+            place = 0
+        while place < len(waiting):
+            if cython.cast(Arrival, waiting[place]).follow is misfit.follow:
+                del waiting[place]
+            else:
+                place += 1
+
+    @cython.cfunc
+    def _collect(self) -> object:
+        """Make objects of what the poller has put."""
+        arrivals: cython.pointer(kd_arrivals) = cython.address(self._arrivals)
+        while kd_arrivals_first(arrivals) is not cython.NULL:
+            arrival: Arrival = Arrival.__new__(Arrival)
+            # That may have let another thread in. From here on nothing is made until the slot is given back.
+            first: cython.pointer(kd_arrival) = kd_arrivals_first(arrivals)
+            if first is cython.NULL:
+                return None
+            owner: Intake = cython.cast(Intake, first.owner)
+            arrival.follow = owner._follow
+            arrival.number = first.number
+            self._waiting.append(arrival)
+            try:
+                owner._arrived.append(arrival)
+            except MemoryError:
+                self._waiting.pop()
+                raise
+            arrival._frame = first.frame
+            arrival.size = first.length
+            kd_arrivals_taken(arrivals)
+        return None
+
+    @cython.cfunc
+    def _clear(self) -> object:
+        """Forget what nobody has collected: those whose connections received it are about to go."""
+        while (first := kd_arrivals_first(cython.address(self._arrivals))) is not cython.NULL:
+            free(first.frame)
+            kd_arrivals_taken(cython.address(self._arrivals))
+        return None
+
+
+@cython.final
+@cython.cclass
+class Flag:
+    """As `kadence.consumer.shared_state.Signal`; it can be raised without the interpreter, too."""
+
+    def show(self) -> int:
+        """A descriptor that becomes readable when it is raised, from now on; below 0: that is not possible.
+
+        It stays open as long as this.
+        """
+        arrivals: Arrivals = self._of
+        if not hasattr(os, "eventfd"):
+            return -1
+        if arrivals._shown < 0:
+            arrivals._shown = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        kd_flag_show(self._flag, arrivals._shown)
+        return arrivals._shown
+
+    def seen(self) -> None:
+        """The descriptor was readable: lower the flag. Whoever looks after this misses nothing."""
+        kd_flag_seen(self._flag)
+
+    def hide(self) -> None:
+        """No event loop watches it any more."""
+        kd_flag_show(self._flag, -1)
+
+    @property
+    def waiting(self) -> bool:
+        return self._flag.waiting != 0
+
+    @waiting.setter
+    def waiting(self, value: cython.bint) -> None:
+        kd_flag_await(self._flag, value)
+
+    def enter(self) -> None:
+        kd_flag_enter(self._flag)
+
+    def wait(self, seconds: object) -> None:
+        left: int64_t = (
+            -1 if seconds is None else cython.cast(int64_t, min(max(float(seconds), 0.0), 1e9) * 1e9)
+        )
+        until: int64_t = 0 if left < 0 else kd_now_ns() + left
+        result: cython.int = 0
+        while True:
+            with cython.nogil:
+                result = kd_flag_wait(self._flag, left)
+            if result >= 0 and (result > 0 or seconds is not None):
+                return
+            if result < 0:
+                PyErr_CheckSignals()
+            if seconds is not None:
+                left = until - kd_now_ns()
+                if left <= 0:
+                    return
+
+    def leave(self, *, interrupts: cython.bint = False) -> None:
+        kd_flag_await(self._flag, interrupts)
+        if interrupts:
+            self.set()
+
+    def set(self) -> None:
+        if self._flag.waiting:
+            if self.on_set is not None:
+                self.on_set()
+            else:
+                kd_flag_raise(self._flag)
+
+
+def new_arrivals() -> object:
+    """`Arrivals`; None where they are not possible: without futexes, or where threads share the interpreter."""
+    if not KD_HAS_ARRIVALS or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return None
+    return Arrivals()
+
+
+@cython.cclass
+class Wake:
+    """Ends a wait of the `Poller` from any thread, without letting go of the interpreter. A flood costs one byte."""
+
+    def __init__(self) -> None:
+        self._woken = False
+        if hasattr(os, "eventfd"):
+            self._reader = self._writer = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        else:
+            self._reader, self._writer = os.pipe()
+            os.set_blocking(self._reader, False)
+            os.set_blocking(self._writer, False)
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable."""
+        return self._reader
+
+    def wake(self) -> None:
+        """End the present wait, or the next one. Any thread, and signal handlers."""
+        one: int64_t = 1
+        # Without the interpreter's lock another thread may close it at any time.
+        with cython.critical_section(self):
+            # Closed meanwhile: there is no wait left to end.
+            if self._woken or self._writer < 0:
+                return
+            self._woken = True
+            write(self._writer, cython.address(one), 8)
+
+    @cython.cfunc
+    def _seen(self) -> object:
+        """The wait is over. Whoever looks after this sees what others changed before they called `wake`."""
+        with cython.critical_section(self):
+            self._woken = False
+        return None
+
+    def close(self) -> None:
+        """Close both ends."""
+        with cython.critical_section(self):
+            reader, writer = self._reader, self._writer
+            # First the numbers: somebody else may get them next.
+            self._reader = self._writer = -1
+        for fd in {reader, writer} - {-1}:
+            os.close(fd)
+
+
+@cython.cclass
+class Poller:
+    """Waits for all of one network thread's sockets; see intake.h.
+
+    Attributes:
+        releases: how often the interpreter was given away. arrivals: where records are passed on to; None: nowhere.
+    """
+
+    def __cinit__(self, wake: Wake) -> None:
+        self.releases = 0
+        self._wake = wake
+        self.arrivals = None
+        self._owners = []
+        self._kept = []
+        self._places = {}
+        self._grow(8)
+        self._append(wake.fileno())
+        self._set(0, POLLIN, None, None)
+
+    def __dealloc__(self) -> None:
+        PyMem_Free(self._fds)
+        PyMem_Free(self._intakes)
+
+    def watch(self, fd: cython.int, events: cython.int, owner: object, intake: object = None) -> None:
+        """Tell ``owner`` of these events from now on. With an ``intake`` bytes are read, and READ tells of frames."""
+        found = self._places.get(fd)
+        place: cython.int = self._append(fd) if found is None else found
+        wanted: cython.int = (POLLIN if events & _READ else 0) | (POLLOUT if events & _WRITE else 0)
+        self._set(place, wanted, owner, intake)
+
+    def pass_on(self) -> object:
+        """Let records be passed on to the application: to these `Arrivals`; None: that is not possible."""
+        self.arrivals = new_arrivals()
+        return self.arrivals
+
+    def unwatch(self, fd: cython.int) -> None:
+        """Forget it. Before it is closed."""
+        place: cython.int = self._places.pop(fd)
+        last: cython.int = self._count - 1
+        self._set(place, 0, None, None)
+        if place != last:
+            self._fds[place] = self._fds[last]
+            self._intakes[place] = self._intakes[last]
+            self._owners[place] = self._owners[last]
+            self._kept[place] = self._kept[last]
+            self._places[self._fds[place].fd] = place
+        self._owners.pop()
+        self._kept.pop()
+        self._count = last
+
+    def wait(self, wait_ms: object) -> list:
+        """Wait at most so long (ms; None: for ever) for something that Python has to see: (owner, events) of each.
+
+        The owner of a wake-up is None. A signal ends the wait with nothing, so that its handler can run.
+        """
+        timeout: int64_t = -1 if wait_ms is None else min(max(wait_ms, 0), _LONGEST_WAIT_MS)
+        found: cython.int = 0
+        is_long: cython.bint = kd_is_long(self._intakes, self._count)
+        is_left: cython.bint = self._ask_leave()
+        if self._plain and self._is_plain_pending():
+            timeout = 0
+        # What came meanwhile costs no hand-over.
+        if not is_long:
+            found = kd_look(self._fds, self._intakes, self._count, 0)
+        if found == 0 and (timeout != 0 or is_long):
+            self.releases += 1
+            with cython.nogil:
+                found = kd_wait(self._fds, self._intakes, self._count, timeout)
+        if self.arrivals is not None:
+            # Before anything else may end the connections that they name.
+            cython.cast(Arrivals, self.arrivals)._collect()
+        if found < KD_ERRNO:
+            number = KD_ERRNO - found
+            raise OSError(number, os.strerror(number))
+        place: cython.int
+        seen: cython.int
+        ready: list = []
+        if is_left:
+            # First: what comes now answers the last of them.
+            for place in range(self._count):
+                if self._intakes[place] is not cython.NULL and self._intakes[place].again.count > 0:
+                    ready.append((self._owners[place], _REPEATED))  # noqa: PERF401 - no list of ours knows the places
+        if (found == 0 and not self._plain) or found == KD_INTERRUPTED:
+            return ready
+        for place in range(self._count):
+            seen = self._fds[place].revents
+            kept = self._kept[place]
+            if self._intakes[place] is not cython.NULL:
+                cython.cast(Intake, kept)._of.let_go()
+            elif kept is not None:
+                if seen & ~POLLOUT or kept.more:
+                    kept.advance()
+                seen = (seen & POLLOUT) | (POLLIN if kept.is_due else 0)
+            if seen:
+                if place == 0:
+                    self._wake._seen()
+                events = (_READ if seen & ~POLLOUT else 0) | (_WRITE if seen & ~POLLIN else 0)
+                ready.append((self._owners[place], events))
+        return ready
+
+    def close(self) -> None:
+        """Forget everything; descriptors are their owners' concern."""
+        if self.arrivals is not None:
+            cython.cast(Arrivals, self.arrivals)._clear()
+        self._count = self._plain = 0
+        self._owners, self._kept, self._places = [], [], {}
+
+    @cython.cfunc
+    def _append(self, fd: cython.int) -> object:
+        place: cython.int = self._count
+        if place == self._size:
+            self._grow(2 * self._size)
+        self._fds[place].fd = fd
+        self._fds[place].revents = 0
+        self._owners.append(None)
+        self._kept.append(None)
+        self._places[fd] = place
+        self._count = place + 1
+        return place
+
+    @cython.cfunc
+    def _set(self, place: cython.int, wanted: cython.int, owner: object, intake: object) -> object:
+        # First: what was kept there may go.
+        self._intakes[place] = cython.NULL
+        self._plain -= _is_plain(self._kept[place])
+        self._plain += _is_plain(intake)
+        self._fds[place].events = wanted
+        self._owners[place] = owner
+        self._kept[place] = intake
+        if isinstance(intake, Intake):
+            cython.cast(Intake, intake)._intake.wanted = wanted
+            self._intakes[place] = cython.address(cython.cast(Intake, intake)._intake)
+        return None
+
+    @cython.cfunc
+    def _ask_leave(self) -> object:
+        """Whether a connection may send a request again by itself during this wait."""
+        place: cython.int
+        is_left: cython.bint = False
+        for place in range(self._count):
+            if (
+                self._intakes[place] is not cython.NULL
+                and self._intakes[place].again.frame is not cython.NULL
+            ):
+                leave = cython.cast(Intake, self._kept[place])._leave
+                self._intakes[place].again.is_allowed = leave.allowed
+                if self._intakes[place].again.asked is not cython.NULL:
+                    self._intakes[place].again.room = leave.follow.room()
+                is_left = is_left or self._intakes[place].again.is_allowed != 0
+        return is_left
+
+    @cython.cfunc
+    def _is_plain_pending(self) -> object:
+        """Whether something lies in TLS of Python's ssl, where poll() cannot see it."""
+        for kept in self._kept:  # noqa: SIM110 - a generator cannot be made in a C method
+            if _is_plain(kept) and (kept.more or kept.is_due):
+                return True
+        return False
+
+    @cython.cfunc
+    def _grow(self, size: cython.int) -> object:
+        fds = cython.cast(cython.pointer(pollfd), PyMem_Realloc(self._fds, size * cython.sizeof(pollfd)))
+        if fds is cython.NULL:
+            raise MemoryError
+        self._fds = fds
+        intakes = cython.cast(
+            cython.pointer(cython.pointer(kd_intake)),
+            PyMem_Realloc(self._intakes, size * cython.sizeof(cython.p_void)),
+        )
+        if intakes is cython.NULL:
+            raise MemoryError
+        self._intakes = intakes
+        self._size = size
+        return None
+
+
+@cython.cfunc
+def _is_plain(intake: object) -> cython.bint:
+    """Whether it is one of Python's: TLS where OpenSSL's object cannot be had."""
+    return intake is not None and not isinstance(intake, Intake)
+
+
+@cython.cfunc
+def _checked(result: cython.Py_ssize_t) -> object:
+    """A result of session.h as Python sees it."""
+    if result < KD_ERRNO:
+        number = KD_ERRNO - result
+        raise OSError(number, os.strerror(number))
+    return result
