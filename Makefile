@@ -25,7 +25,7 @@ ONE_SOURCE := $(addprefix src/kadence/,records/fetched.py consumer/_decoded_reco
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \)) $(ONE_SOURCE)
 
-.PHONY: help demo test test-heavy calm durations test-pythons test-spark soak hold coverage check-browser check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work docs site first-record wheel clean
+.PHONY: help demo test test-heavy calm durations test-pythons test-spark soak hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -60,6 +60,7 @@ help:
 	@echo "make first-record    the time from a fresh clone to the first record read, in parts (BROKER=kafka: on real Kafka)"
 	@echo "make wheel           the source distribution and the wheel, in dist (GLIBC=2.17: for older Linux; ARGS=--try)"
 	@echo "make check-browser   kadence top --serve in a headless Chromium, which apt-get installs where it is missing"
+	@echo "make check-memory    AddressSanitizer over the compiled code, while the collector lets other threads in (needs gcc and libasan)"
 	@echo "make check-threads   ThreadSanitizer over the native heartbeat, the poller and the compiled readers of records (needs gcc and libtsan)"
 	@echo "make screens         draw the pictures of docs/top.md anew"
 	@echo "make coverage        the tests again, with line and branch coverage"
@@ -119,6 +120,9 @@ check-browser: $(VENV)/.has-test
 	@command -v chromium-headless-shell >/dev/null || { apt-get update && \
 		apt-get install -y --no-install-recommends chromium-headless-shell; } >/dev/null
 	@$(RUN) -m pytest tests/cli/top/test_browser.py $(ARGS)
+
+check-memory: $(VENV)/.has-test
+	@$(RUN) tools/check_memory.py $(ARGS)
 
 check-threads: $(VENV)/.has-test
 	@$(RUN) tools/check_threads.py $(ARGS)

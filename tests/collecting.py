@@ -11,23 +11,23 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
 
-__all__ = ["LEADS", "at_collection"]
-
-LEADS: Final = (0, 1)
-"""With a threshold of 1 every second container that is made begins a collection: these, or the others."""
+__all__ = ["at_collection"]
 
 
 @contextmanager
-def at_collection(number: int, act: Callable[[], object], *, lead: int = 0) -> Iterator[list[bool]]:
+def at_collection(number: int, act: Callable[[], object]) -> Iterator[list[bool]]:
     """Have another thread do ``act`` when the collector begins on this one for this time, counted from 0.
 
-    What is yielded has one element once it has. A test goes through all numbers until one is not reached.
+    Each container that is made begins a collection. A test goes through all numbers until one is not reached.
+
+    Yields:
+        a list that has an element once ``act`` was done.
     """
     here, seen = threading.get_ident(), 0
     done: list[bool] = []
     errors: list[BaseException] = []
+    held: list[list[int]] = []
 
     def other() -> None:
         try:
@@ -35,9 +35,13 @@ def at_collection(number: int, act: Callable[[], object], *, lead: int = 0) -> I
         except BaseException as error:  # noqa: BLE001 - it is raised where the test stands
             errors.append(error)
 
-    def begins(phase: str, info: dict[str, int]) -> None:
+    def happens(phase: str, info: dict[str, int]) -> None:
         nonlocal seen
-        if phase != "start" or threading.get_ident() != here:
+        if phase == "stop":
+            # A threshold of 1 is passed by the second one. This is the first.
+            held.append([])
+            return
+        if threading.get_ident() != here:
             return
         seen += 1
         if seen == number + 1:
@@ -48,14 +52,16 @@ def at_collection(number: int, act: Callable[[], object], *, lead: int = 0) -> I
 
     was = gc.get_threshold()
     gc.collect()
-    gc.callbacks.append(begins)
+    # What is made here is counted, so that the first container after it begins a collection.
+    gc.set_threshold(1_000_000)
+    # Lists that were freed are used again without a look at the threshold; there are 80 of them at most.
+    held += [[] for _ in range(100)]
+    gc.callbacks.append(happens)
     gc.set_threshold(1)
-    led: list[list[int]] = [[] for _ in range(lead)]
     try:
         yield done
     finally:
         gc.set_threshold(*was)
-        gc.callbacks.remove(begins)
-        del led
+        gc.callbacks.remove(happens)
     if errors:
         raise errors[0]

@@ -23,7 +23,7 @@ from tests.consumer.support import Cluster
 
 from kadence import AsyncConsumer, AsyncProducer, Broker, Record
 from kadence.broker.cluster import Topic
-from kadence.broker.faults.injected import Injected
+from kadence.broker.faults.injected import Injected, Observed
 from kadence.testing.simulation import Program, Simulation
 
 __all__ = ["VirtualBroker", "VirtualCluster", "VirtualConsumer"]
@@ -184,17 +184,33 @@ class _Faults:
 
         def call(*arguments: Any, **options: Any) -> Any:
             injected = inject(*arguments, **options)
-            if isinstance(injected, Injected):
-                injected.wait = self._wait(injected)  # type: ignore[method-assign]
-            return injected
+            return _Injected(injected, self._cluster) if isinstance(injected, Injected) else injected
 
         return call
 
-    def _wait(self, injected: Injected) -> Callable[..., None]:
-        def wait(hits: int = 1, timeout: float = _PATIENCE_S) -> None:
-            self._cluster.simulation.run_until(lambda: injected.hits >= hits, timeout)
 
-        return wait
+class _Injected:
+    """A fault, or an observer."""
+
+    def __init__(self, injected: Injected, cluster: VirtualCluster) -> None:
+        self._injected = injected
+        self._cluster = cluster
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._injected, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._injected.remove()
+
+    def __len__(self) -> int:
+        return len(cast("Observed", self._injected))
+
+    def wait(self, hits: int = 1) -> None:
+        """Let time pass until it was applied to so many requests."""
+        self._cluster.until(lambda: self._injected.hits >= hits)
 
 
 class _Client:

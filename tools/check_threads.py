@@ -17,19 +17,33 @@ The exit status is 1 if there is a report, or if a test failed.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-_ROOT: Final = Path(__file__).parents[1]
-_BUILD: Final = _ROOT / "build" / "threads"
-_REPORT: Final = "report"
+from sanitizing import ROOT, Sanitizer, given, run, say
 
-PROGRAM: Final = _ROOT / "tests" / "net" / "threads.c"
+_BUILD: Final = ROOT / "build" / "threads"
+_SANITIZER: Final = Sanitizer(
+    "ThreadSanitizer",
+    _BUILD,
+    "-fsanitize=thread",
+    "libtsan.so",
+    {
+        "TSAN_OPTIONS": {
+            # The reports are counted. A child of a test must not seem to have failed.
+            "exitcode": 0,
+            # A test forks, and the child's native thread is a new one.
+            "die_after_fork": 0,
+            "history_size": 7,
+            "suppressions": Path(__file__).with_suffix(".supp"),
+        }
+    },
+)
+
+PROGRAM: Final = ROOT / "tests" / "net" / "threads.c"
 PARTS: Final = ("heartbeats", "poller")
 """What the program can do, and must do without a report."""
 
@@ -67,8 +81,8 @@ def compiled(folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / "threads"
     flags = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wno-unused-function", "-fsanitize=thread"]
-    headers = _ROOT / "src" / "kadence" / "_native"
-    done = _run([compiler, *flags, f"-I{headers}", str(PROGRAM), "-o", str(made), "-lpthread"])
+    headers = ROOT / "src" / "kadence" / "_native"
+    done = run([compiler, *flags, f"-I{headers}", str(PROGRAM), "-o", str(made), "-lpthread"])
     if done.returncode and "tsan" in done.stderr:
         raise MissingError("gcc has no ThreadSanitizer: libtsan is not installed")
     if done.returncode:
@@ -76,14 +90,14 @@ def compiled(folder: Path) -> list[str]:
     # The sanitizer lays out memory by fixed addresses, which a kernel that chooses others at random may have taken.
     for before in ([], ["setarch", "-R"]):
         command = [*before, str(made)]
-        if (not before or shutil.which(before[0])) and "data race" in _run([*command, "race"]).stderr:
+        if (not before or shutil.which(before[0])) and "data race" in run([*command, "race"]).stderr:
             return command
     raise MissingError("ThreadSanitizer does not report a race here that there is")
 
 
 def run_program(command: Sequence[str], part: str) -> str:
     """What the sanitizer reports, or the program itself says to be wrong; nothing if all is well."""
-    done = _run([*command, part])
+    done = run([*command, part])
     return done.stderr or (f"exit status {done.returncode}" if done.returncode else "")
 
 
@@ -94,92 +108,13 @@ def main(words: Sequence[str]) -> int:
         print(f"nothing was checked: {missing}", file=sys.stderr)
         return 1
     for part in PARTS:
-        _say(f"{PROGRAM.relative_to(_ROOT)} {part}")
+        say(f"{PROGRAM.relative_to(ROOT)} {part}")
         if reported := run_program(command, part):
             print(reported, file=sys.stderr)
             return 1
-    source = _build()
-    _say("the tests beside it")
-    failed, reports = _test(command[:-1], source, words)
-    for report in reports:
-        print(report.read_text(encoding="utf-8", errors="replace"), file=sys.stderr)
-    _say(
-        f"{len(reports)} processes with reports of ThreadSanitizer"
-        if reports
-        else "no report of ThreadSanitizer"
-    )
-    return 1 if reports else failed
-
-
-def _build() -> Path:
-    """The package with extensions for the sanitizer; where it is."""
-    _say("compiling the extension for ThreadSanitizer")
-    source = _BUILD / "src"
-    shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(_ROOT / "src", source, ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
-    subprocess.run(
-        [
-            sys.executable,
-            "setup.py",
-            "-q",
-            "build_ext",
-            "--build-lib",
-            source,
-            "--build-temp",
-            _BUILD / "made",
-        ],
-        cwd=_ROOT,
-        env={**os.environ, "CFLAGS": "-fsanitize=thread"},
-        check=True,
-    )
-    return source
-
-
-def _test(before: Sequence[str], source: Path, words: Sequence[str]) -> tuple[int, list[Path]]:
-    """The exit status of the tests, and the files that have reports."""
-    for old in _BUILD.glob(f"{_REPORT}.*"):
-        old.unlink()
-    library = _run(["gcc", "-print-file-name=libtsan.so"]).stdout.strip()
-    options = {
-        "log_path": _BUILD / _REPORT,
-        # The reports are counted. A child of a test must not seem to have failed.
-        "exitcode": 0,
-        # A test forks, and the child's native thread is a new one.
-        "die_after_fork": 0,
-        "history_size": 7,
-        "suppressions": Path(__file__).with_suffix(".supp"),
-    }
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(source),
-        "LD_PRELOAD": library,
-        "TSAN_OPTIONS": " ".join(f"{name}={value}" for name, value in options.items()),
-    }
-    run = [*before, sys.executable]
-    where = "import kadence._native.drain as it; print(it.__file__)"
-    loaded = subprocess.run([*run, "-c", where], env=environment, capture_output=True, text=True, check=False)
-    if not loaded.stdout.startswith(str(source)):
-        raise SystemExit(
-            f"the tests would not load what was compiled for them: {loaded.stdout}{loaded.stderr}"
-        )
-    given = any(not word.startswith("-") and Path(_ROOT, word.split("::")[0]).exists() for word in words)
     # OpenSSL is not compiled for the sanitizer, and these take minutes; the program has a stand-in for it.
-    tests = [*words] if given else ["-k", "not tls", *words, *TESTS]
-    done = subprocess.run(
-        [*run, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not kafka and not heavy", *tests],
-        cwd=_ROOT,
-        env=environment,
-        check=False,
-    )
-    return done.returncode, sorted(_BUILD.glob(f"{_REPORT}.*"))
-
-
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def _say(text: str) -> None:
-    print(f"== {text}", flush=True)
+    tests = [*words] if given(words) else ["-k", "not tls", *words, *TESTS]
+    return _SANITIZER.test(["-m", "not kafka and not heavy", *tests], _SANITIZER.build(), before=command[:-1])
 
 
 if __name__ == "__main__":

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, partitions, read
 from tests.patience import PATIENCE
+from tests.virtual import VirtualCluster
 
-from kadence import AsyncConsumer, Broker, Consumer, OffsetAndMetadata, Producer, TopicPartition
+from kadence import AsyncConsumer, Broker, OffsetAndMetadata, Producer, TopicPartition
 from kadence.errors import IllegalStateError
 
 A, B, C, D = partitions("t")
@@ -18,19 +20,16 @@ unchecked: Any = OffsetAndMetadata
 
 
 @pytest.fixture
-def served(broker: Broker) -> Broker:
+def served() -> Iterator[VirtualCluster]:
     """Ten records in each of four partitions."""
-    broker.create_topic("t", 4)
-    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        for number in range(40):
-            producer.send("t", b"%d" % number, partition=number % 4)
-    return broker
+    with closing(VirtualCluster()) as cluster:
+        cluster.create_topic("t", 4)
+        cluster.produce("t", 40)
+        yield cluster
 
 
-def consumer(broker: Broker, **settings: Any) -> Consumer:
-    return Consumer(
-        bootstrap_servers=broker.bootstrap_servers, **{"auto_offset_reset": "earliest", **settings}
-    )
+def consumer(cluster: VirtualCluster, **settings: Any) -> Any:
+    return cluster.consumer(**settings)
 
 
 @pytest.mark.needs("reading")
@@ -55,7 +54,7 @@ def test_partitions_come_and_go_one_by_one_and_the_others_go_on(cluster: Cluster
     assert subject.position(second) == 10
 
 
-def test_what_is_read_already_goes_on_where_it_is_or_from_the_offset_given(served: Broker) -> None:
+def test_what_is_read_already_goes_on_where_it_is_or_from_the_offset_given(served: VirtualCluster) -> None:
     with consumer(served, max_poll_records=4) as subject:
         subject.assign([A])
         read(subject, 4)
@@ -65,7 +64,7 @@ def test_what_is_read_already_goes_on_where_it_is_or_from_the_offset_given(serve
         assert subject.position(A) == 2
 
 
-def test_the_last_one_may_go_and_another_come(served: Broker) -> None:
+def test_the_last_one_may_go_and_another_come(served: VirtualCluster) -> None:
     with consumer(served) as subject:
         subject.assign([A])
         read(subject, 10)
@@ -75,7 +74,7 @@ def test_the_last_one_may_go_and_another_come(served: Broker) -> None:
         assert {record.partition for record in read(subject, 10)} == {1}
 
 
-def test_unassign_commits_what_was_proved_and_drops_what_is_buffered(served: Broker) -> None:
+def test_unassign_commits_what_was_proved_and_drops_what_is_buffered(served: VirtualCluster) -> None:
     with consumer(served, group_id="g", max_poll_records=4) as subject:
         subject.assign([A])
         read(subject, 4)
@@ -87,7 +86,7 @@ def test_unassign_commits_what_was_proved_and_drops_what_is_buffered(served: Bro
         assert found.offset == 4
 
 
-def test_steps_need_manual_assignment(served: Broker) -> None:
+def test_steps_need_manual_assignment(served: VirtualCluster) -> None:
     with consumer(served, group_id="g") as subject:
         with pytest.raises(IllegalStateError, match=r"no partitions by assign\(\)"):
             subject.incremental_unassign([A])
@@ -103,7 +102,7 @@ def test_steps_need_manual_assignment(served: Broker) -> None:
         assert subject.assignment() == {A}
 
 
-def test_assign_replaces_keeps_what_stays_and_forgets_the_rest(served: Broker) -> None:
+def test_assign_replaces_keeps_what_stays_and_forgets_the_rest(served: VirtualCluster) -> None:
     with consumer(served, max_poll_records=4) as subject:
         subject.assign([A, B])
         subject.pause([B])
@@ -130,14 +129,14 @@ def test_assign_takes_a_mapping_with_the_offset_where_each_partition_begins(clus
     assert [record.offset for record in read(subject, 2)] == [8, 9]
 
 
-def test_assign_with_an_offset_that_cannot_be_changes_nothing(served: Broker) -> None:
+def test_assign_with_an_offset_that_cannot_be_changes_nothing(served: VirtualCluster) -> None:
     with consumer(served) as subject:
         with pytest.raises(ValueError, match=">= 0, not -1"):
             subject.assign({A: -1})
         assert subject.assignment() == frozenset()
 
 
-def test_an_assign_whose_wait_is_interrupted_takes_effect_all_the_same(served: Broker) -> None:
+def test_an_assign_whose_wait_is_interrupted_takes_effect_all_the_same(served: VirtualCluster) -> None:
     """The network thread has it: the next poll reads, and subscribe() is still refused."""
     with consumer(served, group_id="g") as subject:
         call = subject._calls.assign([A], None)
@@ -150,10 +149,15 @@ def test_an_assign_whose_wait_is_interrupted_takes_effect_all_the_same(served: B
             subject.subscribe("t")
 
 
-def test_the_same_with_asyncio(served: Broker) -> None:
+def test_the_same_with_asyncio(broker: Broker) -> None:
+    broker.create_topic("t", 4)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(40):
+            producer.send("t", b"%d" % number, partition=number % 4)
+
     async def work() -> None:
         async with AsyncConsumer(
-            bootstrap_servers=served.bootstrap_servers, auto_offset_reset="earliest"
+            bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest"
         ) as subject:
             await subject.incremental_assign({A: 8, B: 9})
             seen: list[tuple[int, int]] = []
@@ -168,7 +172,7 @@ def test_the_same_with_asyncio(served: Broker) -> None:
     asyncio.run(asyncio.wait_for(work(), PATIENCE))
 
 
-def test_records_of_a_poll_know_their_partitions_and_next_offsets(served: Broker) -> None:
+def test_records_of_a_poll_know_their_partitions_and_next_offsets(served: VirtualCluster) -> None:
     with consumer(served, group_id="g", enable_auto_commit=False) as subject:
         subject.assign([A, B])
         records = subject.poll(PATIENCE)
@@ -180,7 +184,7 @@ def test_records_of_a_poll_know_their_partitions_and_next_offsets(served: Broker
         assert subject.committed(records.partitions()) == expected
 
 
-def test_assigning_an_unknown_partition_says_nothing_and_reads_the_others(served: Broker) -> None:
+def test_assigning_an_unknown_partition_says_nothing_and_reads_the_others(served: VirtualCluster) -> None:
     with consumer(served) as subject:
         subject.assign([A, TopicPartition("t", 99)])
         assert {record.partition for record in read(subject, 10)} == {0}
@@ -223,7 +227,7 @@ def test_assigning_an_unknown_partition_says_nothing_and_reads_the_others(served
     ],
 )
 def test_what_is_no_partition_offset_or_name_is_refused_and_the_consumer_goes_on(
-    served: Broker, call: Callable[[Any], object]
+    served: VirtualCluster, call: Callable[[Any], object]
 ) -> None:
     with consumer(served, group_id="g", enable_auto_commit=False) as reader:
         reader.assign([TopicPartition("t", 0)])

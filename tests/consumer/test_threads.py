@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -368,18 +367,6 @@ def test_b7_close_never_hangs_on_a_silent_coordinator(broker: Broker, topic: str
     with broker.faults.drop(request_type) as silence:
         assert isinstance(silence, Injected)
         subject.close(timeout=0.5)
-
-
-def test_c2_a_call_ends_at_its_deadline_though_the_broker_is_silent(broker: Broker, topic: str) -> None:
-    subject = consumer(broker, group_id="g")
-    subject.subscribe("t")
-    read(subject, 1000)
-    with broker.faults.drop(OffsetCommitRequest):
-        started = time.monotonic()
-        with pytest.raises(KafkaTimeoutError):
-            subject.commit(timeout=0.3)
-        assert time.monotonic() - started >= 0.29
-        subject.close(timeout=0.2)
 
 
 def test_a_dead_cluster_is_one_clear_error_with_its_addresses() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.collecting import LEADS, at_collection
+from tests.collecting import at_collection
 from tests.net.test_following import BODY, CORRELATION, TABLE, VERSION, Follow, Leave, framed
 
 from kadence.connection.sent import again
@@ -84,13 +84,12 @@ class Connections:
 EXPECTED = [(number, half) for number in range(CONNECTIONS) for half in (0, 1)]
 
 
-def through_all(run: Callable[[int, int], bool]) -> None:
+def through_all(run: Callable[[int], bool]) -> None:
     """With the other thread at each collection, until there is none."""
-    for lead in LEADS:
-        number = 0
-        while run(number, lead):
-            number += 1
-        assert number > 0
+    number = 0
+    while run(number):
+        number += 1
+    assert number > 0
 
 
 def check(connections: Connections, taken: deque[Any]) -> None:
@@ -103,9 +102,9 @@ def check(connections: Connections, taken: deque[Any]) -> None:
 
 
 def test_the_application_takes_while_the_network_thread_makes_objects_of_what_came() -> None:
-    def run(number: int, lead: int) -> bool:
+    def run(number: int) -> bool:
         connections, taken = Connections(), deque[Any]()
-        with at_collection(number, lambda: connections.arrivals.take(taken), lead=lead) as done:
+        with at_collection(number, lambda: connections.arrivals.take(taken)) as done:
             connections.poller.wait(0)
         assert [len(arrivals) for arrivals in connections.told()] == [1] * CONNECTIONS
         check(connections, taken)
@@ -115,10 +114,10 @@ def test_the_application_takes_while_the_network_thread_makes_objects_of_what_ca
 
 
 def test_the_network_thread_takes_while_the_application_does() -> None:
-    def run(number: int, lead: int) -> bool:
+    def run(number: int) -> bool:
         connections, taken = Connections(), deque[Any]()
         connections.poller.wait(0)
-        with at_collection(number, lambda: connections.arrivals.take(taken), lead=lead) as done:
+        with at_collection(number, lambda: connections.arrivals.take(taken)) as done:
             connections.arrivals.take(taken)
         check(connections, taken)
         return bool(done)
@@ -158,13 +157,13 @@ def test_what_came_after_a_misfit_is_dropped_though_somebody_has_taken_that() ->
     connections.close()
 
 
-def test_what_is_dropped_while_another_thread_takes_is_given_whole_or_not_at_all() -> None:
-    def run(number: int, lead: int) -> bool:
+def test_what_is_dropped_while_another_thread_takes_it_is_given_whole_or_not_at_all() -> None:
+    def run(number: int) -> bool:
         connections, taken = Connections(), deque[Any]()
         connections.poller.wait(0)
         ((_, (misfit,), _), dropped) = connections.told(), connections.follows[1]
-        with at_collection(number, lambda: connections.arrivals.take(taken), lead=lead) as done:
-            connections.arrivals.drop(misfit)
+        with at_collection(number, lambda: connections.arrivals.drop(misfit)) as done:
+            connections.arrivals.take(taken)
         connections.arrivals.take(taken)
         assert list(taken) in (EXPECTED, [each for each in EXPECTED if each[0] != dropped.number])
         connections.close()

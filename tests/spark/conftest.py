@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.spark.processes import home_without_zip
 
 from kadence import Admin, Broker, Producer, TopicPartition
 from kadence.admin import NewTopic
@@ -20,22 +21,24 @@ from kadence.testing.kafka import Kafka
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores, little memory, nothing written outside the test run's directory."""
-    running = session(
-        "kadence-tests",
-        master="local[2]",
-        conf={
-            "spark.driver.memory": "512m",
-            # Short queries: a fast start is worth more than the second compiler.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.log.level": "ERROR",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.sql.shuffle.partitions": "1",
-            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        },
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", str(home_without_zip(tmp_path_factory.mktemp("home"))))
+        running = session(
+            "kadence-tests",
+            master="local[2]",
+            conf={
+                "spark.driver.memory": "512m",
+                # Short queries: a fast start is worth more than the second compiler.
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.driver.host": "127.0.0.1",
+                "spark.log.level": "ERROR",
+                "spark.ui.enabled": "false",
+                "spark.ui.showConsoleProgress": "false",
+                "spark.sql.shuffle.partitions": "1",
+                "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            },
+        )
     yield running
     running.stop()
 

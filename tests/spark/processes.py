@@ -21,6 +21,13 @@ JOBS = Path(__file__).parent / "jobs"
 SPARK = Path(pyspark.__file__).parent
 
 
+HUNG_UP = re.compile(
+    r'^Traceback .*\n(?:  File ".*/pyspark/daemon\.py", .*\n(?:    .*\n)*)+BrokenPipeError: .*\n',
+    re.MULTILINE,
+)
+"""What a Python process of Spark's says whose reader has gone: after a limit, and when a query is stopped."""
+
+
 def environment(**more: str) -> dict[str, str]:
     """That of a shell in which nobody has activated anything, with the path of this checkout's modules."""
     kept = ("HOME", "TMPDIR", "PYTHONPATH", "XDG_CACHE_HOME", "JAVA_HOME", "LANG")
@@ -87,3 +94,27 @@ def service(command: list[str], log: Path, **variables: str) -> Iterator[Service
         yield running
     finally:
         running.kill()
+
+
+def java_below(process: int) -> int | None:
+    """The process id of the Java that a process has started, by its first words in the command line."""
+    found = subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True, check=False)
+    for child in map(int, found.stdout.split()):
+        try:
+            line = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ")
+        except FileNotFoundError:
+            continue  # it has ended meanwhile
+        if b"spark-submit" in line or b"SparkSubmit" in line:
+            return child
+    return None
+
+
+def home_without_zip(place: Path) -> Path:
+    """A SPARK_HOME that is the installed one by links, without PySpark as a zip.
+
+    Python compiles what it imports from a zip each time. Spark gives a new Python process ten seconds to come up, which
+    beside many other tests is little time for that.
+    """
+    for name in ("bin", "conf", "data", "jars", "licenses", "sbin"):
+        (place / name).symlink_to(SPARK / name)
+    return place

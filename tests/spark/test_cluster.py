@@ -16,15 +16,13 @@ from tests.spark.processes import JOBS, SPARK, environment, run_job, service
 
 from kadence import Producer
 from kadence.java import find_java
-from kadence.spark.home import home_without_zip
 
 pytestmark = pytest.mark.own_spark
 
 QUICK = {
     "SPARK_DAEMON_MEMORY": "256m",
     "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.master.rest.enabled=false",
-    # Executors' Python need not compile PySpark out of its zip.
-    "SPARK_HOME": str(home_without_zip() or SPARK),
+    "SPARK_HOME": str(SPARK),
 }
 
 
@@ -130,7 +128,7 @@ def test_a_submitted_job_with_a_shipped_environment_has_tasks_for_its_executors(
     variables = {
         "JAVA_HOME": str(find_java().home),
         "PYSPARK_PYTHON": "./environment/bin/python",
-        "SPARK_HOME": str(home_without_zip(tmp_path) or SPARK),  # where executors work
+        "SPARK_HOME": str(SPARK),  # where executors work
     }
     done = subprocess.run(
         [*command, *job],

@@ -267,7 +267,7 @@ def _run(arguments: argparse.Namespace) -> int:
     with Signals(pipeline.name) as signals:
         _check_reachable(pipeline, environment)
         say(f"{pipeline.name}: starting Spark")
-        spark = open_session(pipeline, environment)
+        spark = open_session(pipeline, environment, hold=False)
         try:
             with Screen(sys.stderr) as screen:
                 running = Run(

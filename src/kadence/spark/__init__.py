@@ -7,7 +7,7 @@
 
 No registration is needed: Spark finds the source through the package ``pyspark_kadence``. The modules:
 `datasource` is what Spark loads; `source` reads topics as batches and streams, and `sink` writes them; `session` makes
-a Spark session, with `interpreter` and `daemon` for its workers; `progress` computes a query's lag.
+a Spark session, with `interpreter` for its workers; `progress` computes a query's lag.
 
 Importing it needs no PySpark; using it does. It sets ``PYSPARK_PYTHON`` to this interpreter where nobody has set it.
 """

@@ -3,15 +3,15 @@
 * Spark starts its workers with the ``python3`` of PATH, in a virtual environment the wrong one (`interpreter`).
 * Java may have to be found, or to be brought along (`kadence.java`).
 * Workers talk over TCP by default, where each task waits 34 ms for an acknowledgement; Unix sockets have no such wait.
-* A new worker spends half a second with imports; those of `kadence.spark.daemon` have them behind them.
-* Tasks have to be told the session's time zone, in which the source reads times of JSON that name none.
-* Spark's Python processes compile PySpark out of a zip, one to two seconds each; here they find it installed (`home`).
-* Each of those processes imports the same; with a local master they are forked from one that has (`spawner`).
-* Arrow checks each number that Java reads for null, after Spark has; with a local master it is told not to.
+* Tasks have to be told the session's time zone, in which the source reads times of JSON that name none, and how many of
+  them run at once (`parallelism`).
 * A stream whose application dies while Spark writes its first offsets has to start again (Spark 4.2 and 4.3 refuse).
 
 If something is missing, an error says so in one sentence before Spark starts. Spark's own error would be stack
 traces of two languages.
+
+Nothing set here changes the result of a user's own code. ``tests/spark/test_session_settings.py`` lists all that a
+session has beside a plain one of Spark.
 """
 
 from __future__ import annotations
@@ -22,23 +22,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import IllegalStateError, MissingDependencyError
 from kadence.java import find_java
 from kadence.logs import logger
-from kadence.spark.home import home_without_zip
 from kadence.spark.interpreter import NAMED_BY, choose, is_submitted, what_it_lacks
 from kadence.spark.parallelism import known_parallelism, parallelism_of, told
-from kadence.spark.spawner import PROGRAM, is_launcher, launcher
-from kadence.spark.starting import as_text, start_java
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["SETTINGS", "session", "started"]
+__all__ = ["SETTINGS", "session", "start_context", "started"]
 
 _log = logger("kadence.spark")
 
@@ -53,18 +50,14 @@ SETTINGS: Final[Mapping[str, str]] = {_VERIFY_EMPTY: "false"} | (
     {
         _LOCAL_FILES: "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.daemon.module": "kadence.spark.daemon",
     }
     if os.name == "posix"
     else {}
 )
 """What `session` sets unless told otherwise; a Spark Connect server wants the same."""
 
-_JAVA_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
-"""Options of Spark's Java process. Those of Spark's settings come behind them, and Java takes the last one."""
-
-_ONE_NULL_CHECK: Final = "-Darrow.enable_null_check_for_get=false"
-"""Spark never asks for a value without having asked whether it is null."""
+PROGRAM: Final = "PYSPARK_DRIVER_PYTHON"
+"""The variable by whose Python Spark looks sources up and plans them, and runs their tasks."""
 
 _ZONE: Final = "spark.sql.session.timeZone"
 
@@ -89,16 +82,27 @@ def session(
     return started(app_name, master, conf)
 
 
+def start_context(conf: SparkConf) -> None:
+    """Start Java, unless one runs, and the context, as Spark's builder does it."""
+    from pyspark import SparkContext
+
+    SparkContext.getOrCreate(conf)
+
+
 def started(
     app_name: str,
     master: str | None,
     conf: Mapping[str, Any] | None,
-    start: Callable[[Mapping[str, Any]], None] = start_java,
+    start: Callable[[SparkConf], None] = start_context,
+    *,
+    hold: bool = True,
 ) -> SparkSession:
     """See `session`.
 
     Args:
-        start: called with all settings before a new session; it starts the Java process.
+        start: starts Java and the context of a new session, with all its settings.
+        hold: whether the program's handlers of SIGINT and SIGTERM wait until Spark has started. False: they end the
+            process at once, and with it Java.
     """
     try:
         from pyspark.sql import SparkSession, is_remote
@@ -107,22 +111,20 @@ def started(
     builder = SparkSession.builder.appName(app_name)
     if is_remote() or "SPARK_REMOTE" in os.environ:
         return _with_zone(_with(builder, conf).getOrCreate())
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
 
     if (running := SparkContext._active_spark_context) is not None:
         _check(running)
         spark = _with_zone(_able(_with(builder, conf).getOrCreate()))
         _tell_of_late_settings(spark, ({} if master is None else {"spark.master": master}) | dict(conf or {}))
         return spark
-    if master is not None:
-        builder = builder.master(master)
     place = master or str((conf or {}).get("spark.master", "" if is_submitted() else "local"))
-    settings = {**SETTINGS, **(conf or {})}
     named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
+    settings = {**named, **SETTINGS, **(conf or {})}
     with _environment(_surroundings(place) | told(place, conf or {})):
-        start({**named, **settings})
-        with _handlers_kept():
-            spark = _with_zone(_able(_with(builder, settings).getOrCreate()))
+        with _handlers_kept(hold=hold):
+            start(SparkConf().setAll([(key, _as_text(value)) for key, value in settings.items()]))
+        spark = _with_zone(_able(_with(builder, settings).getOrCreate()))
     _on_ctrl_c(spark.sparkContext)
     return spark
 
@@ -172,24 +174,12 @@ def _surroundings(master: str) -> dict[str, str]:
         )
     if is_submitted():  # its Java process runs already, with the master that it was told
         return {}
-    variables = {
+    return {
         "JAVA_HOME": str(find_java().home),
         # Spark plans a source, and runs its tasks on executors, with this variable's Python before the other's. It may
         # say jupyter; and what was chosen for executors may not be here.
         PROGRAM: chosen if not local and what_it_lacks(chosen) is None else sys.executable,
     }
-    if local:  # elsewhere executors read batches, and their options are the cluster's
-        variables[_JAVA_OPTIONS] = f"{_ONE_NULL_CHECK} {os.environ.get(_JAVA_OPTIONS, '')}".rstrip()
-    home = home_without_zip() if local and chosen == sys.executable else None
-    if home is None:
-        return variables
-    ready = launcher() if _is_in_one_process(master) else {}
-    return {**variables, "SPARK_HOME": str(home), **ready}
-
-
-def _is_in_one_process(master: str) -> bool:
-    """Whether driver and executor are one, so that all of Spark's Python processes are on this machine."""
-    return master == "local" or master.startswith("local[")
 
 
 def _check(running: SparkContext) -> None:
@@ -213,7 +203,7 @@ def _tell_of_late_settings(spark: SparkSession, settings: Mapping[str, Any]) -> 
     late = [
         name
         for name, value in settings.items()
-        if in_force.get(name) != as_text(value)
+        if in_force.get(name) != _as_text(value)
         # Settings that Spark does not know are others' (catalogs, Delta), who read them when they please.
         and (name == "spark.master" or name.startswith("spark.hadoop.") or known.findEntry(name) is not None)
         and not spark.conf.isModifiable(name)
@@ -226,17 +216,34 @@ def _tell_of_late_settings(spark: SparkSession, settings: Mapping[str, Any]) -> 
         )
 
 
-@contextmanager
-def _handlers_kept() -> Iterator[None]:
-    """PySpark replaces the program's handler of SIGINT, long before the session is there to be stopped by it."""
-    from pyspark.core import context
+def _as_text(value: Any) -> str:
+    """As Spark's builder writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
-    found = vars(context)
-    found["signal"] = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda number, handler: None)
+
+@contextmanager
+def _handlers_kept(*, hold: bool) -> Iterator[None]:
+    """While Spark starts, the program's handlers of signals wait if ``hold``; afterwards it has them again.
+
+    PySpark puts a handler of SIGINT of its own in place of the program's when Spark has started. If a handler raises
+    an exception before that, PySpark forgets the Java process, which then never ends.
+    """
+    if threading.current_thread() is not threading.main_thread():  # Python allows it nowhere else
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    came: list[int] = []
+    for number, handler in before.items():
+        if hold and callable(handler):
+            signal.signal(number, lambda number, frame: came.append(number))
     try:
         yield
     finally:
-        found["signal"] = signal
+        for number, handler in before.items():
+            if handler is not None:  # None: not from Python, which cannot put it back
+                signal.signal(number, handler)
+        for each in came:
+            signal.raise_signal(each)
 
 
 def _on_ctrl_c(context: SparkContext) -> None:
@@ -300,8 +307,7 @@ def _able(spark: SparkSession) -> SparkSession:
     settings = dict(context.getConf().getAll())
     # Spark runs both planners and tasks of a source with this one, as long as nobody registers another.
     python = begun_with.get(PROGRAM) or begun_with.get(NAMED_BY) or "python3"
-    is_ours = python == sys.executable or is_launcher(python)
-    if not is_ours and what_it_lacks(python) is not None:
+    if python != sys.executable and what_it_lacks(python) is not None:
         python = context.pythonExec
     elif known_parallelism(begun_with) == parallelism_of(context.master, settings):
         return spark

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from tests.consumer.support import Cluster, member_settings, partitions, poll_un
 from tests.patience import PATIENCE, overdue
 from tests.virtual import VirtualCluster
 
-from kadence import Broker, Consumer, OffsetAndMetadata, Producer, TopicPartition
+from kadence import Broker, Consumer, OffsetAndMetadata, TopicPartition
 from kadence.errors import (
     BrokerError,
     CommitFailedError,
@@ -35,22 +35,15 @@ def protocol(request: pytest.FixtureRequest, cluster: Cluster) -> str:
 
 
 @pytest.fixture
-def served(broker: Broker) -> Broker:
-    broker.create_topic("t", 1)
-    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        for number in range(100):
-            producer.send("t", b"%d" % number)
-    return broker
+def served() -> Iterator[VirtualCluster]:
+    with closing(VirtualCluster()) as cluster:
+        cluster.create_topic("t", 1)
+        cluster.produce("t", 100, partitions=1)
+        yield cluster
 
 
-def consumer(broker: Broker, **settings: Any) -> Consumer:
-    return Consumer(
-        bootstrap_servers=broker.bootstrap_servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        **settings,
-    )
+def consumer(cluster: VirtualCluster, **settings: Any) -> Any:
+    return cluster.consumer(group_id="g", enable_auto_commit=False, **settings)
 
 
 class Ends:
@@ -63,11 +56,11 @@ class Ends:
         self.told.append((offsets[PARTITION].offset, error))
 
 
-def test_a_commit_while_the_coordinator_is_unknown_ends_with_its_own_result(served: Broker) -> None:
+def test_a_commit_while_the_coordinator_is_unknown_ends_with_its_own_result(served: VirtualCluster) -> None:
     """Not with that of the look-up before it."""
     ends = Ends()
     with consumer(served) as subject:
-        with served.faults.error(FindCoordinatorRequest, COORDINATOR_NOT_AVAILABLE) as fault:
+        with served.virtual_broker.faults.error(FindCoordinatorRequest, COORDINATOR_NOT_AVAILABLE) as fault:
             # Before the assignment, whose committed offset is looked up at the coordinator, too.
             subject.assign([PARTITION])
             subject.commit_async({PARTITION: 3}, ends)
@@ -79,11 +72,13 @@ def test_a_commit_while_the_coordinator_is_unknown_ends_with_its_own_result(serv
         assert subject.committed([PARTITION])[PARTITION] == OffsetAndMetadata(3)
 
 
-def test_a_sync_commit_ends_after_the_async_ones_before_it_and_runs_their_callbacks(served: Broker) -> None:
+def test_a_sync_commit_ends_after_the_async_ones_before_it_and_runs_their_callbacks(
+    served: VirtualCluster,
+) -> None:
     ends = Ends()
     with consumer(served) as subject:
         subject.assign([PARTITION])
-        with served.faults.delay(OffsetCommitRequest, 0.3):
+        with served.virtual_broker.faults.delay(OffsetCommitRequest, 5):
             for offset in range(1, 6):
                 subject.commit_async({PARTITION: offset}, ends)
             assert ends.told == []
@@ -92,17 +87,14 @@ def test_a_sync_commit_ends_after_the_async_ones_before_it_and_runs_their_callba
         assert subject.committed([PARTITION])[PARTITION] == OffsetAndMetadata(6)
 
 
-def test_an_async_commit_is_tried_once_and_tells_why_it_failed(served: Broker) -> None:
+def test_an_async_commit_is_tried_once_and_tells_why_it_failed(served: VirtualCluster) -> None:
     ends = Ends()
     with consumer(served) as subject:
         subject.assign([PARTITION])
         subject.commit({PARTITION: 1})
-        with served.faults.error(OffsetCommitRequest, COORDINATOR_LOAD_IN_PROGRESS) as fault:
+        with served.virtual_broker.faults.error(OffsetCommitRequest, COORDINATOR_LOAD_IN_PROGRESS) as fault:
             subject.commit_async({PARTITION: 2}, ends)
-            end = time.monotonic() + PATIENCE
-            while not ends.told:
-                assert time.monotonic() < end
-                subject.poll(0.05)
+            poll_until(subject, lambda: bool(ends.told))
             assert fault.hits == 1
         ((offset, error),) = ends.told
         assert offset == 2
@@ -111,13 +103,15 @@ def test_an_async_commit_is_tried_once_and_tells_why_it_failed(served: Broker) -
         assert subject.committed([PARTITION])[PARTITION] == OffsetAndMetadata(1)
 
 
-def test_a_sync_commit_repeats_until_its_deadline_and_says_what_failed_last(served: Broker) -> None:
+def test_a_sync_commit_repeats_until_its_deadline_and_says_what_failed_last(served: VirtualCluster) -> None:
     with consumer(served) as subject:
         subject.assign([PARTITION])
         tries: list[int] = []
 
         def commit(seconds: float) -> None:
-            with served.faults.error(OffsetCommitRequest, COORDINATOR_LOAD_IN_PROGRESS) as fault:
+            with served.virtual_broker.faults.error(
+                OffsetCommitRequest, COORDINATOR_LOAD_IN_PROGRESS
+            ) as fault:
                 try:
                     subject.commit({PARTITION: 2}, timeout=seconds)
                 finally:
@@ -127,9 +121,10 @@ def test_a_sync_commit_repeats_until_its_deadline_and_says_what_failed_last(serv
         subject.commit({PARTITION: 2})
 
 
-def test_callbacks_of_commits_run_on_the_thread_that_calls(served: Broker) -> None:
+def test_callbacks_of_commits_run_on_the_thread_that_calls(broker: Broker) -> None:
+    broker.create_topic("t", 1)
     threads: list[threading.Thread] = []
-    with consumer(served) as subject:
+    with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="g") as subject:
         subject.assign([PARTITION])
         subject.commit_async(
             {PARTITION: 1}, lambda offsets, error: threads.append(threading.current_thread())
@@ -138,7 +133,9 @@ def test_callbacks_of_commits_run_on_the_thread_that_calls(served: Broker) -> No
     assert threads == [threading.current_thread()]
 
 
-def test_an_exception_in_a_commit_callback_surfaces_from_the_call_that_runs_it(served: Broker) -> None:
+def test_an_exception_in_a_commit_callback_surfaces_from_the_call_that_runs_it(
+    served: VirtualCluster,
+) -> None:
     def fails(offsets: Offsets, error: Exception | None) -> None:
         raise ZeroDivisionError("my bug")
 
@@ -206,14 +203,16 @@ def test_epochs_and_notes_come_back_and_a_seek_may_carry_them(cluster: Cluster) 
     }
 
 
-def test_a_note_that_is_too_long_has_an_error_of_its_own(served: Broker) -> None:
+def test_a_note_that_is_too_long_has_an_error_of_its_own(served: VirtualCluster) -> None:
     with consumer(served) as subject:
         subject.assign([PARTITION])
         with pytest.raises(OffsetMetadataTooLargeError):
             subject.commit({PARTITION: OffsetAndMetadata(1, None, "x" * 5_000)})
 
 
-def test_records_in_any_order_commit_what_comes_after_the_last_of_each_partition(served: Broker) -> None:
+def test_records_in_any_order_commit_what_comes_after_the_last_of_each_partition(
+    served: VirtualCluster,
+) -> None:
     with consumer(served) as subject:
         subject.assign([PARTITION])
         records = read(subject, 100)
@@ -221,7 +220,7 @@ def test_records_in_any_order_commit_what_comes_after_the_last_of_each_partition
         assert subject.committed([PARTITION])[PARTITION] == OffsetAndMetadata(20, 0)
 
 
-def test_auto_commit_takes_nothing_of_a_poll_that_raised(served: Broker) -> None:
+def test_auto_commit_takes_nothing_of_a_poll_that_raised(served: VirtualCluster) -> None:
     """What came before a bad record was returned, and the next poll proves that; the bad one is not processed."""
 
     def refuses(data: bytes) -> bytes:
@@ -229,13 +228,7 @@ def test_auto_commit_takes_nothing_of_a_poll_that_raised(served: Broker) -> None
             raise ValueError(data)
         return data
 
-    with Consumer(
-        bootstrap_servers=served.bootstrap_servers,
-        group_id="g",
-        auto_offset_reset="earliest",
-        auto_commit_interval_ms=0,
-        value_deserializer=refuses,
-    ) as subject:
+    with served.consumer(group_id="g", auto_commit_interval_ms=0, value_deserializer=refuses) as subject:
         subject.assign([PARTITION])
         assert len(read(subject, 50)) == 50
         for _ in range(3):
@@ -251,22 +244,16 @@ def committed(subject: Consumer) -> int | None:
 
 
 def poll_until_committed(subject: Consumer, offset: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while committed(subject) != offset:
-        assert time.monotonic() < end, committed(subject)
-        subject.poll(0.05)
+    poll_until(subject, lambda: committed(subject) == offset)
 
 
-def automatic(broker: Broker, **settings: Any) -> Consumer:
-    return Consumer(
-        bootstrap_servers=broker.bootstrap_servers,
-        **{"group_id": "g", "auto_offset_reset": "earliest", "auto_commit_interval_ms": 100, **settings},
-    )
+def automatic(cluster: VirtualCluster, **settings: Any) -> Any:
+    return cluster.consumer(**{"group_id": "g", "auto_commit_interval_ms": 100, **settings})
 
 
 @pytest.mark.parametrize("by", ["the interval", "close"])
 def test_auto_commit_knows_nothing_of_what_it_committed_under_an_earlier_assignment(
-    served: Broker, by: str
+    served: VirtualCluster, by: str
 ) -> None:
     """Somebody may have reset the group's offsets meanwhile: the same place is committed again."""
     with automatic(served) as subject:
@@ -285,7 +272,7 @@ def test_auto_commit_knows_nothing_of_what_it_committed_under_an_earlier_assignm
         assert committed(other) == 100
 
 
-def test_a_manual_assignment_that_ends_commits_what_was_proved(served: Broker) -> None:
+def test_a_manual_assignment_that_ends_commits_what_was_proved(served: VirtualCluster) -> None:
     with automatic(served, auto_commit_interval_ms=60_000, max_poll_records=10) as subject:
         subject.assign([PARTITION])
         read(subject, 10)
@@ -294,15 +281,15 @@ def test_a_manual_assignment_that_ends_commits_what_was_proved(served: Broker) -
         assert committed(subject) == 10
 
 
-def test_succeeded_asynchronous_commits_are_not_counted_as_calls_that_came_too_late(served: Broker) -> None:
+def test_succeeded_asynchronous_commits_are_not_counted_as_calls_that_came_too_late(
+    served: VirtualCluster,
+) -> None:
     with consumer(served, default_api_timeout_ms=2_000) as subject:
         subject.assign([PARTITION])
         for offset in range(1, 6):
             subject.commit_async({PARTITION: offset})
         subject.commit({}, timeout=PATIENCE)
-        end = time.monotonic() + 2.2
-        while time.monotonic() < end:
-            subject.poll(0.05)
+        subject.poll(3)
         found = {name.name: value for name, value in subject.metrics().items()}
         assert found["application-events-expired-count"] == 0
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.collecting import LEADS, at_collection
+from tests.collecting import at_collection
 from tests.consumer.application.test_interrupted_callbacks import Subject
 from tests.consumer.fetch.test_fetch_collector import put, shared_partition
 from tests.patience import PATIENCE
@@ -141,8 +141,7 @@ class World:
         return None
 
 
-@pytest.mark.parametrize("lead", LEADS)
-def test_what_moves_while_a_step_makes_its_objects_is_not_given(lead: int) -> None:
+def test_what_moves_while_a_step_makes_its_objects_is_not_given() -> None:
     """The network thread ends a partition's fetch epoch in a collection that a step has begun."""
     number = 0
     while True:
@@ -155,7 +154,7 @@ def test_what_moves_while_a_step_makes_its_objects_is_not_given(lead: int) -> No
             stood.append(decoded.index)
             world.act("seek", 0)
 
-        with at_collection(number, seek, lead=lead) as done:
+        with at_collection(number, seek) as done:
             found = world.steps.poll(3)
         if not done:
             assert number > 0

@@ -19,6 +19,7 @@ import pytest
 from tests.patience import until
 from tests.spark.conftest import Cluster
 from tests.spark.pipeline.conftest import File
+from tests.spark.processes import HUNG_UP, java_below
 
 pytestmark = pytest.mark.own_spark
 
@@ -59,13 +60,18 @@ def told(file: File) -> dict[str, Any]:
 
 
 def once(file: File, process: subprocess.Popen[str], seen: Callable[[dict[str, Any]], bool]) -> None:
-    """Wait until the checkpoint says so."""
+    """Wait until the checkpoint says so. Spark's start, and that of the run, have a time of their own."""
 
-    def is_so() -> bool:
-        assert process.poll() is None, process.communicate()[1]
-        return seen(told(file))
+    def wait(is_so: Callable[[dict[str, Any]], bool]) -> None:
+        def done() -> bool:
+            assert process.poll() is None, process.communicate()[1]
+            return is_so(told(file))
 
-    until(is_so, what=lambda: json.dumps(told(file)), every=0.05)
+        until(done, what=lambda: json.dumps(told(file)), every=0.05)
+
+    wait(lambda now: java_below(process.pid) is not None)
+    wait(lambda now: now.get("pid") == process.pid)
+    wait(seen)
 
 
 def offsets(place: Path, *names: str) -> list[tuple[int, int]]:
@@ -80,15 +86,9 @@ def stop(file: File, process: subprocess.Popen[str], number: signal.Signals) -> 
     assert process.returncode == 128 + number, errors
     assert told(file)["state"] == "stopped"
     assert told(file)["committed_batch"] >= told(file)["batch"]
-    assert {line.partition(" ")[0] for line in errors.splitlines()} <= {"numbers", "numbers:"}, errors
-
-
-def java_of(process: subprocess.Popen[str]) -> int:
-    """The process id of its Java."""
-    found = subprocess.run(
-        ["pgrep", "-P", str(process.pid), "java"], capture_output=True, text=True, check=True
-    )
-    return int(found.stdout)
+    _, _, said = HUNG_UP.sub("", errors).partition('Setting Spark log level to "FATAL".\n')
+    assert said, errors
+    assert {line.partition(" ")[0] for line in said.splitlines()} <= {"numbers", "numbers:"}, errors
 
 
 @pytest.mark.heavy
@@ -103,7 +103,7 @@ def test_kill_9_and_signals_to_the_group(cluster: Cluster, file: File) -> None:
 
     process = start(file)
     once(file, process, lambda seen: seen.get("committed_batch", -1) >= 2)
-    java = java_of(process)
+    java = java_below(process.pid)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     until(lambda: not Path(f"/proc/{java}").exists(), what="the end of Java without its parent")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.patience import PATIENCE, until
+from tests.spark.processes import java_below
 
 from kadence.broker import Broker
 
@@ -96,19 +97,6 @@ def test_a_run_that_does_not_end_in_time_is_ended() -> None:
     status, errors = signalled("plan", 300, signal.SIGINT)
     assert status == 130
     assert errors.startswith("numbers: SIGINT ended it because it did not end in time; the next run ")
-
-
-def java_below(process: int) -> int | None:
-    """The process id of the Java that a process has started, by its first words in the command line."""
-    found = subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True, check=False)
-    for child in map(int, found.stdout.split()):
-        try:
-            line = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ")
-        except FileNotFoundError:
-            continue  # it has ended meanwhile
-        if b"spark-submit" in line or b"SparkSubmit" in line:
-            return child
-    return None
 
 
 @pytest.mark.parametrize("command", ["run", pytest.param("check --sql", marks=pytest.mark.heavy)])

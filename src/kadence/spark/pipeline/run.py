@@ -55,24 +55,26 @@ _FILE_S: Final = 1.0
 Tell = Callable[[Progress], None]
 
 
-def open_session(pipeline: Pipeline, environment: Environment, *, quiet: bool = True) -> SparkSession:
+def open_session(
+    pipeline: Pipeline, environment: Environment, *, quiet: bool = True, hold: bool = True
+) -> SparkSession:
     """The session of the file's settings; spark-submit's own settings go before those of the file.
 
     Args:
         quiet: no progress bars and no log, unless the file says otherwise: what fails is told by the run.
+        hold: whether handlers of SIGINT and SIGTERM wait until Spark has started; False within `Signals`.
     """
     if "SPARK_REMOTE" in os.environ:
         raise ConfigError("a pipeline runs on a Spark session of its own; unset the variable SPARK_REMOTE")
     settings = {f"spark.{key}": value for key, value in environment.fill_all(pipeline.spark).items()}
-    # Whoever names a level wants to see the log, from its beginning on.
-    quiet = quiet and "spark.log.level" not in settings
-    if quiet:
+    # Whoever names a level wants to see the log, and the bars do not hide it.
+    if quiet and "spark.log.level" not in settings:
         settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"} | settings
     for key in _submitted():
         settings.pop(key, None)
     name = settings.pop("spark.app.name", pipeline.name)
     with told_simply(environment, "Spark did not start: "):
-        return session_apart(name, master=settings.pop("spark.master", None), conf=settings, quiet=quiet)
+        return session_apart(name, master=settings.pop("spark.master", None), conf=settings, hold=hold)
 
 
 def _submitted() -> list[str]:

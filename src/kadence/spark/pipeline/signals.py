@@ -2,7 +2,8 @@
 
 The first one during a run asks it to stop, which takes the grace period at most. In every other case nothing is at
 stake that the next start would not mend as after a kill, and the process ends at once, by `os._exit`. An exception
-would bring up pages of tracebacks from within a call to Java. Java ends with this process (`kadence.spark.jvm`).
+would bring up pages of tracebacks from within a call to Java. Java ends with this process, also one that is about to
+start (`kadence.spark.jvm`).
 
 Python runs the handlers on the main thread, also while that waits for Java.
 """
@@ -15,8 +16,6 @@ import sys
 import time
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
-
-from kadence.spark.starting import end_half_started_java
 
 if TYPE_CHECKING:
     from kadence.spark.pipeline.run import Run
@@ -90,6 +89,5 @@ class Signals:
         cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
         what = "; the next run does again what this one was at" if self._run is not None else ""
         said = f"{cursor}{self._name}: {signal.Signals(number).name} ended it {why}{what}\n"
-        end_half_started_java()
         os.write(2, said.encode(errors="replace"))
         os._exit(128 + number)
