@@ -29,7 +29,7 @@ __all__ = ["certificates"]
 
 pytestmark = [
     pytest.mark.skipif(
-        not native_heartbeat.AVAILABLE, reason="without the extension there is no native heartbeat"
+        not native_heartbeat.AVAILABLE, reason="Windows has no native heartbeat"
     ),
     needs_the_lock,
 ]
