@@ -74,7 +74,7 @@ test test-heavy test-spark: export JAVA_TOOL_OPTIONS ?= -XX:TieredStopAtLevel=1 
 # The same order of sets and the same examples each time; make soak tries others.
 test: export PYTHONHASHSEED ?= 0
 test: $(VENV)/.has-test
-	@$(RUN) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "not heavy" $(ARGS)
+	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not heavy" $(ARGS)
 
 calm: $(VENV)/.has-test
 	@$(RUN) tools/calm.py --rounds $(ROUNDS) -- $(ARGS)
@@ -93,7 +93,7 @@ test-pythons: $(RUN)
 # Beside the newest PySpark the oldest one whose streams we take: its files alone, before the others on the path.
 test-spark: export PYTHONHASHSEED ?= 0
 test-spark: $(VENV)/pyspark-$(PYSPARK)
-	@PYTHONPATH=$(CURDIR)/$< $(RUN) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "not kafka and not heavy" $(ARGS) $(ONLY)
+	@PYTHONPATH=$(CURDIR)/$< $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not kafka and not heavy" $(ARGS) $(ONLY)
 
 soak: $(VENV)/.has-fuzz
 	@$(RUN) tools/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) -- $(ARGS)

@@ -55,7 +55,9 @@ def at_collection(number: int, act: Callable[[], object]) -> Iterator[list[bool]
     # What is made here is counted, so that the first container after it begins a collection.
     gc.set_threshold(1_000_000)
     # Lists that were freed are used again without a look at the threshold; there are 80 of them at most.
-    held += [[] for _ in range(100)]
+    # One by one: a list of them would be freed, too, and be used again.
+    for _ in range(100):
+        held.append([])  # noqa: PERF401 - see above
     gc.callbacks.append(happens)
     gc.set_threshold(1)
     try:

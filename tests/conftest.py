@@ -67,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "chance: has seeds or random examples; `make soak` runs it with others"
     )
     config.addinivalue_line("markers", "own_spark: starts Spark itself; such files run one after the other")
+    config.addinivalue_line("markers", "shared_spark: uses the session of tests/spark/conftest.py")
     config.addinivalue_line(
         "markers", "needs(*names): what a test asks of its broker: tests/consumer/capabilities.py"
     )
@@ -92,7 +93,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    return schedule.scheduler(config, log) if config.getvalue("dist") == "loadgroup" else None
+    return schedule.scheduler(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)

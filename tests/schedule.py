@@ -1,8 +1,11 @@
 """Which process of a run takes which tests, and in what order.
 
-A file stays in one process, since its tests share brokers. Files that use the shared session of Spark are one group,
-which so starts it once. Files marked ``own_spark`` start Spark themselves and are another group: three Sparks at a time
-would leave the other tests no processor.
+A file stays in one process, since its tests share brokers. Files marked ``shared_spark`` use the session of
+tests/spark/conftest.py. They are one group, so it starts once. Files marked ``own_spark`` start Spark themselves. They
+are another group: three Sparks at a time would leave the other tests no processor.
+
+pytest-xdist's own marks for groups do nothing with pytest 9.2 (findings/pytest_xdist_groups.sh), and the process that
+hands out tests collects none. So it looks for these two marks in the text of a file.
 
 What takes longest begins first, so that no process is left alone with it at the end. ``durations.json`` says how long
 files take. ``make durations`` measures it; a file that is not in it comes after those that are.
@@ -13,6 +16,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,42 +29,42 @@ DURATIONS: Final = Path(__file__).with_name("durations.json")
 _LEAST: Final = 2
 """Files that take fewer seconds are not kept: their order does not matter."""
 
-_SHARED: Final = "shared Spark"
-_OWN: Final = "own Spark"
+_GROUPS: Final = ("shared_spark", "own_spark")
 
 
 def arrange(items: list[pytest.Item], durations: Mapping[str, float] | None = None) -> None:
-    """Mark the groups, and put the group or file that takes longest first; the order inside a file stays."""
+    """Put the group or file that takes longest first; the order inside a file stays.
+
+    Raises:
+        pytest.UsageError: a file uses the shared session, and is not marked so.
+    """
     if durations is None:
         durations = json.loads(DURATIONS.read_text(encoding="utf-8"))
-    groups: dict[str, str] = {}
-    for item in items:
-        group = _group_of(item)
-        if group:
-            groups[_file_of(item.nodeid)] = group
+    units = {_file_of(item.nodeid): _unit(item.config.rootpath, _file_of(item.nodeid)) for item in items}
     seconds: Counter[str] = Counter()
-    for file in {_file_of(item.nodeid) for item in items}:
-        seconds[groups.get(file, file)] += round(durations.get(file, 0))
+    for file, unit in units.items():
+        seconds[unit] += round(durations.get(file, 0))
+    for item in items:
+        file = _file_of(item.nodeid)
+        if "spark" in getattr(item, "fixturenames", ()) and units[file] != "shared_spark":
+            raise pytest.UsageError(f"{file} uses the fixture spark: mark it with pytest.mark.shared_spark")
 
     def place(item: pytest.Item) -> tuple[float, str, float]:
         file = _file_of(item.nodeid)
-        unit = groups.get(file, file)
+        unit = units[file]
         # Files without a duration stay in the order of collection.
         return -seconds[unit], unit if seconds[unit] else "", -durations.get(file, 0)
 
     items.sort(key=place)
-    for item in items:
-        if spark := groups.get(_file_of(item.nodeid)):
-            item.add_marker(pytest.mark.xdist_group(spark))
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:
-    """For pytest-xdist's ``--dist loadgroup``: hands out groups, and files that are in none."""
-    from xdist.scheduler import LoadGroupScheduling
+    """For pytest-xdist's ``--dist loadfile``: hands out groups, and files that are in none."""
+    from xdist.scheduler import LoadFileScheduling
 
-    class Files(LoadGroupScheduling):  # type: ignore[misc]
+    class Files(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return _file_of(super()._split_scope(nodeid))
+            return _unit(config.rootpath, _file_of(nodeid))
 
     return Files(config, log)
 
@@ -74,11 +78,11 @@ def keep(reports: Iterable[pytest.TestReport]) -> None:
     DURATIONS.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
 
 
-def _group_of(item: pytest.Item) -> str:
-    if item.get_closest_marker("own_spark"):
-        return _OWN
-    # The fixture of tests/spark/conftest.py.
-    return _SHARED if "spark" in getattr(item, "fixturenames", ()) else ""
+@cache
+def _unit(root: Path, file: str) -> str:
+    """The group that this file is in, or else the file."""
+    text = (root / file).read_text(encoding="utf-8")
+    return next((group for group in _GROUPS if f"pytest.mark.{group}" in text), file)
 
 
 def _file_of(nodeid: str) -> str:

@@ -46,8 +46,7 @@ def told(code: str) -> str:
 @pytest.mark.parametrize("name", ["Consumer", "Producer", "Admin", "Broker"])
 def test_a_checkout_that_was_not_built_says_what_to_run(name: str) -> None:
     assert told(SOURCES.format(room="") + f"from kadence import {name}") == (
-        "ImportError: kadence._native.records cannot be loaded (No module named 'kadence._native.records'): "
-        + CURE
+        "ImportError: kadence._native.records cannot be loaded (it is not compiled): " + CURE
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import kadence
 import kadence._native
 
 pytest.importorskip("mypy.stubtest")
@@ -56,3 +59,10 @@ def test_stubs_are_true(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_stub_of_a_record_has_its_docstring() -> None:
+    """Editors and the reference read the stub, `help()` the module."""
+    stub = ast.parse((FOLDER / "records.pyi").read_text(encoding="utf-8"))
+    [record] = [node for node in stub.body if isinstance(node, ast.ClassDef) and node.name == "Record"]
+    assert ast.get_docstring(record) == inspect.getdoc(kadence.Record)

@@ -246,7 +246,7 @@ def _run(version: str, folder: Path, arguments: Sequence[str]) -> Outcome:
         "-m",
         "not kafka and not heavy",
     ]
-    command += ["-n", os.environ.get("WORKERS", "2"), "--dist", "loadgroup", "--no-loadscope-reorder"]
+    command += ["-n", os.environ.get("WORKERS", "2"), "--dist", "loadfile", "--no-loadscope-reorder"]
     command += ["--junit-xml", str(report), *rooms, *arguments]
     began = time.monotonic()
     subprocess.run(command, cwd=_ROOT, env=environment, check=False)

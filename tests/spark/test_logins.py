@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from kadence import Broker
 
+pytestmark = pytest.mark.shared_spark
+
 MODULE = """
 import base64, json, time
 from kadence import Token

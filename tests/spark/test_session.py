@@ -24,6 +24,8 @@ from kadence.spark import session as make_session
 from kadence.spark.interpreter import choose
 from kadence.spark.session import _check, _environment, _handlers_kept, _Interrupt, _on_ctrl_c, _surroundings
 
+pytestmark = pytest.mark.shared_spark
+
 
 @pytest.fixture
 def unnamed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,21 @@ def scan(data: Buffer, fetch_offset: int) -> tuple[int, int, int]: ...
 
 @final
 class Record(Generic[K_co, V_co]):
+    """One record. Immutable, hashable, picklable; equality is by value.
+
+    ``Record[str, Order]`` has keys that are strings and values that are orders.
+
+    Attributes:
+        topic: name of the topic. partition: its partition.
+        offset: place in the partition.
+        timestamp: milliseconds since 1970 UTC, -1 when the record has none.
+        timestamp_type: 0 set by the producer, 1 by the broker, -1 none.
+        key: bytes or None; what the deserialiser made of them where one is configured.
+        value: as key.
+        headers: tuple of (str, bytes or None); a name that is not UTF-8 has U+FFFD in place of what is wrong.
+        leader_epoch: epoch of the leader that wrote it, None when unknown.
+    """
+
     def __init__(
         self,
         topic: str,

@@ -11,6 +11,8 @@ from tests.spark.decode import json_documents
 from tests.spark.decode.from_json import Answers, differences, spark_answers
 from tests.spark.decode.parity import MUTATED, questions
 
+pytestmark = pytest.mark.shared_spark
+
 ZONE = "America/New_York"
 
 

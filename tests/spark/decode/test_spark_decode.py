@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 from tests.registry.registry_server import RegistryServer
 from tests.spark.conftest import Cluster, Runs
 
 from kadence import Producer
+
+pytestmark = pytest.mark.shared_spark
 
 
 def test_json_as_columns(spark: SparkSession, cluster: Cluster) -> None:

@@ -9,6 +9,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.spark.lakehouse.conftest import Lake, needs
 
+pytestmark = pytest.mark.shared_spark
+
 
 def run(spark: SparkSession, lake: Lake, same: str = "value") -> None:
     """A batch of ten numbers, or once more one that is not known to be done."""

@@ -23,6 +23,8 @@ from kadence.spark.pipeline.reading import parse
 from kadence.spark.pipeline.replay import Wanted, replay
 from kadence.spark.pipeline.run import PipelineError, Run
 
+pytestmark = pytest.mark.shared_spark
+
 PAGE = Path(__file__).parents[3] / "docs" / "pipelines.md"
 
 

@@ -15,6 +15,8 @@ from kadence.errors import ConfigError
 from kadence.spark.pipeline.declare import declare
 from kadence.spark.pipeline.reading import PipelineFileError
 
+pytestmark = pytest.mark.shared_spark
+
 
 class Graph(GraphElementRegistry):
     """Keeps what is declared."""

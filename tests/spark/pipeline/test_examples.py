@@ -18,6 +18,8 @@ from kadence.spark.pipeline.checks import checked
 from kadence.spark.pipeline.reading import read
 from kadence.spark.pipeline.run import Run
 
+pytestmark = pytest.mark.shared_spark
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 

@@ -24,6 +24,8 @@ from kadence.spark.pipeline.model import Pipeline
 from kadence.spark.pipeline.reading import parse
 from kadence.spark.pipeline.run import Run
 
+pytestmark = pytest.mark.shared_spark
+
 FILE = """\
 name = "orders"
 checkpoint = "{directory}/checkpoint"

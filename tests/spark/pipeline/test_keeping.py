@@ -9,6 +9,8 @@ from kadence.errors import ConfigError
 from kadence.spark.pipeline.frames import transform
 from kadence.spark.pipeline.model import Transform
 
+pytestmark = pytest.mark.shared_spark
+
 
 @pytest.mark.parametrize(
     ("sql", "rows"),

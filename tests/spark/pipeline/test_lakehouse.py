@@ -14,6 +14,8 @@ from kadence.spark.pipeline.outputs import guarantee
 from kadence.spark.pipeline.reading import read
 from kadence.spark.pipeline.run import Run
 
+pytestmark = pytest.mark.shared_spark
+
 SINK = """\
 [sink]
 format = "kadence-iceberg"

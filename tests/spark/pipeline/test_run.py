@@ -34,6 +34,8 @@ from kadence.spark.pipeline.replay import Wanted, replay
 from kadence.spark.pipeline.run import PipelineError, Run
 from kadence.spark.pipeline.status import status
 
+pytestmark = pytest.mark.shared_spark
+
 
 def ids(spark: SparkSession, directory: Path) -> list[int]:
     return sorted(row.id for row in spark.read.parquet(str(directory / "table")).select("id").collect())

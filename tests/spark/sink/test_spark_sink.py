@@ -18,6 +18,8 @@ from kadence.broker.handlers.k18_api_versions import make_handler
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.end_txn import EndTxnRequest
 
+pytestmark = pytest.mark.shared_spark
+
 
 def write(frame: DataFrame, cluster: Cluster, **options: str) -> None:
     given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, **options}

@@ -23,6 +23,8 @@ from kadence.broker.service import Call
 from kadence.protocol import error_codes
 from kadence.protocol.end_txn import EndTxnRequest
 
+pytestmark = pytest.mark.shared_spark
+
 WIDE = 3000
 """So many characters that Python's workers pass rows on before they have all."""
 

@@ -15,6 +15,8 @@ from tests.spark.conftest import Cluster, Runs
 
 from kadence import Producer
 
+pytestmark = pytest.mark.shared_spark
+
 KEYS = 10
 ROUND = 60
 WAYS = ["batch", "batch in parts", "stream"]

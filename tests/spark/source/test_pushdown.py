@@ -28,6 +28,8 @@ from tests.spark.source.queries import RECORDS, Queries
 from kadence import Broker
 from kadence.spark.datasource import KadenceDataSource
 
+pytestmark = pytest.mark.shared_spark
+
 if TYPE_CHECKING:
     import pyarrow as pa
 

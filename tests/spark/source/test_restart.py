@@ -19,6 +19,8 @@ from kadence import Broker, Producer
 from kadence.broker import Injected
 from kadence.testing.kafka import Kafka
 
+pytestmark = pytest.mark.shared_spark
+
 PARTITIONS = 2
 RECORDS = 2_000
 SIZE = 10_000

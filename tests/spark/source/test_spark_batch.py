@@ -10,6 +10,8 @@ from tests.spark.conftest import Cluster
 
 from kadence import Producer, TopicPartition
 
+pytestmark = pytest.mark.shared_spark
+
 
 def load(spark: SparkSession, cluster: Cluster, schema: str | None = None, **options: str) -> DataFrame:
     reader = spark.read.format("kadence")

@@ -19,6 +19,8 @@ from kadence.spark.source.executor import Reading, read_ranges
 from kadence.spark.source.loss import DataLossError
 from kadence.spark.source.planning import OffsetRange
 
+pytestmark = pytest.mark.shared_spark
+
 
 def test_stream_with_committed_offsets(real_cluster: Cluster, spark: SparkSession, tmp_path: Path) -> None:
     runs = Runs(spark, real_cluster, tmp_path)

@@ -17,6 +17,8 @@ from kadence import Broker, Consumer, TopicPartition
 from kadence.protocol.offset_commit import OffsetCommitRequest
 from kadence.spark import lag
 
+pytestmark = pytest.mark.shared_spark
+
 
 def test_limits_restart_growth_and_committed_offsets(cluster: Cluster, runs: Runs) -> None:
     cluster.create(2)
