@@ -311,6 +311,36 @@ def test_what_a_static_member_gave_up_before_it_was_killed_finds_its_owner(leads
         assert causes(a)[-1].startswith("nobody has t-")
 
 
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", RANGE])
+def test_a_static_member_that_comes_back_with_more_topics_gets_them(strategy: str) -> None:
+    """The coordinator gives it its old place, for the assignor is the same, and no rebalance follows from that."""
+    with Group({"t": 2, "u": 2}) as group:
+        a = group.member("a", ("t", "u"), group_instance_id="one", partition_assignment_strategy=strategy)
+        group.settle()
+
+        async def subscribe(consumer: AsyncConsumer) -> None:
+            await consumer.subscribe("u", listener=a.listener)
+
+        a.order(subscribe)
+        group.until(lambda: causes(a)[1:] == ["subscription changed"], 10)
+        a.kill()
+        a.restart()
+        assert group.settle() < 10
+        assert causes(a) == ["first join", "nobody has t-0, t-1"]
+
+
+def test_a_static_leader_gets_the_partitions_that_were_made_while_it_was_down() -> None:
+    """It is told to skip the assignment, so it does not compare the topics with those that it assigned."""
+    with Group({"t": 2}) as group:
+        a = group.member("a", group_instance_id="one", partition_assignment_strategy=RANGE)
+        group.settle()
+        a.kill()
+        group.add_partitions("t", 3)
+        a.restart()
+        assert group.settle() < 10
+        assert causes(a) == ["first join", "nobody has t-2"]
+
+
 def test_fenced_static_member_gives_up_for_good() -> None:
     async def main(program: Program) -> str:
         async with AsyncConsumer(

@@ -134,7 +134,6 @@ class PartitionReader(ReaderState):
         self.waits = False
         self.relieved_at: int | None = None
         self._context = context
-        """Records of the first fetch that were given out, as far as `ReaderContext.drained` was told."""
 
     def __repr__(self) -> str:
         decoded = self.decoded

@@ -177,7 +177,7 @@ class Joining(abc.ABC):
         code = answer.error_code
         if code == error_codes.NONE:
             self._join_accepted(now, answer)
-            if not (completed.request.message.member_id or self._eager):
+            if not completed.request.message.member_id:
                 self._first_joined(answer)
             return
         self._coordinator.check(now, completed.request.node_id, code)

@@ -1,10 +1,15 @@
-"""Partitions that nobody has, because a static member was killed in the middle of a cooperative rebalance.
+"""Partitions that nobody has, because a static member came back without a rebalance (KIP-345).
 
-A partition that moves is given to nobody in the first of two rounds. Who gave it up asks for the second round, which
-gives it to its new owner (KIP-429). A static member that is killed between the two and comes back takes its old place
-without a rebalance (KIP-345), and does not know what it owed. Then the partition would be nobody's until the next
-rebalance, for whatever reason that comes. So a static member that came back looks once, after a while, whether
-each partition has an owner.
+It takes its old place, with the partitions of that. Others may be nobody's then, until the next rebalance, for whatever
+reason that comes:
+
+- Those that it gave up in the first round of a cooperative rebalance, if it was killed before the second, for which it
+  would have asked (KIP-429).
+- Those of topics to which only its new process subscribes.
+- Those that were made while it was down, if it leads the group. It does not assign anew, so it does not see that they
+  are new.
+
+So a static member that came back looks once, after a while, whether each partition has an owner.
 """
 
 from __future__ import annotations
