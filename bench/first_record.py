@@ -2,11 +2,11 @@
 
     python bench/first_record.py [--broker kafka] [--wheel FILE] [--cached]
 
-The clone is of this checkout's last commit; with ``--wheel`` pip installs this file instead, as it installs a release.
-With ``--broker kafka`` the snippet is the README's first one, and reads from a real Apache Kafka that is running and
-has ten records, as a user's own has; its start is printed and does not count. Otherwise it is the snippet that brings
-its own broker. Without ``--cached`` pip downloads what it needs, as on a new machine, so the network has its share. Beside
-the time taken stands what processors worked: on a busy machine that says more.
+The clone is of this checkout's last commit; with ``--wheel`` pip installs this file instead, as it installs a
+release. With ``--broker kafka`` the snippet is the README's first one, and reads from a real Apache Kafka that is
+running and has ten records, as a user's own has; its start is printed and does not count. Otherwise it is the snippet
+that brings its own broker. Without ``--cached`` pip downloads what it needs, as on a new machine, so the network has
+its share. Beside the time taken stands what processors worked: on a busy machine that says more.
 """
 
 from __future__ import annotations
