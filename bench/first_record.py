@@ -1,12 +1,12 @@
 """The time from nothing to the first printed record: clone, environment, install without Spark, a README's snippet.
 
-    python bench/first_record.py [--broker kafka] [--wheel FILE] [--no-compiler] [--cached]
+    python bench/first_record.py [--broker kafka] [--wheel FILE] [--cached]
 
-The clone is of this checkout's last commit; with ``--wheel`` pip installs this file instead, as it installs a release.
-With ``--broker kafka`` the snippet is the README's first one, and reads from a real Apache Kafka that is running and
-has ten records, as a user's own has; its start is told and does not count. Otherwise it is the snippet that brings its
-own broker. Without ``--cached`` pip downloads what it needs, as on a new machine, so the network has its share. Beside
-the time taken stands what processors worked: on a busy machine it tells more.
+The clone is of this checkout's last commit; with ``--wheel`` pip installs this file instead, as it installs a
+release. With ``--broker kafka`` the snippet is the README's first one, and reads from a real Apache Kafka that is
+running and has ten records, as a user's own has; its start is printed and does not count. Otherwise it is the snippet
+that brings its own broker. Without ``--cached`` pip downloads what it needs, as on a new machine, so the network has
+its share. Beside the time taken stands what processors worked: on a busy machine that says more.
 """
 
 from __future__ import annotations

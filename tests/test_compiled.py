@@ -90,7 +90,7 @@ def test_one_that_was_built_from_other_sources_says_so(error: str) -> None:
 def test_a_second_interpreter_is_told_that_it_is_one(error: str) -> None:
     last = told(PATCH.format(error=f"ImportError({error!r})") + "from kadence import Consumer")
     assert last.startswith(
-        "ImportError: this is a sub-interpreter, and only one interpreter of a process can load kadence."
+        "ImportError: kadence._native.records cannot be loaded here: only one interpreter of a process can load it"
     )
     assert "WSGIApplicationGroup %{GLOBAL}" in last
     assert CURE not in last

@@ -230,7 +230,7 @@ def test_pausing_and_seeking_beside_the_loop(broker: Broker) -> None:
     assert sorted(values, key=int) == [b"%d" % number for number in range(5_000)]
 
 
-@pytest.mark.skipif(not drain.COMPILED, reason="the extension's")
+@pytest.mark.skipif(not drain.COMPILED, reason="Windows has no poller")
 def test_one_cursor_has_one_reader_at_a_time() -> None:
     """The others are refused; what is read is each record once, and nobody frees the bytes that another one reads."""
     count = 500
@@ -253,7 +253,7 @@ def test_one_cursor_has_one_reader_at_a_time() -> None:
             at_once(cursor.close_batch, begin, partial(cursor.read, [], count))
 
 
-@pytest.mark.skipif(not drain.COMPILED, reason="the extension's")
+@pytest.mark.skipif(not drain.COMPILED, reason="Windows has no poller")
 def test_columns_are_filled_by_one_reader_at_a_time() -> None:
     """Many bytes are gathered without the interpreter's lock: another reader may come at any moment."""
     count = 4_000
@@ -276,7 +276,7 @@ def test_columns_are_filled_by_one_reader_at_a_time() -> None:
         assert sum(rows) == count
 
 
-@pytest.mark.skipif(not drain.COMPILED, reason="the extension's")
+@pytest.mark.skipif(not drain.COMPILED, reason="Windows has no poller")
 def test_wakes_beside_the_end_of_what_they_wake() -> None:
     """A descriptor that was closed may be another file's a moment later: nobody writes to it."""
     for _ in range(ROUNDS // 10):
@@ -297,7 +297,7 @@ def test_wakes_beside_the_end_of_what_they_wake() -> None:
             os.close(place)
 
 
-@pytest.mark.skipif(not native_heartbeat.AVAILABLE, reason="the extension's")
+@pytest.mark.skipif(not native_heartbeat.AVAILABLE, reason="Windows has no native heartbeat")
 def test_the_native_heartbeat_and_two_network_threads() -> None:
     """Each arms its own heartbeat over and over, reads what the native thread sent, and looks at when it did."""
     now = SystemClock().now_ms()

@@ -61,7 +61,8 @@ _ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
         "api.version.request": _VERSIONS,
         "broker.address.family": "addresses of both families are tried; leave it out",
         "enable.ssl.certificate.verification": (
-            "certificates are always verified; ssl.endpoint.identification.algorithm='' leaves out the host's name only"
+            "certificates are always verified; ssl.endpoint.identification.algorithm='' leaves out only the check of "
+            "the host's name"
         ),
         # kafka-python, aiokafka
         "ssl.cafile": "ssl.ca.location",

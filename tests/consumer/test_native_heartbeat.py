@@ -28,9 +28,7 @@ from kadence.testing.kafka import Kafka
 __all__ = ["certificates"]
 
 pytestmark = [
-    pytest.mark.skipif(
-        not native_heartbeat.AVAILABLE, reason="without the extension there is no native heartbeat"
-    ),
+    pytest.mark.skipif(not native_heartbeat.AVAILABLE, reason="Windows has no native heartbeat"),
     needs_the_lock,
 ]
 

@@ -42,6 +42,6 @@ def test_the_map_leaves_out_no_room_and_no_loose_file() -> None:
     assert sorted((rooms | loose) - set(mapped())) == []
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w/]+/(?:\w+\.(?:py|h))?|\w+\.py)`", TEXT))))
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w/]+/(?:\w+\.\w+)?|\w+\.py)`", TEXT))))
 def test_paths_in_the_text_are_there(path: str) -> None:
     assert any((top / path).exists() for top in (PACKAGE, ROOT, PACKAGE / "consumer"))

@@ -126,7 +126,7 @@ def _append(data: bytes) -> object:
 
 
 def _is_readable(partition: Partition) -> None:
-    """Whoever fetches what was taken in gets every record, by both halves of the decoder."""
+    """Whoever fetches what was taken in gets every record, from the compiled decoder and from the plain one."""
     stored = b"".join(partition.read(0, 1 << 30, Isolation.LOG_END))
     found = both(stored, 0, [1_000], strict=True)
     assert not found.errors

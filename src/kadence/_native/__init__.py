@@ -16,7 +16,6 @@ __all__ = ["refuse"]
 _OF_ANOTHER: Final = ("Interpreter change detected", "does not support loading in subinterpreters")
 """What Cython and CPython say where another interpreter of the process has loaded a module, or may load it alone."""
 
-
 _CURE: Final = (
     "run python setup.py build_ext --inplace in a checkout, else pip install --force-reinstall kadence"
 )
@@ -34,9 +33,9 @@ def _load() -> None:
     except Exception as error:
         if any(words in str(error) for words in _OF_ANOTHER):
             raise ImportError(
-                f"this is a sub-interpreter, and only one interpreter of a process can load {name}. Use Kadence in one "
-                "interpreter of each process; under mod_wsgi: WSGIApplicationGroup %{GLOBAL}. Python says: "
-                f"{error}"
+                f"{name} cannot be loaded here: only one interpreter of a process can load it, and a sub-interpreter "
+                "with a lock of its own cannot. Use Kadence in one interpreter of each process; under mod_wsgi: "
+                f"WSGIApplicationGroup %{{GLOBAL}}. Python says: {error}"
             ) from error
         if str(error).endswith(_CURE):
             raise

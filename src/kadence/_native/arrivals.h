@@ -17,9 +17,12 @@
 #include <time.h>
 
 #ifdef __linux__
-#include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* The kernel's numbers. linux/futex.h has them, too; Alpine has that in a package that compilers do not bring. */
+#define KD_FUTEX_WAIT_PRIVATE 128
+#define KD_FUTEX_WAKE_PRIVATE 129
 #endif
 
 #define KD_ARRIVALS 64 /* a power of two */
@@ -63,7 +66,7 @@ static void kd_flag_raise(kd_flag *flag) {
     if (__atomic_exchange_n(&flag->up, 1, __ATOMIC_SEQ_CST)) return;
     fd = __atomic_load_n(&flag->fd, __ATOMIC_SEQ_CST);
     if (fd < 0) {
-        syscall(SYS_futex, &flag->up, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+        syscall(SYS_futex, &flag->up, KD_FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
     } else if (write(fd, &one, sizeof one) < 0) {
         /* It is readable already, more often than can be counted. */
     }
@@ -87,7 +90,7 @@ static void kd_flag_seen(kd_flag *flag) {
 static int kd_flag_wait(kd_flag *flag, int64_t timeout_ns) {
     struct timespec spec = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
     if (__atomic_exchange_n(&flag->up, 0, __ATOMIC_SEQ_CST)) return 1;
-    if (syscall(SYS_futex, &flag->up, FUTEX_WAIT_PRIVATE, 0, timeout_ns < 0 ? NULL : &spec, NULL, 0) < 0) {
+    if (syscall(SYS_futex, &flag->up, KD_FUTEX_WAIT_PRIVATE, 0, timeout_ns < 0 ? NULL : &spec, NULL, 0) < 0) {
         if (errno == EINTR) return -1;
         if (errno == ETIMEDOUT) return 0;
     }

@@ -5,7 +5,7 @@ half.
 
 Both threads look at these objects, so each field has one writer, as in `shared_partition`. A method here runs no
 Python code, so no other thread and no signal handler comes between. Without the interpreter's lock, numbers that one
-thread writes while others look are atomic (records/shared.h). Other fields are written in critical sections of their
+thread writes while others look are atomic (_native/shared.h). Other fields are written in critical sections of their
 objects, and read in them by whoever does not write them: public ones by Cython. The C types of the
 fields are in the .pxd file.
 """

@@ -36,13 +36,13 @@ ROW = pa.struct(
 
 
 def reader_of(kind: pa.DataType) -> JsonRows:
-    """The compiled reader; the extension must be there."""
+    """The compiled reader."""
     found = rows_reader(kind, RULES.zone)
     assert found is not None
     return found
 
 
 def without_rows(kind: pa.DataType) -> JsonFormat:
-    """What there is without the extension."""
+    """The decoder in Python, which reads what the compiled reader refuses."""
     with mock.patch.object(json_values, "rows_reader", return_value=None):
         return JsonFormat(kind, RULES)
