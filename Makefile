@@ -194,8 +194,9 @@ docs: $(VENV)/.has-test
 	$(RUN) tools/docs.py
 
 # The variable silences a notice of the theme's makers about the future of mkdocs.
+# Without --quiet, which keeps warnings from --strict, too.
 site: $(VENV)/.has-site
-	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs --quiet build --strict
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 	@echo "wrote build/site/index.html"
 
 first-record: $(RUN)

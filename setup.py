@@ -1,9 +1,9 @@
 """Compiles the extensions; everything else about the package stands in pyproject.toml.
 
 Each ``src/kadence/_native/*.pyx`` is one, and so is each module of ``ONE_SOURCE``: a file that mypy reads, and that
-runs compiled only. All of Linux, macOS and Windows has all of them, but for those of ``POSIX_ONLY``. Windows runs
-Python's own sockets in place of ``drain``. Nothing stands in for ``native_heartbeat`` there: whoever holds the
-interpreter delays heartbeats.
+runs compiled only. Linux and macOS have all of them, Windows all but those of ``POSIX_ONLY``: it runs Python's own
+sockets in place of ``drain``, and nothing in place of ``native_heartbeat``, so whoever holds the interpreter there
+delays heartbeats.
 
 A wheel is for one version of CPython on one system (``cp313-cp313-linux_x86_64``, which auditwheel turns into
 ``manylinux_...``). The generated C goes below build/, so no wheel carries it. The build uses CPython's full interface:

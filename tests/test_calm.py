@@ -29,6 +29,8 @@ def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, good: bool, comma
     script.write_text(f'eval "exec {python} -m pytest -p no:cacheprovider $ARGS test_two.py"')
     monkeypatch.setattr(calm, "ROOT", tmp_path)
     monkeypatch.setattr(calm, "FOLDER", tmp_path / "calm")
+    # The plugins of this run would take most of the time.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     given = ["--rounds", "2", "--load", "1", "--command", command or f"sh {shlex.quote(str(script))}"]
     return calm.main([*given, "--", "-k", "good or bad"])
 

@@ -77,6 +77,7 @@ def build(out: Path, work: Path, glibc: str | None, watch: Stopwatch) -> Path:
     with tarfile.open(sdist) as archive:
         archive.extractall(work, filter="data")
     source = only(work, "kadence-*")
+    check_whole(source)
     watch.lap(f"{sdist.name}")
 
     compiler = {} if glibc is None else zig(glibc)
@@ -91,6 +92,15 @@ def build(out: Path, work: Path, glibc: str | None, watch: Stopwatch) -> Path:
     )
     watch.lap(f"{only(out, '*-manylinux*.whl').name}")
     return source
+
+
+def check_whole(source: Path) -> None:
+    """The source distribution must have each file of the checkout that git knows."""
+    listed = subprocess.run(("git", "ls-files"), cwd=HERE, capture_output=True, text=True, check=True).stdout
+    names = [name for name in listed.splitlines() if not name.startswith(".git")]
+    missing = [name for name in names if (HERE / name).exists() and not (source / name).exists()]
+    if missing:
+        raise SystemExit(f"MANIFEST.in leaves out {', '.join(missing)}")
 
 
 def zig(glibc: str) -> dict[str, str]:

@@ -45,7 +45,9 @@ def as_page(text: str) -> str:
 
     def moved(link: re.Match[str]) -> str:
         words, target, anchor = link.groups()
-        return f"[{words}]({TEXTS.get(target, target.removeprefix('docs/'))}{anchor})"
+        if target in TEXTS or "://" in target:
+            return f"[{words}]({TEXTS.get(target, target)}{anchor})"
+        return f"[{words}]({posixpath.relpath(target, 'docs')}{anchor})"
 
     return _LINK.sub(moved, text)
 

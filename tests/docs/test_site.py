@@ -18,3 +18,14 @@ def test_the_index_for_programs_has_each_page_with_its_first_sentence() -> None:
         "# Kadence\n\n> A client\n\n## Pages\n\n"
         "- [Kadence](index.html): It reads topics.\n- [A table](reference/a.html)\n"
     )
+
+
+def test_links_of_texts_at_the_top_lead_into_the_site_or_out_of_it() -> None:
+    pytest.importorskip("mkdocs")
+    from site_pages import as_page
+
+    text = "[a](docs/a.md#b), [changes](CHANGELOG.md), [findings](findings/README.md), [Kafka](https://kafka.apache.org/x)"
+    # Where ``../`` leads out of the site, only the words stay.
+    assert as_page(text) == (
+        "[a](a.md#b), [changes](changelog.md), [findings](../findings/README.md), [Kafka](https://kafka.apache.org/x)"
+    )

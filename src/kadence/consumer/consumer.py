@@ -528,7 +528,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             How many records this call has done, retried, given up and skipped, and how many attempts failed.
 
         Raises:
-            The exception of a handler whose record failed for good, without ``dead_letter``; what is done is committed.
+            Exception: what a handler raised whose record failed for good, without ``dead_letter``; what is done is
+                committed.
             TypeError: the handler returned something else than records to send.
             MissingDependencyError: ``batch_format="arrow"``, and pyarrow is not installed.
             ProducerFencedError: another producer uses the ``transactional_id``.

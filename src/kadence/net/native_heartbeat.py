@@ -3,8 +3,7 @@
 The native thread is one native thread for a process (native_heartbeat.h) that never needs the interpreter. Each
 connection of a group has a *sender* here, which leaves it a heartbeat as bytes and a time; while the network thread
 runs it puts that time off, so the native thread sends nothing. What it did send is counted before the network thread
-writes or reads on that
-connection: a broker answers in the order of the requests.
+writes or reads on that connection: a broker answers in the order of the requests.
 """
 
 from __future__ import annotations
