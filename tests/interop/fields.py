@@ -18,6 +18,7 @@ import pytest
 from tests.broker.wire import Wire
 from tests.interop.known_topics import coordinator_knows
 from tests.patience import PATIENCE
+from tests.protocol.real_requests import MADE_UP_IDS
 
 from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
@@ -35,9 +36,6 @@ __all__ = ["MADE_UP_IDS", "UNKNOWN_ID", "Scenario", "Talk", "assert_same", "diff
 
 UNKNOWN_ID: Final = b"?" * 16
 """A topic id that no topic has."""
-
-MADE_UP_IDS: Final = 7_000_000
-"""Ids of producers from here on are those of a test, and told as they are."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MESSAGES: Final = {"error_message", "batch_index_error_message"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kadence.protocol import alter_configs, describe_producers, incremental_alter_configs, registry
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -85,6 +85,9 @@ from kadence.protocol.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+
+MADE_UP_IDS: Final = 7_000_000
+"""No broker gives out ids of producers from here on: one that it has given to another test has an epoch there."""
 
 
 @dataclass(frozen=True)
@@ -212,19 +215,19 @@ REQUEST_FOR: dict[type, Callable[[int, Ground], Any]] = {
     OffsetForLeaderEpochRequest: _offset_for_leader_epoch,
     # Of a transactional id that nobody has begun with: the answers are errors, in their own shape.
     AddPartitionsToTxnRequest: lambda _, ground: AddPartitionsToTxnRequest(
-        "nobody", 1, 0, [AddPartitionsToTxnTopic(ground.topic, [0])]
+        "nobody", MADE_UP_IDS, 0, [AddPartitionsToTxnTopic(ground.topic, [0])]
     ),
-    AddOffsetsToTxnRequest: lambda _, ground: AddOffsetsToTxnRequest("nobody", 1, 0, ground.group),
-    EndTxnRequest: lambda *_: EndTxnRequest("nobody", 1, 0, committed=True),
+    AddOffsetsToTxnRequest: lambda _, ground: AddOffsetsToTxnRequest("nobody", MADE_UP_IDS, 0, ground.group),
+    EndTxnRequest: lambda *_: EndTxnRequest("nobody", MADE_UP_IDS, 0, committed=True),
     TxnOffsetCommitRequest: lambda _, ground: TxnOffsetCommitRequest(
         "nobody",
         ground.group,
-        1,
+        MADE_UP_IDS,
         0,
         topics=[TxnOffsetCommitRequestTopic(ground.topic, [TxnOffsetCommitRequestPartition(0, 1)])],
     ),
     WriteTxnMarkersRequest: lambda *_: WriteTxnMarkersRequest(
-        [WritableTxnMarker(1, 0, topics=[WritableTxnMarkerTopic("no-such-topic", [0])])]
+        [WritableTxnMarker(MADE_UP_IDS, 0, topics=[WritableTxnMarkerTopic("no-such-topic", [0])])]
     ),
     DescribeTransactionsRequest: lambda *_: DescribeTransactionsRequest(["nobody", ""]),
     DeleteRecordsRequest: lambda *_: DeleteRecordsRequest(
