@@ -13,6 +13,7 @@ import pytest
 from tests.broker.wire import Wire
 
 from kadence.broker import Broker
+from kadence.broker.server import listener
 from kadence.broker.settings import Settings
 from kadence.errors import ClosedError, ConfigError, ConnectError, ForkedError
 from kadence.protocol import error_codes as codes
@@ -89,13 +90,21 @@ def test_a_port_in_use_is_one_clear_error() -> None:
             Broker(port=port)
 
 
-def test_a_node_whose_port_is_taken_leaves_no_listener_behind() -> None:
-    (port,) = free_ports(1)
-    with socket.create_server(("127.0.0.1", port)):
-        with pytest.raises(ConnectError):
+def test_a_node_whose_port_is_taken_leaves_no_listener_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[socket.socket] = []
+
+    def listen(host: str, port: int) -> socket.socket:
+        opened.append(made := listening(host, port))
+        return made
+
+    listening = listener.listen
+    monkeypatch.setattr(listener, "listen", listen)
+    while not opened:
+        # The port before it may be another process's.
+        (port,) = free_ports(1)
+        with socket.create_server(("127.0.0.1", port)), pytest.raises(ConnectError):
             Broker(port=port - 1, nodes=2)
-        with Broker(port=port - 1):
-            pass
+    assert [each.fileno() for each in opened] == [-1]
 
 
 @pytest.mark.parametrize(("port", "nodes"), [(70_000, 1), (-1, 1), (65_535, 2)])
