@@ -715,7 +715,7 @@ def test_a_partition_that_is_paused_while_the_group_rebalances_is_read_on(
     call = member.processes(
         work, workers=2, order="none", max_records=8, drain=0.1, transactional_id=transactional_id
     )
-    simulated.until(lambda: member.program.owned and member.consumer.paused())
+    simulated.until(lambda: member.program.owned and member.consumer.not_fetched())
     # It only comes and goes: it commits nothing.
     other = simulated.member(enable_auto_commit=False, **settings)
     other.do(lambda consumer: consumer.poll(60))

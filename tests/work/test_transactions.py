@@ -541,6 +541,7 @@ def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() 
         settings,
         desk,
         subject,
+        Mock(),
         clock,
         Mock(),
         Mock(),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from kadence.client.aside import Aside
+from kadence.client.async_shell import BREATH_MS
 from kadence.clock import FOREVER
 from kadence.deserializers import converts_on_loop
 from kadence.errors import ConfigError, HandlerTimeoutError, RecordDeserializationError, SchemaRegistryError
@@ -95,13 +96,14 @@ def given_to(settings: Settings, tasks: Sequence[Task], decode: Decode | None) -
         return [task.record for task in tasks]
     records: list[Record[Any, Any]] = []
     refused: dict[Task, RecordDeserializationError] = {}
+    error: RecordDeserializationError | None = None
     for task in tasks:
         try:
             records.append(_decoded(decode, task.record))
-        except RecordDeserializationError as error:
-            refused[task] = error
+        except RecordDeserializationError as problem:
+            refused[task] = error = problem
     if refused:
-        raise _RefusedError(refused)
+        raise _RefusedError(refused) from error
     return records
 
 
@@ -291,10 +293,11 @@ class ThreadWorkers:
     def _works(self, call: Call, tasks: Sequence[Task]) -> bool:
         """Run the handler. Returns whether the records are done with that."""
         try:
-            outputs = call(tasks)
-            if self._halves and outputs is not None:
-                # A generator has not begun. It is part of the attempt, which is halved if it raises.
-                outputs = list(outputs)
+            with self._desk.here:
+                outputs = call(tasks)
+                if self._halves and outputs is not None:
+                    # A generator has not begun. It is part of the attempt, which is halved if it raises.
+                    outputs = list(outputs)
         except _RefusedError as error:
             for task, problem in error.refused.items():
                 self._desk.fails((task,), problem)
@@ -359,6 +362,8 @@ class LoopWorkers:
         self._attempt = self._works if desk.tracing is None else self._traced
         self._is_waking = False
         self._is_decoding = False
+        self._turned_at = desk.clock.now_ms()
+        self._breathing: deque[asyncio.Future[None]] = deque()
         if decode is not None:
             converts_on_loop(self)
         self._idle: list[asyncio.Future[None]] = []
@@ -420,6 +425,12 @@ class LoopWorkers:
         tasks: list[Task] = []
         self._is_waking = False
         while True:
+            if self._must_breathe():
+                if tasks:
+                    with desk.lock:
+                        desk.finish(tasks)
+                    tasks = []
+                await self._breathe()
             with desk.lock:
                 if tasks:
                     desk.finish(tasks)
@@ -438,6 +449,26 @@ class LoopWorkers:
             if not await self._attempt(tasks):
                 tasks = []
 
+    def _must_breathe(self) -> bool:
+        """Whether handlers that awaited nothing have kept the loop for long."""
+        return self._desk.clock.now_ms() - self._turned_at >= BREATH_MS
+
+    async def _breathe(self) -> None:
+        """Let the loop turn. Each turn lets one of those go on that wait for it here: all would keep it again."""
+        turn = self._loop.create_future()
+        self._breathing.append(turn)
+        if len(self._breathing) == 1:
+            self._loop.call_soon(self._turned)
+        await turn
+
+    def _turned(self) -> None:
+        self._turned_at = self._desk.clock.now_ms()
+        turn = self._breathing.popleft()
+        if not turn.done():
+            turn.set_result(None)
+        if self._breathing:
+            self._loop.call_soon(self._turned)
+
     async def _traced(self, tasks: Sequence[Task]) -> bool:
         assert self._desk.tracing is not None
         with self._desk.tracing.attempt(tasks):
@@ -449,12 +480,13 @@ class LoopWorkers:
         limit: asyncio.Timeout | None = None
         try:
             if settings.timeout_ms is None:
-                outputs = await self._call(tasks)
+                outputs = await self._desk.here.awaits(self._call(tasks))
             else:
                 async with asyncio.timeout(settings.timeout_ms / 1000) as limit:
-                    outputs = await self._call(tasks)
+                    outputs = await self._desk.here.awaits(self._call(tasks))
             if settings.halves and outputs is not None:
-                outputs = list(outputs)
+                with self._desk.here:
+                    outputs = list(outputs)
         except _RefusedError as refused:
             for each, refusal in refused.refused.items():
                 await self._aside.call(self._desk.fails, (each,), refusal)
@@ -497,6 +529,8 @@ class LoopWorkers:
         """As on threads."""
         desk = self._desk
         for part in parts:
+            if self._must_breathe():
+                await self._breathe()
             with desk.lock:
                 first = desk.part(part)
             if first and await self._attempt(first):

@@ -208,7 +208,12 @@ class AsyncShell(async_shell.AsyncShell):
                     "this consumer belongs to another event loop, which still runs: close it there"
                 )
             self._signal.move_to(running)
-        elif self._working is not None and self._working.task is not asyncio.current_task():
+        elif (
+            self._working is not None
+            and self._working.task is not asyncio.current_task()
+            # `process` waits for its callback, and that for this call.
+            and not self._core.is_in_callback()
+        ):
             # It commits what is done, which it could not once this is closed.
             self._core.stop()
             with contextlib.suppress(TimeoutError):
@@ -228,6 +233,9 @@ class AsyncShell(async_shell.AsyncShell):
             await super()._do(step)
         finally:
             progress.leave_callback(self._clock.now_ms())
+        if self.forked:
+            # The call would wait for a network side that is not there.
+            raise forked_error("consumer")
 
 
 class _Working(NamedTuple):

@@ -148,6 +148,7 @@ class Core:
         self.nudge = self.exchange.nudge
         self.moved = self._collector.moved
         self.stop = self.exchange.stop
+        self.is_in_callback = self._rebalancing.is_inside
         if config.group_id is not None and config.processing_timeout_ms > config.max_poll_interval_ms:
             log.warning(
                 "max.poll.interval.ms (%d) is below session.timeout.ms (%d) and is treated as %d: the group waits "
@@ -197,6 +198,11 @@ class Core:
     def closing(self) -> bool:
         """It is closed, or a call of close() is under way."""
         return self.closed or self._rebalancing.closing
+
+    @property
+    def reads_anything(self) -> bool:
+        """Whether there is a subscription, or an assignment by hand."""
+        return self.manual or self.subscribed is not None or self.pattern is not None
 
     @property
     def group(self) -> GroupMetadata:
@@ -292,7 +298,7 @@ class Core:
         )
 
     def _poll(self, deadline: int, take: Callable[[], list[T]], made: Callable[[list[T]], R]) -> Waits[R]:
-        if self.subscribed is None and self.pattern is None and not self.manual:
+        if not self.reads_anything:
             raise IllegalStateError("nothing to poll: call subscribe() or assign() first")
         if self.steps.is_taking:
             self._refuse_inside_taking()
@@ -317,6 +323,9 @@ class Core:
                 self._collector.mark_processed()
             while True:
                 if not is_calm and not (yield from self._serve()):
+                    break
+                if not self.reads_anything:
+                    # A callback has unsubscribed: nothing would end the wait.
                     break
                 if not (is_calm and has_looked) or (arrivals is not None and arrivals.has_some()):
                     chunks = self._taken(take)
@@ -487,7 +496,7 @@ class Core:
 
     def auto_commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign), if there is anything to read at all."""
-        if self.manual or self.subscribed is not None or self.pattern is not None:
+        if self.reads_anything:
             yield from self.commits.commit_now(deadline, processed_only=processed_only)
 
     # ------------------------------------------------------------ the end
@@ -569,7 +578,7 @@ class Core:
         return now + min(max(deadline - now, 0), self.config.request_timeout_ms) // 2
 
     def _serving_until(self, deadline: int) -> Callable[[], Waits[None]]:
-        return partial(self._rebalancing.serve, self._half_way(deadline))
+        return partial(self._rebalancing.leave, self._half_way(deadline))
 
     # ------------------------------------------------------------ refusals
 

@@ -155,6 +155,9 @@ class Shell(waits.Shell):
             step.work()
         finally:
             progress.leave_callback(self._clock.now_ms())
+        if self.forked:
+            # The call would wait for a network side that is not there.
+            raise forked_error("consumer")
 
     def _refuse(self) -> None:
         if self.forked:

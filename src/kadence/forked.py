@@ -1,0 +1,146 @@
+"""A child that user code forks on a thread of ours is no second one of what runs there (H12).
+
+`os.fork` returns twice. Where a handler, a deserialiser or a callback calls it, the child comes back into our loop as
+well, if it does not end by itself: it would take the parent's records, answer on the parent's connections, and never
+end. So whatever calls user code in a loop of its own enters `ThisProcess` for that. In a child, the end of the call is
+the end of the process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import TracebackType
+from typing import Any, Final, Generic, NoReturn, ParamSpec, TypeVar
+
+__all__ = ["ThisProcess"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_TELLING_S: Final = 5.0
+"""A child waits no longer for what it prints: a thread of the parent may have held the stream's lock at the fork."""
+
+
+class ThisProcess:
+    """The process that made it. Entered with ``with`` around each call of user code; it costs one `os.getpid`.
+
+    Attributes:
+        pid: of the process.
+    """
+
+    __slots__ = ("pid",)
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the caller is a child that was forked since."""
+        return os.getpid() != self.pid
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.check(error)
+
+    def check(self, error: BaseException | None) -> None:
+        """End the process, if it is a child that was forked since.
+
+        Args:
+            error: what user code raised; None: it has returned.
+        """
+        if os.getpid() != self.pid:
+            _end(error)
+
+    def call(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Call user code, and return what it returns."""
+        with self:
+            return function(*arguments, **named)
+
+    def awaits(self, coroutine: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """Await user code: each of its steps is a call of its own. A child has no event loop, and must not await."""
+        return _Steps(self, coroutine)
+
+
+class _Steps(Generic[T]):
+    """Awaits a coroutine, step by step."""
+
+    __slots__ = ("_coroutine", "_here")
+
+    def __init__(self, here: ThisProcess, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._here = here
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """As ``yield from``."""
+        here, coroutine = self._here, self._coroutine
+        given: Any = None
+        thrown: BaseException | None = None
+        try:
+            while True:
+                with here:
+                    try:
+                        awaited = coroutine.send(given) if thrown is None else coroutine.throw(thrown)
+                    except StopIteration as stop:
+                        result: T = stop.value
+                        return result
+                    if here.is_left:
+                        raise RuntimeError("a forked child cannot await: the event loop is its parent's")
+                given = thrown = None
+                try:
+                    given = yield awaited
+                except BaseException as error:  # noqa: BLE001 - it is the coroutine's
+                    thrown = error
+        finally:
+            # Its traceback leads to this frame, which must not lead back.
+            thrown = None
+
+
+def _end(error: BaseException | None) -> NoReturn:
+    """End this child as `multiprocessing` ends one that it has forked, with the exit code that Python has for this.
+
+    What the parent has for its own end (`atexit`, open clients) is the parent's, and is left alone.
+    """
+    code = 1
+    try:
+        code = _exit_code(error)
+        for thread in threading.enumerate():
+            # The child's own: no other thread comes through a fork.
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
+        telling = threading.Thread(target=_tell, args=(error,), daemon=True)
+        telling.start()
+        telling.join(_TELLING_S)
+    finally:
+        os._exit(code)
+
+
+def _exit_code(error: BaseException | None) -> int:
+    """As at the end of a program."""
+    if error is None:
+        return 0
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        return (error.code or 0) & 0xFF
+    return 1
+
+
+def _tell(error: BaseException | None) -> None:
+    """Show an exception on stderr, and write out what was printed. It may hang: see `_TELLING_S`."""
+    if isinstance(error, SystemExit):
+        if not (error.code is None or isinstance(error.code, int)):
+            print(error.code, file=sys.stderr)
+    elif error is not None:
+        # Nobody else needs it.
+        import traceback
+
+        print(f"process {os.getpid()}, which a call of user code forked, ends:", file=sys.stderr)
+        traceback.print_exception(error)
+    for stream in (sys.stdout, sys.stderr):
+        # There is none in a program without a console.
+        if stream is not None:
+            stream.flush()
