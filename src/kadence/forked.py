@@ -133,12 +133,12 @@ def _tell(error: BaseException | None) -> None:
     """Show an exception on stderr, and write out what was printed. It may hang: see `_TELLING_S`."""
     if isinstance(error, SystemExit):
         if not (error.code is None or isinstance(error.code, int)):
-            print(error.code, file=sys.stderr)
+            sys.stderr.write(f"{error.code}\n")
     elif error is not None:
         # Nobody else needs it.
         import traceback
 
-        print(f"process {os.getpid()}, which a call of user code forked, ends:", file=sys.stderr)
+        sys.stderr.write(f"process {os.getpid()}, which a call of user code forked, ends:\n")
         traceback.print_exception(error)
     for stream in (sys.stdout, sys.stderr):
         # There is none in a program without a console.

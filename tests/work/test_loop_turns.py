@@ -19,7 +19,7 @@ ONE = TopicPartition("one", 0)
 @pytest.mark.parametrize("batch", [None, (8, 0)])
 @pytest.mark.parametrize("workers", [1, 64])
 def test_other_tasks_of_the_loop_have_their_turns(workers: int, batch: Any) -> None:
-    """Each call takes 2 ms of the loop. Others wait for a few of them, and no longer, however many workers there are."""
+    """Each call takes 2 ms of the loop. Others wait for a few of them, however many workers there are."""
     now = 0
     handled = 0
 

@@ -98,7 +98,9 @@ def test_the_end_of_process_resumes_what_it_held_back_and_no_more(simulated: Sim
     tasks: list[asyncio.Task[Any]] = []
 
     async def process(consumer: Any) -> None:
-        tasks.append(task := asyncio.ensure_future(consumer.process(work, workers=2, max_records=20, drain=0)))
+        tasks.append(
+            task := asyncio.ensure_future(consumer.process(work, workers=2, max_records=20, drain=0))
+        )
         await asyncio.wait((task,))
         if ends == "fails":
             assert isinstance(task.exception(), ValueError)

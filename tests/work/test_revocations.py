@@ -10,7 +10,7 @@ import pytest
 from tests.patience import PATIENCE
 from tests.work.worlds import Simulated, become
 
-from kadence import Record, RebalanceListener, TopicPartition
+from kadence import RebalanceListener, Record, TopicPartition
 from kadence.errors import ClosedError, IllegalStateError
 from kadence.protocol.error_codes import TOPIC_AUTHORIZATION_FAILED
 from kadence.protocol.produce import ProduceRequest

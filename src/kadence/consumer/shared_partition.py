@@ -151,11 +151,11 @@ class SharedPartition(DeliveryState):
     ``high_watermark``, ``last_stable_offset``, ``log_start``, ``unfetched`` (why it is not being fetched; None: it is),
     ``unstable`` (with read_committed, while a transaction is open before the end of the log).
     ``lags`` and ``leads`` (as answers told of the log's ends), ``preferred_replica`` (None: the leader).
-    Written by whoever calls `pause` and `resume`, on any thread: ``paused``, ``paused_at`` (since when, monotonic ms).
-    Written by the application thread: ``work_paused`` and ``work_paused_at`` (the same, by `process`), ``decoded`` (records
-    decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch, offset,
-    epoch) as far as is known to be processed apart from what ``decoded`` says, ``raised`` (the latest polls that raised
-    because of it), ``drained_bytes`` (total of bytes handed out or dropped, ever).
+    Written by whoever calls `pause` and `resume`: ``paused``, ``paused_at`` (since when, monotonic ms).
+    Written by the application thread: ``work_paused`` and ``work_paused_at`` (the same, of `process`), ``decoded``
+    (records decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch,
+    offset, epoch) as far as is known to be processed apart from what ``decoded`` says, ``raised`` (the latest polls
+    that raised because of it), ``drained_bytes`` (total of bytes handed out or dropped, ever).
     ``told_bytes``: the mark of which the network thread was told that it was reached.
     Written by the network thread, about what the application drains: ``wake_bytes``, the mark at which it wants to know
     that ``drained_bytes`` has come so far.

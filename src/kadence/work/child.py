@@ -297,7 +297,10 @@ def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
                 # Values, generators and what they return are user code, too.
                 with here:
                     records, context.attempt, carried = pickle.loads(given)  # noqa: S301 - as above
-                    arguments = (records if in_batches else records[0], *((context,) if takes_context else ()))
+                    arguments = (
+                        records if in_batches else records[0],
+                        *((context,) if takes_context else ()),
+                    )
                     with carried or contextlib.nullcontext():
                         outputs = outputs_of(call(*arguments))
                         given_back = None if outputs is None else list(outputs)
@@ -345,7 +348,7 @@ def _is_killed_with_parent() -> bool:
         call = ctypes.CDLL(None).prctl
     except (OSError, AttributeError):
         return False
-    return call(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0) == 0
+    return bool(call(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0) == 0)
 
 
 def _kill_after(parent: int, first: int) -> None:

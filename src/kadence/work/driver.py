@@ -190,7 +190,15 @@ class _Work:
 
     def _around(self, consumer: Any, inside: Insides) -> tuple[Any, ...]:
         """What `Processing` has beside the desk."""
-        return consumer, inside, inside.clock, self._wake, self._look, inside.group is not None, inside.commit_ms
+        return (
+            consumer,
+            inside,
+            inside.clock,
+            self._wake,
+            self._look,
+            inside.group is not None,
+            inside.commit_ms,
+        )
 
     def _wake(self) -> None:
         if self.workers is not None:
@@ -255,7 +263,7 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
             while True:
                 try:
                     result = do(step)
-                except Exception as error:  # noqa: BLE001 - the loop decides what it means
+                except Exception as error:
                     if work.desk.here.is_left:
                         # A callback has forked. Nothing of the work is in the child.
                         raise
@@ -271,21 +279,6 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
     theirs = inside.listener
     totals = Totals()
 
-    def end() -> Totals:
-        work.end()
-        if not work.processing.is_put_back:
-            # Ctrl-C. What was done since the last commit is done again.
-            with contextlib.suppress(KafkaError):
-                carry(work.processing.put_back(is_interrupted=True))
-        if topics is not None:
-            with contextlib.suppress(KafkaError):
-                inside.unlisten(theirs)
-        totals = inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
-        if loop is not None:
-            loop.end()
-        work.close()
-        return totals
-
     # Before the subscription is changed, so that a call that is refused leaves it as it was.
     carry(work.processing.check_topics())
     inside.begin(work.desk, settings.workers)
@@ -299,8 +292,26 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
         carry(work.processing.run())
     finally:
         if not work.desk.here.is_left:
-            totals = end()
+            totals = _ended(work, inside, carry, theirs, is_wider=topics is not None)
+            if loop is not None:
+                loop.end()
+            work.close()
     return totals
+
+
+def _ended(
+    work: _Work, inside: Insides, carry: Callable[[Steps], None], theirs: Any, *, is_wider: bool
+) -> Totals:
+    """The consumer is as it was before. ``is_wider``: `process` has subscribed to more."""
+    work.end()
+    if not work.processing.is_put_back:
+        # Ctrl-C. What was done since the last commit is done again.
+        with contextlib.suppress(KafkaError):
+            carry(work.processing.put_back(is_interrupted=True))
+    if is_wider:
+        with contextlib.suppress(KafkaError):
+            inside.unlisten(theirs)
+    return inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
 
 
 async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) -> Totals:
@@ -333,7 +344,7 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
             while True:
                 try:
                     result = await do(step)
-                except Exception as error:  # noqa: BLE001 - the loop decides what it means
+                except Exception as error:
                     if work.desk.here.is_left:
                         # As above.
                         raise
@@ -348,28 +359,6 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
     theirs = inside.listener
     totals = Totals()
 
-    async def end() -> Totals:
-        work.end()
-        if isinstance(work.workers, LoopWorkers):
-            # All that runs where the task was cancelled, else what outlasts `drain`: these records come again.
-            work.workers.cancel()
-        try:
-            if not work.processing.is_put_back:
-                # The task was cancelled. What was done since the last commit is done again.
-                with contextlib.suppress(KafkaError):
-                    await _to_its_end(carry(work.processing.put_back(is_interrupted=True)))
-        finally:
-            try:
-                if topics is not None:
-                    with contextlib.suppress(KafkaError):
-                        await _to_its_end(inside.unlisten(theirs))
-            finally:
-                totals = inside.end(
-                    theirs, work.processing.committed, is_put_back=work.processing.is_put_back
-                )
-                await _to_its_end(inside.aside.call(work.close))
-        return totals
-
     # As above.
     await carry(work.processing.check_topics())
     inside.begin(work.desk, settings.workers)
@@ -382,7 +371,31 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
         await carry(work.processing.run())
     finally:
         if not work.desk.here.is_left:
-            totals = await end()
+            totals = await _ended_on_loop(work, inside, carry, theirs, is_wider=topics is not None)
+    return totals
+
+
+async def _ended_on_loop(
+    work: _Work, inside: Insides, carry: Callable[[Steps], Any], theirs: Any, *, is_wider: bool
+) -> Totals:
+    """As `_ended`."""
+    work.end()
+    if isinstance(work.workers, LoopWorkers):
+        # All that runs where the task was cancelled, else what outlasts `drain`: these records come again.
+        work.workers.cancel()
+    try:
+        if not work.processing.is_put_back:
+            # The task was cancelled. What was done since the last commit is done again.
+            with contextlib.suppress(KafkaError):
+                await _to_its_end(carry(work.processing.put_back(is_interrupted=True)))
+    finally:
+        try:
+            if is_wider:
+                with contextlib.suppress(KafkaError):
+                    await _to_its_end(inside.unlisten(theirs))
+        finally:
+            totals = inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
+            await _to_its_end(inside.aside.call(work.close))
     return totals
 
 

@@ -203,7 +203,9 @@ class Scheduler:
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         """No record of these begins any more. What runs goes on, and `frontiers` still has them until `forget`."""
         going = [
-            work for each in partitions if (work := self.partitions.get(each)) is not None and not work.is_gone
+            work
+            for each in partitions
+            if (work := self.partitions.get(each)) is not None and not work.is_gone
         ]
         if not going:
             return

@@ -199,7 +199,6 @@ class Core:
         """It is closed, or a call of close() is under way."""
         return self.closed or self._rebalancing.closing
 
-    @property
     def reads_anything(self) -> bool:
         """Whether there is a subscription, or an assignment by hand."""
         return self.manual or self.subscribed is not None or self.pattern is not None
@@ -298,7 +297,7 @@ class Core:
         )
 
     def _poll(self, deadline: int, take: Callable[[], list[T]], made: Callable[[list[T]], R]) -> Waits[R]:
-        if not self.reads_anything:
+        if not self.reads_anything():
             raise IllegalStateError("nothing to poll: call subscribe() or assign() first")
         if self.steps.is_taking:
             self._refuse_inside_taking()
@@ -324,9 +323,6 @@ class Core:
             while True:
                 if not is_calm and not (yield from self._serve()):
                     break
-                if not self.reads_anything:
-                    # A callback has unsubscribed: nothing would end the wait.
-                    break
                 if not (is_calm and has_looked) or (arrivals is not None and arrivals.has_some()):
                     chunks = self._taken(take)
                     returned = self._collector.returned
@@ -348,7 +344,10 @@ class Core:
         return made(chunks)
 
     def _serve(self) -> Waits[bool]:
-        """What a poll has to do before it takes records. False: the consumer is to stop, and nothing is returned."""
+        """What a poll has to do before it takes records.
+
+        False: it returns nothing. The consumer is to stop, or a callback has unsubscribed: nothing would end a wait.
+        """
         shared_state, exchange = self._shared_state, self.exchange
         # Looked at first: a member that gives up tells why before it waits for a poll.
         wants_polled = shared_state.wants_polled
@@ -371,7 +370,7 @@ class Core:
             exchange.adopt_identity()
         exchange.raise_failure()
         exchange.raise_wakeup()
-        return True
+        return self.reads_anything()
 
     def _refuse_inside_taking(self) -> None:
         raise IllegalStateError(
@@ -496,7 +495,7 @@ class Core:
 
     def auto_commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign), if there is anything to read at all."""
-        if self.reads_anything:
+        if self.reads_anything():
             yield from self.commits.commit_now(deadline, processed_only=processed_only)
 
     # ------------------------------------------------------------ the end
