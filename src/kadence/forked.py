@@ -1,4 +1,4 @@
-"""A child that user code forks on a thread of ours is no second one of what runs there (H12).
+"""Forks of this process: a child that user code forks on a thread of ours is no second one of what runs there (H12).
 
 `os.fork` returns twice. Where a handler, a deserialiser or a callback calls it, the child comes back into our loop as
 well, if it does not end by itself: it would take the parent's records, answer on the parent's connections, and never
@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+import types
+import weakref
+from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, Final, Generic, NoReturn, ParamSpec, TypeVar
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
-__all__ = ["ThisProcess"]
+__all__ = ["FORKS", "ThisProcess", "in_children"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,29 +26,62 @@ _TELLING_S: Final = 5.0
 """A child waits no longer for what it prints: a thread of the parent may have held the stream's lock at the fork."""
 
 
-class ThisProcess:
-    """The process that made it. Entered with ``with`` around each call of user code; it costs one `os.getpid`.
+class _Forks:
+    """Those of this process, and of those it comes from.
 
     Attributes:
-        pid: of the process.
+        count: how many. Another number means another process. To compare it costs less than `os.getpid`.
     """
 
-    __slots__ = ("pid",)
+    __slots__ = ("count",)
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
+        self.count = 0
+
+
+FORKS: Final = _Forks()
+
+_told: weakref.WeakKeyDictionary[object, Callable[[object], None]] = weakref.WeakKeyDictionary()
+
+
+def in_children(what: T, act: Callable[[T], None]) -> None:
+    """Have ``act(what)`` called first thing in each child process, as long as there is ``what``.
+
+    For what a call looks at before it looks who it is. A lock may be held for ever there.
+    """
+    _told[what] = act  # type: ignore[assignment]
+
+
+def _forked() -> None:
+    FORKS.count += 1
+    for what, act in list(_told.items()):
+        act(what)
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_forked)
+
+
+class ThisProcess:
+    """The process that made it. Entered with ``with`` around each call of user code."""
+
+    __slots__ = ("_fork",)
+
+    def __init__(self) -> None:
+        self._fork = FORKS.count
 
     @property
     def is_left(self) -> bool:
         """Whether the caller is a child that was forked since."""
-        return os.getpid() != self.pid
+        return FORKS.count != self._fork
 
     def __enter__(self) -> None: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self.check(error)
+        if FORKS.count != self._fork:
+            _end(error)
 
     def check(self, error: BaseException | None) -> None:
         """End the process, if it is a child that was forked since.
@@ -54,7 +89,7 @@ class ThisProcess:
         Args:
             error: what user code raised; None: it has returned.
         """
-        if os.getpid() != self.pid:
+        if FORKS.count != self._fork:
             _end(error)
 
     def call(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -62,35 +97,24 @@ class ThisProcess:
         with self:
             return function(*arguments, **named)
 
-    def awaits(self, coroutine: Coroutine[Any, Any, T]) -> Awaitable[T]:
+    @types.coroutine
+    def awaits(self, coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
         """Await user code: each of its steps is a call of its own. A child has no event loop, and must not await."""
-        return _Steps(self, coroutine)
-
-
-class _Steps(Generic[T]):
-    """Awaits a coroutine, step by step."""
-
-    __slots__ = ("_coroutine", "_here")
-
-    def __init__(self, here: ThisProcess, coroutine: Coroutine[Any, Any, T]) -> None:
-        self._here = here
-        self._coroutine = coroutine
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        """As ``yield from``."""
-        here, coroutine = self._here, self._coroutine
         given: Any = None
         thrown: BaseException | None = None
         try:
             while True:
-                with here:
-                    try:
-                        awaited = coroutine.send(given) if thrown is None else coroutine.throw(thrown)
-                    except StopIteration as stop:
-                        result: T = stop.value
-                        return result
-                    if here.is_left:
-                        raise RuntimeError("a forked child cannot await: the event loop is its parent's")
+                try:
+                    awaited = coroutine.send(given) if thrown is None else coroutine.throw(thrown)
+                except StopIteration as stop:
+                    self.check(None)
+                    result: T = stop.value
+                    return result
+                except BaseException as error:
+                    self.check(error)
+                    raise
+                if FORKS.count != self._fork:
+                    _end(RuntimeError("a forked child cannot await: the event loop is its parent's"))
                 given = thrown = None
                 try:
                     given = yield awaited

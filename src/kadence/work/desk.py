@@ -15,10 +15,9 @@ from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
 from kadence.client.aside import Caller, Calls
-from kadence.client.engine import in_children
 from kadence.clock import FOREVER, Clock
 from kadence.errors import RecordDeserializationError
-from kadence.forked import ThisProcess
+from kadence.forked import ThisProcess, in_children
 from kadence.logs import logger
 from kadence.printable import plural
 from kadence.records import Record

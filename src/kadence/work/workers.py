@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from kadence.client.aside import Aside
-from kadence.client.async_shell import BREATH_MS
 from kadence.clock import FOREVER
 from kadence.deserializers import converts_on_loop
 from kadence.errors import ConfigError, HandlerTimeoutError, RecordDeserializationError, SchemaRegistryError
@@ -26,6 +25,7 @@ from kadence.work.desk import Desk
 from kadence.work.letters import ProducerRecord, ResultError, UndecidedError, is_of_all
 from kadence.work.scheduler import Task
 from kadence.work.settings import Settings
+from kadence.work.turns import LoopTurns
 
 __all__ = ["Call", "LoopWorkers", "ThreadWorkers", "Workers", "given_to", "plain_call"]
 
@@ -96,14 +96,13 @@ def given_to(settings: Settings, tasks: Sequence[Task], decode: Decode | None) -
         return [task.record for task in tasks]
     records: list[Record[Any, Any]] = []
     refused: dict[Task, RecordDeserializationError] = {}
-    error: RecordDeserializationError | None = None
     for task in tasks:
         try:
             records.append(_decoded(decode, task.record))
-        except RecordDeserializationError as problem:
-            refused[task] = error = problem
+        except RecordDeserializationError as error:
+            refused[task] = error
     if refused:
-        raise _RefusedError(refused) from error
+        raise _RefusedError(refused) from next(iter(refused.values()))
     return records
 
 
@@ -292,19 +291,23 @@ class ThreadWorkers:
 
     def _works(self, call: Call, tasks: Sequence[Task]) -> bool:
         """Run the handler. Returns whether the records are done with that."""
+        # Entered, it would cost more.
+        ends_child = self._desk.here.check
         try:
-            with self._desk.here:
-                outputs = call(tasks)
-                if self._halves and outputs is not None:
-                    # A generator has not begun. It is part of the attempt, which is halved if it raises.
-                    outputs = list(outputs)
+            outputs = call(tasks)
+            if self._halves and outputs is not None:
+                # A generator has not begun. It is part of the attempt, which is halved if it raises.
+                outputs = list(outputs)
+            ends_child(None)
         except _RefusedError as error:
+            ends_child(error)
             for task, problem in error.refused.items():
                 self._desk.fails((task,), problem)
             self._work_on([[task for task in tasks if task not in error.refused]], call)
             return False
         # A thread that sys.exit() or a panic of Rust ends says nothing to anyone: its record would never be done.
         except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
+            ends_child(error)
             if self._halves and len(tasks) > 1 and not (is_of_all(error) or tasks[0].told_lost):
                 if self._desk.tracing is not None:
                     self._desk.tracing.failed(error)
@@ -362,8 +365,7 @@ class LoopWorkers:
         self._attempt = self._works if desk.tracing is None else self._traced
         self._is_waking = False
         self._is_decoding = False
-        self._turned_at = desk.clock.now_ms()
-        self._breathing: deque[asyncio.Future[None]] = deque()
+        self._turns_of_loop = LoopTurns(loop, desk.clock)
         if decode is not None:
             converts_on_loop(self)
         self._idle: list[asyncio.Future[None]] = []
@@ -425,12 +427,12 @@ class LoopWorkers:
         tasks: list[Task] = []
         self._is_waking = False
         while True:
-            if self._must_breathe():
+            if self._turns_of_loop.is_due:
                 if tasks:
                     with desk.lock:
                         desk.finish(tasks)
                     tasks = []
-                await self._breathe()
+                await self._turns_of_loop.turn()
             with desk.lock:
                 if tasks:
                     desk.finish(tasks)
@@ -448,26 +450,6 @@ class LoopWorkers:
                 self._wake()
             if not await self._attempt(tasks):
                 tasks = []
-
-    def _must_breathe(self) -> bool:
-        """Whether handlers that awaited nothing have kept the loop for long."""
-        return self._desk.clock.now_ms() - self._turned_at >= BREATH_MS
-
-    async def _breathe(self) -> None:
-        """Let the loop turn. Each turn lets one of those go on that wait for it here: all would keep it again."""
-        turn = self._loop.create_future()
-        self._breathing.append(turn)
-        if len(self._breathing) == 1:
-            self._loop.call_soon(self._turned)
-        await turn
-
-    def _turned(self) -> None:
-        self._turned_at = self._desk.clock.now_ms()
-        turn = self._breathing.popleft()
-        if not turn.done():
-            turn.set_result(None)
-        if self._breathing:
-            self._loop.call_soon(self._turned)
 
     async def _traced(self, tasks: Sequence[Task]) -> bool:
         assert self._desk.tracing is not None
@@ -529,8 +511,8 @@ class LoopWorkers:
         """As on threads."""
         desk = self._desk
         for part in parts:
-            if self._must_breathe():
-                await self._breathe()
+            if self._turns_of_loop.is_due:
+                await self._turns_of_loop.turn()
             with desk.lock:
                 first = desk.part(part)
             if first and await self._attempt(first):

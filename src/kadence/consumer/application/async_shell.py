@@ -17,13 +17,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kadence.client import async_shell
-from kadence.client.engine import FORKS, forked_error
+from kadence.client.engine import forked_error
 from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, wait_seconds
 from kadence.consumer.application.core import Core
 from kadence.consumer.shared_state import SharedState, Signal
 from kadence.deserializers import converts_on_loop
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
+from kadence.forked import FORKS
 
 if TYPE_CHECKING:
     from kadence.client.aside import Aside

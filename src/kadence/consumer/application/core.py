@@ -12,7 +12,7 @@ from functools import partial
 from threading import current_thread
 from typing import TYPE_CHECKING, TypeVar
 
-from kadence.client.engine import Engine, in_children
+from kadence.client.engine import Engine
 from kadence.client.waits import Waits
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
@@ -36,6 +36,7 @@ from kadence.errors import (
     InvalidGroupIdError,
     KafkaError,
 )
+from kadence.forked import in_children
 from kadence.loading import load
 from kadence.logs import logger
 from kadence.records import Columns, Record
