@@ -270,8 +270,11 @@ class Processing:
         with desk.lock:
             before = desk.nothing_comes
             partitions = desk.scheduler.partitions
+            # The next transaction makes room for more.
+            awaits_commit = bool(desk.scheduler.finished)
             desk.nothing_comes = bool(partitions) and all(
-                work.is_paused or partition in finished for partition, work in partitions.items()
+                partition in finished or (work.is_paused and not awaits_commit)
+                for partition, work in partitions.items()
             )
             is_news = desk.nothing_comes and not before and desk.scheduler.has_ready
         if is_news:
@@ -498,6 +501,8 @@ class Processing:
         with self._desk.lock:
             if not scheduler.is_at_most or not any(work.is_paused for work in scheduler.partitions.values()):
                 return
+            # All lanes are looked at, which is not for each poll.
+            self._hot_told = add_ms(now, _LOOK_MS)
             lane = scheduler.hottest()
             if lane is None or not lane.tasks:
                 return
