@@ -76,6 +76,7 @@ class Desk:
         is_ended: no more records are taken. is_over: nobody waits for what runs, either: what fails now comes again,
         here or at another member, and is no dead letter. is_waited_for: the loop waits for what runs to end.
         nothing_comes: no record is read until some are done: ranges are read, or the limits are reached.
+        finished_at: when a worker last told that some are handled (ms).
         wake: brings a worker to the work. tell_lost: tells handlers in other processes whose partitions are gone.
         is_stopping: whether the consumer was told to stop, and no record begins.
         done, failed, retried, dead_lettered: records so far; attempts that failed.
@@ -109,6 +110,7 @@ class Desk:
         self.is_ended = self.is_over = False
         self.is_waited_for = False
         self.nothing_comes = False
+        self.finished_at = clock.now_ms()
         self.wake: Callable[[], None] = lambda: None
         self.tell_lost: Callable[[], None] = lambda: None
         self.is_stopping: Callable[[], bool] = lambda: False
@@ -191,7 +193,7 @@ class Desk:
 
     def finish(self, tasks: Sequence[Task]) -> None:
         """These are handled, and nothing of them is to be sent."""
-        now = self.clock.now_ms()
+        now = self.finished_at = self.clock.now_ms()
         scheduler = self.scheduler
         for task in tasks:
             if task.told_lost:

@@ -62,7 +62,7 @@ class TransactionalDesk(Desk):
 
     def finish(self, tasks: Sequence[Task]) -> None:
         """As `Desk.finish`: these have nothing to be sent, and do not depend on each other."""
-        now = self.clock.now_ms()
+        now = self.finished_at = self.clock.now_ms()
         for task in tasks:
             self.scheduler.finish((task,), (), now)
         self._tell()

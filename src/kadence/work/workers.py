@@ -423,23 +423,22 @@ class LoopWorkers:
             self._desk.ends_with(error)
 
     async def _turns(self) -> None:
-        desk = self._desk
+        desk, turns = self._desk, self._turns_of_loop
         tasks: list[Task] = []
         self._is_waking = False
         while True:
-            if self._turns_of_loop.is_due:
-                if tasks:
-                    with desk.lock:
-                        desk.finish(tasks)
-                    tasks = []
-                await self._turns_of_loop.turn()
             with desk.lock:
                 if tasks:
                     desk.finish(tasks)
-                tasks = desk.take()
+                # Who has awaited something since need not be counted: the loop has turned.
+                is_due = turns.is_due(desk.finished_at)
+                tasks = [] if is_due else desk.take()
                 if not tasks and desk.is_ended:
                     return
                 has_more = desk.scheduler.has_ready
+            if is_due:
+                await turns.turn()
+                continue
             if not tasks:
                 future = self._loop.create_future()
                 self._idle.append(future)
@@ -511,7 +510,7 @@ class LoopWorkers:
         """As on threads."""
         desk = self._desk
         for part in parts:
-            if self._turns_of_loop.is_due:
+            if self._turns_of_loop.is_due(desk.clock.now_ms()):
                 await self._turns_of_loop.turn()
             with desk.lock:
                 first = desk.part(part)
