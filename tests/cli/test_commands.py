@@ -482,7 +482,7 @@ def test_records_are_deleted_below_a_place(kadence: Run, broker: Broker) -> None
     assert "nothing was deleted" in dry.err
     beyond = kadence("topics", "delete-records", "t", "--before", "11")
     assert (beyond.status, beyond.out) == (1, "")
-    assert "t-0 has offsets 0 to 10; 11 is outside" in beyond.err
+    assert "t:0 has offsets 0 to 10; 11 is outside" in beyond.err
     done = kadence("topics", "delete-records", "t:0", "--before", "-3")
     assert [(row["deleted_below"], row["first_offset"]) for row in done.rows] == [(7, 7)]
     assert [row["offset"] for row in kadence("consume", "t", "-e").rows] == [7, 8, 9]
@@ -504,7 +504,7 @@ def test_groups(kadence: Run, broker: Broker) -> None:
         while not consumer.assignment():
             consumer.poll(0.1)
         (described,) = kadence("groups", "describe", "g").rows
-        assert (described["client"], described["partitions"]) == ("me", ["t-0", "t-1"])
+        assert (described["client"], described["partitions"]) == ("me", ["t:0", "t:1"])
         assert {row["member"] for row in kadence("groups", "lag", "g").rows} == {"me"}
         refused = kadence("groups", "reset", "g", "--topic", "t", "--to", "earliest")
         assert refused.status == 1
@@ -526,7 +526,14 @@ def test_groups(kadence: Run, broker: Broker) -> None:
     assert [row["to"] for row in by_time] == [ends[TPS[0]], ends[TPS[1]]]
     assert "is outside" in kadence("groups", "reset", "g", "--topic", "t", "--to", "99").err
     assert "is not a place" in kadence("groups", "reset", "g", "--topic", "t", "--to", "noon").err
-    assert "TOPIC:0,1,2 for some" in kadence("groups", "reset", "g", "--topic", "t:a", "--to", "latest").err
+    dry = kadence("groups", "reset", "g", "--topic", "t:0-1", "--to", "latest", "--dry-run")
+    assert [row["partition"] for row in dry.rows] == [0, 1]
+    beyond = kadence("groups", "reset", "g", "--topic", "t:1-4", "--to", "latest").err
+    assert "topic 't' has partitions 0 to 1, not 4" in beyond
+    assert (
+        "1-0 in 't:1-0' is no range" in kadence("groups", "reset", "g", "--topic", "t:1-0", "--to", "1").err
+    )
+    assert "TOPIC:0-3,7 for some" in kadence("groups", "reset", "g", "--topic", "t:a", "--to", "latest").err
     assert [row["to"] for row in kadence("groups", "reset", "g", "--topic", "t", "--to", "-1").rows] == [
         max(0, ends[tp] - 1) for tp in TPS
     ]
