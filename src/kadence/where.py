@@ -11,7 +11,7 @@ from typing import Final, Literal
 __all__ = ["ACCEPTED", "Where", "at_moment", "where_of"]
 
 ACCEPTED: Final = (
-    "earliest, latest, an offset (1200), the last records of each partition (-10), a date or time "
+    "earliest, latest, an offset (1200), the last offsets of each partition (-10), a date or time "
     "(2026-11-22, 2026-11-22T10:30, 2026-11-22T10:30Z), so long ago (-90s, -10m, -2h, -7d) "
     "or milliseconds since 1970 (time:1700000000000)"
 )

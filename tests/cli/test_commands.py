@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Run, told
+from tests.cli.conftest import Ran, Run, told
 
 from kadence import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition, records
 from kadence.broker import Broker
 from kadence.cli.main import main
+from kadence.cli.names import ranges
 from kadence.consumer import shared_partition
 from kadence.protocol.offset_fetch import OffsetFetchRequest
 from kadence.testing.pytest_plugin import Brokers
@@ -496,6 +497,23 @@ def test_the_cluster(kadence: Run, broker: Broker) -> None:
 # ---------------------------------------------------------------- groups
 
 
+def test_what_is_shown_of_partitions_can_be_given(kadence: Run) -> None:
+    kadence("topics", "create", "t", "--partitions", "5")
+
+    def given(text: str) -> Ran:
+        return kadence("groups", "reset", "g", "--topic", text, "--to", "earliest", "--dry-run")
+
+    assert [row["partition"] for row in given("t:0-2,4").rows] == [0, 1, 2, 4]
+    assert [row["partition"] for row in given(ranges(TopicPartition("t", n) for n in (4, 0, 1))).rows] == [
+        0,
+        1,
+        4,
+    ]
+    assert "topic 't' has partitions 0 to 4, not 7" in given("t:3-7").err
+    assert "1-0 in 't:1-0' is no range" in given("t:1-0").err
+    assert "TOPIC:0-3,7 for some" in given("t:-1").err
+
+
 def test_groups(kadence: Run, broker: Broker) -> None:
     kadence("topics", "create", "t", "--partitions", "2")
     fill(broker, "t", 20)
@@ -526,13 +544,6 @@ def test_groups(kadence: Run, broker: Broker) -> None:
     assert [row["to"] for row in by_time] == [ends[TPS[0]], ends[TPS[1]]]
     assert "is outside" in kadence("groups", "reset", "g", "--topic", "t", "--to", "99").err
     assert "is not a place" in kadence("groups", "reset", "g", "--topic", "t", "--to", "noon").err
-    dry = kadence("groups", "reset", "g", "--topic", "t:0-1", "--to", "latest", "--dry-run")
-    assert [row["partition"] for row in dry.rows] == [0, 1]
-    beyond = kadence("groups", "reset", "g", "--topic", "t:1-4", "--to", "latest").err
-    assert "topic 't' has partitions 0 to 1, not 4" in beyond
-    assert (
-        "1-0 in 't:1-0' is no range" in kadence("groups", "reset", "g", "--topic", "t:1-0", "--to", "1").err
-    )
     assert "TOPIC:0-3,7 for some" in kadence("groups", "reset", "g", "--topic", "t:a", "--to", "latest").err
     assert [row["to"] for row in kadence("groups", "reset", "g", "--topic", "t", "--to", "-1").rows] == [
         max(0, ends[tp] - 1) for tp in TPS

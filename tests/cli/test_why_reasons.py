@@ -246,6 +246,20 @@ def test_what_is_far_behind_its_siblings(lags: list[int], far: bool) -> None:
     assert ("far-behind" in {each.reason for each in found}) == far
 
 
+@pytest.mark.parametrize("step", [1, -1])
+def test_members_that_only_join_or_only_leave_are_no_loop(step: int) -> None:
+    """A group that is scaled out, or in, makes as many rebalances as it gets members."""
+    names = ["a", "b", "c", "d", "e"][::step]
+
+    def about(second: int) -> ConsumerGroupDescription:
+        there = names[: 1 + min(second, 4)] if step > 0 else names[min(second, 4) :]
+        return described("Stable", *map(owner, there), epoch=second)
+
+    (found,) = reasons(looked_at(about, lambda _: {tp(0): PartitionLook(7, 0, 7, 7)}))
+    assert (found.reason, found.harm) == ("rebalance", Harm.PASSES)
+    assert found.says.endswith("b, c, d and 1 more joined" if step > 0 else "b, c, d and 1 more left")
+
+
 def test_the_only_partition_of_a_topic_is_named_in_a_loop() -> None:
     states = [described("Stable", owner("ship", 0)), described("Empty")] * 7
     found = reasons(looked_at(states.__getitem__, lambda _: {tp(0): PartitionLook(24, 0, 90, 90)}))

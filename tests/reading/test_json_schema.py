@@ -34,6 +34,8 @@ def decoded(schema: Any, *values: bytes | None) -> Decoded:
         (pa.schema([pa.field("a", pa.float64(), nullable=False)]), pa.struct([("a", pa.float64())])),
         (pa.struct([("a", pa.decimal128(10, 2))]), pa.struct([("a", pa.decimal128(10, 2))])),
         (pa.float64(), pa.float64()),
+        # As it was found in values.
+        (pa.struct([("a", pa.null())]), pa.struct([("a", pa.string())])),
         ([int], pa.list_(pa.int64())),
         # As a table of Polars has it.
         (pa.schema([("a", pa.large_string())]), pa.struct([("a", pa.large_string())])),
@@ -135,6 +137,19 @@ def test_values_by_their_types(
     assert made.column.to_pylist() == [{"a": value}]
     is_odd = value is None or (isinstance(value, list) and "x" in text)
     assert bool(made.bad) == is_odd
+
+
+def test_odd_records_alone_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+
+    def document(data: bytes) -> Any:
+        read.append(data)
+        return json.loads(data)
+
+    monkeypatch.setattr(json_schema, "document_of", document)
+    good, odd = b'{"delay": 1.5, "tail": "N1"}', b'{"delay": "NA", "tail": "N1"}'
+    made = decoded({"delay": float, "tail": str}, *[odd if n % 50 == 0 else good for n in range(5_000)])
+    assert len(made.bad) == len(read) == 100
 
 
 def test_the_compiled_reader_and_the_one_behind_it_agree(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,9 @@ def _checked(kind: pa.DataType, path: str) -> pa.DataType:
     import pyarrow as pa
 
     types = pa.types
+    if types.is_null(kind):
+        # As found in values that all were null: a text takes whatever comes.
+        return pa.string()
     if types.is_struct(kind):
         names = [field.name for field in kind]
         if twice := next((name for number, name in enumerate(names) if name in names[:number]), None):

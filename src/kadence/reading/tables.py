@@ -208,8 +208,7 @@ def _reading(
         and last.number < first.number
     ):
         raise ValueError(f"until, {until!r}, is earlier than since, {since!r}")
-    whole: object = limit
-    if limit is not None and (isinstance(whole, bool) or not isinstance(whole, int) or whole < 1):
+    if limit is not None and (isinstance(limit, bool) or not hasattr(limit, "__index__") or index(limit) < 1):
         raise ValueError(f"limit is a number of records, at least 1, not {limit!r}")
     own = without_registry(config)
     shown, fields = _shown(columns, value)
@@ -226,7 +225,7 @@ def _reading(
         ),
         shown=shown,
         fields=fields,
-        limit=limit,
+        limit=None if limit is None else index(limit),
         decoders={
             side: decoder
             for side, decoder in (

@@ -28,7 +28,7 @@ _LONGER: Final = (
 
 
 def rebalances(watch: Watch) -> Iterator[Finding]:
-    """Each rebalance that was seen, and who came and went; three or more are a loop."""
+    """Each rebalance that was seen, and who came and went; or the loop that they are."""
     if watch.is_loop:
         yield _loop(watch)
     elif (watch.rebalances or watch.moves) and not watch.is_rebalancing:
@@ -72,7 +72,7 @@ def _few(watch: Watch) -> Finding:
             ),
             *_at_an_edge(watch),
             *((_LONGER,) if watch.left else ()),
-            "a deployment makes one or two; that they repeat, once in some minutes, a longer look shows",
+            "a deployment makes some; that they repeat, once in some minutes, a longer look shows",
         ),
         (longer(watch, 600),),
         members=tuple(dict.fromkeys(move.name for move in moves)),

@@ -23,7 +23,7 @@ SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
 """States in which no rebalance goes on."""
 
 _REPEATED: Final = 3
-"""So many rebalances lately are a loop: one deployment makes one or two."""
+"""So many rebalances lately are a loop, unless members only joined, or only left."""
 
 
 class Move(NamedTuple):
@@ -187,8 +187,8 @@ class Watch:
 
     @property
     def is_loop(self) -> bool:
-        """Whether rebalances repeat."""
-        return self.rebalances >= _REPEATED
+        """Whether rebalances repeat: members come and go, or the rebalances alone are seen."""
+        return self.rebalances >= _REPEATED and bool(self.joined) == bool(self.left)
 
     @property
     def moves(self) -> list[Move]:
