@@ -34,6 +34,7 @@ class Scene:
     def __init__(self, broker: Broker, kadence: Run, stack: ExitStack) -> None:
         self.broker = broker
         self.act: Act = lambda _: None
+        self.meanwhile: Callable[[], None] = lambda: None
         self._kadence = kadence
         self._stack = stack
         self.admin = stack.enter_context(Admin(bootstrap_servers=broker.bootstrap_servers))
@@ -121,10 +122,15 @@ def scene(kadence: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iter
     with ExitStack() as stack:
         made = Scene(broker, kadence, stack)
         looks = iter(range(1, 10_000))
+        began = clock.now_ms()
 
         def pause(seconds: float) -> None:
-            clock.advance(int(seconds * 1000))
-            made.act(next(looks))
+            clock.advance(round(seconds * 1000))
+            # It goes on once a second, however often it is glanced at.
+            if (clock.now_ms() - began) % 1000 == 0:
+                made.act(next(looks))
+            else:
+                made.meanwhile()
 
         monkeypatch.setattr(command, "pause", pause)
         monkeypatch.setattr(command, "clock", clock)
@@ -283,6 +289,27 @@ def test_4_a_crash_loop_whatever_the_last_look_meets(scene: Scene) -> None:
         assert behind["commands"] == ["kadence consume orders:0 --from 24 -n 1"]
         while alive:
             alive.pop().close()
+
+
+def test_4_consumers_that_live_for_less_than_a_second(scene: Scene) -> None:
+    """Each look meets the group without members, and still it is not one that nobody reads."""
+    scene.write(0, 400)
+    scene.write(1, 5)
+    scene.commit(p0=24, p1=5)
+    parts = iter(range(10_000))
+    alive: list[Consumer] = []
+
+    def meanwhile() -> None:
+        if next(parts) % 4 == 1:
+            alive.append(scene.member("shipping"))
+        elif alive:
+            alive.pop().close()
+
+    scene.meanwhile = meanwhile
+    rows = scene.why().rows
+    assert [row["reason"] for row in rows] == ["rebalance-loop", "far-behind"]
+    assert rows[0]["members"] == ["shipping"]
+    assert rows[1]["commands"] == ["kadence consume orders:0 --from 24 -n 1"]
 
 
 def test_one_rebalance_is_told(scene: Scene) -> None:

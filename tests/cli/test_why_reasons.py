@@ -175,6 +175,7 @@ def test_a_group_whose_members_no_look_meets() -> None:
     found = reasons(looked_at(lambda _: empty, behind))
     assert [each.reason for each in found] == ["no-members", "far-behind"]
     assert "they come and go between two looks" in found[0].evidence[1]
+    assert "kadence consume orders:2 --from 24 -n 1" in found[0].commands
 
     def moving(second: int) -> dict[TopicPartition, PartitionLook]:
         return {**behind(second), tp(0): PartitionLook(58 + second, 0, 70 + second, 70 + second)}
@@ -195,6 +196,12 @@ def test_a_group_that_its_last_member_left_a_moment_ago() -> None:
     assert found[0].reason == "no-members"
     assert found[0].says == "nobody reads now: the group is Empty, and ship left 3s ago"
     assert found[0].evidence[1].endswith("a longer look decides, --for 120")
+
+    def alone(_: int) -> dict[TopicPartition, PartitionLook]:
+        return {tp(2): PartitionLook(24, 0, 600, 600)}
+
+    found = reasons(looked_at(about, alone))
+    assert [each.reason for each in found] == ["no-members", "far-behind", "rebalance"]
 
 
 def test_a_look_that_begins_or_ends_in_a_rebalance_says_so() -> None:

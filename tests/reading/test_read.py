@@ -372,6 +372,11 @@ def test_an_iterator_that_is_left_closes_its_consumer(broker: Broker) -> None:
         ),
         ({"columns": ["a", "a"], "value": "json"}, ValueError, "'a'"),
         ({"columns": [], "value": "json"}, ValueError, "columns is empty"),
+        (
+            {"columns": ["error"], "value": "json", "errors": "null"},
+            ValueError,
+            "name the field 'value.error'",
+        ),
         ({"value": "avro"}, ConfigError, "schema_registry_url"),
         ({"value": "avro", "value_deserializer": int}, ConfigError, "of this format"),
         ({"value_deserializer": int}, ConfigError, "it is not called"),

@@ -212,6 +212,8 @@ def _reading(
         raise ValueError(f"limit is a number of records, at least 1, not {limit!r}")
     own = without_registry(config)
     shown, fields = _shown(columns, value)
+    if errors == "null" and "error" in fields:
+        raise ValueError("the column error has the reasons; name the field 'value.error'")
     kind = None if schema is None else type_of(schema)
     if kind is not None and value != "json":
         raise ValueError(f"schema is for value='json', not for value={value!r}")

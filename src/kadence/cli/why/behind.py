@@ -25,7 +25,9 @@ _LEAST: Final = 20
 def far_behind(
     watch: Watch, evidence: Evidence, now_ms: int, told: Collection[TopicPartition]
 ) -> Iterator[Finding]:
-    """One of each topic, if it stands still; whoever has it, and if nobody has. In a loop also the only one of a topic.
+    """One of each topic, if it stands still; whoever has it, and if nobody has.
+
+    Where members were seen to leave also the only one of a topic.
 
     Args:
         told: partitions of which a record or a transaction is named already.
@@ -38,7 +40,7 @@ def far_behind(
         *others, worst = sorted(siblings, key=watch.lag_of)
         if (
             worst in told
-            or not (others or watch.is_loop)
+            or not (others or watch.is_loop or watch.left)
             or worst in evidence.read_up
             or not watch.has_stood(worst)
         ):

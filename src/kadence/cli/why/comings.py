@@ -8,6 +8,7 @@ from typing import Final
 
 from kadence.cli.figures import duration
 from kadence.cli.why.finding import NAMED, Finding, Harm, waiting
+from kadence.cli.why.holds import consume
 from kadence.cli.why.looks import Evidence
 from kadence.cli.why.watching import SETTLED, Watch
 from kadence.printable import plural
@@ -167,7 +168,7 @@ def _unseen(watch: Watch, lagging: list[TopicPartition]) -> Iterator[Finding]:
 
 
 def _nobody(watch: Watch, lagging: list[TopicPartition]) -> Finding:
-    state = watch.description.state
+    state, worst = watch.description.state, max(lagging, key=watch.lag_of)
     waits = sum(map(watch.lag_of, lagging))
     gone = watch.left
     if gone:
@@ -186,7 +187,12 @@ def _nobody(watch: Watch, lagging: list[TopicPartition]) -> Finding:
         Harm.STOPS,
         says,
         (f"{waiting(waits)} in {plural(len(lagging), 'partition')}", causes),
-        (f"kadence groups describe {quote(watch.group)}", "kadence doctor"),
+        (
+            f"kadence groups describe {quote(watch.group)}",
+            # Where a crash may have ended them.
+            *((consume(worst, at),) if (at := watch.partitions[worst].committed) is not None else ()),
+            "kadence doctor",
+        ),
         tuple(lagging),
         tuple(gone),
         held=waits,

@@ -29,6 +29,9 @@ __all__ = ["FOUND", "look_for", "run"]
 
 _EVERY_S: Final = 1.0
 
+_GLANCES: Final = 5
+"""Into so many parts the time between two looks is cut, where a group has lag and no members."""
+
 FOUND: Final = 3
 """The exit status when a reason was found."""
 
@@ -119,7 +122,24 @@ def look_for(admin: Admin, watches: dict[str, Watch], words: Iterable[str]) -> d
         missing = max((watches[name].missing_ms for name in looks), default=0)
         if not missing:
             return refused
-        pause(min(_EVERY_S, missing / 1000))
+        _wait(admin, watches, min(_EVERY_S, missing / 1000))
+
+
+def _wait(admin: Admin, watches: Mapping[str, Watch], seconds: float) -> None:
+    """Until the next look. Groups that seem to be read by nobody are asked for their members meanwhile.
+
+    A consumer that crashes at a record lives for less than a second.
+    """
+    empty = [name for name, watch in watches.items() if watch.is_left]
+    if not empty:
+        pause(seconds)
+        return
+    for _ in range(_GLANCES - 1):
+        pause(seconds / _GLANCES)
+        described = admin.describe_consumer_groups(empty, raise_errors=False, timeout=PATIENCE_S)
+        for name, group in described.items():
+            watches[name].glance(group, clock.now_ms(), wall_ms() / 1000)
+    pause(seconds / _GLANCES)
 
 
 def _listed(admin: Admin) -> list[str]:

@@ -92,6 +92,16 @@ class Watch:
         self._look_at_partitions(look, now)
         self._look_at_members(before, look, now)
 
+    def glance(self, description: ConsumerGroupDescription, now: int, wall: float) -> None:
+        """Take in the group's members alone, if they changed since the last look.
+
+        Args:
+            now, wall: as of `add`.
+        """
+        latest = self.latest
+        if latest is not None and description != latest.description:
+            self.add(Look(description, latest.partitions), now, wall)
+
     def _look_at_partitions(self, look: Look, now: int) -> None:
         stands: dict[TopicPartition, tuple[int, PartitionLook]] = {}
         stable: dict[TopicPartition, tuple[int, int | None]] = {}
@@ -219,6 +229,11 @@ class Watch:
     def left(self) -> Counter[str]:
         """How often members have left lately, by name."""
         return Counter(move.name for move in self._moves if move.what == "left")
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the last look met no member, and records wait."""
+        return self.latest is not None and not self.description.members and bool(self.lag)
 
     @property
     def is_unsettled(self) -> bool:
