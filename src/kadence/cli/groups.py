@@ -50,7 +50,7 @@ _EXAMPLES = """\
   kadence groups lag report                  committed, last stable, end, lag
   kadence groups lag report | jq -s 'map(.lag) | add'
   kadence groups why report                  what is wrong, what to do
-  kadence groups why 'orders*'               the same of several, the worst first
+  kadence groups why 'orders*'               several, the worst first
   kadence groups why report --for 60 --json | jq -r .reason
   kadence groups reset report --topic flights --to earliest --dry-run
   kadence groups reset report --topic flights:0,3 --to 1200
