@@ -203,7 +203,7 @@ def test_consume_shows_where_it_is_on_stderr(kadence: Run) -> None:
     assert len(ran.rows) == 3
     assert "3 records, " in ran.err
     assert " MiB buffered" in ran.err
-    assert re.search(r"a-[01]\W+\d+\W+0\W+range fetched", ran.err), ran.err
+    assert re.search(r"a:[01]\W+\d+\W+0\W+range fetched", ran.err), ran.err
     refused = kadence("consume", "a", "--stats", "0")
     assert "--stats takes a number of seconds above 0, not 0" in refused.err
 
