@@ -193,7 +193,7 @@ class ArrowSending:
     def _cut_short(self, handed: int, error: KafkaError) -> None:
         """Half a table must not be committed. Under the lock."""
         if handed and self._send_checks.transactions is not None:
-            self._send_checks.transactions.not_written(error, was_sent=False)
+            self._send_checks.transactions.not_taken(error)
             self._wakeup()
 
 

@@ -188,7 +188,7 @@ class Calls:
         if transactions is None or isinstance(error, SerializationError | IllegalStateError):
             return
         with self._gate:
-            transactions.not_written(error, was_sent=False)
+            transactions.not_taken(error)
         self._wakeup()
 
     def _partition(self, topic: str, key: bytes | None, place: TopicInfo) -> int | None:
