@@ -144,7 +144,7 @@ class ArrowSending:
             with send_checks.gate:
                 try:
                     yield BREATH
-                    if not accumulator.has_room(size):
+                    if send_checks.must_wait_for_room(size):
                         yield from self._wait_for_room(size, chunk.first_row + row)
                 except GeneratorExit:
                     self._cut_short(chunk.first_row + row, KafkaError("send_arrow() was interrupted"))
