@@ -204,6 +204,34 @@ def test_a_group_that_its_last_member_left_a_moment_ago() -> None:
     assert [each.reason for each in found] == ["no-members", "far-behind", "rebalance"]
 
 
+@pytest.mark.parametrize("state", ["Stable", "CompletingRebalance"])
+@pytest.mark.parametrize("at", [0, 6, 11, 12])
+def test_one_look_that_meets_a_member_does_not_change_the_verdict(at: int, state: str) -> None:
+    """Of consumers that crash at once one look of many meets one, be it the last."""
+
+    def about(second: int) -> ConsumerGroupDescription:
+        return described(state, owner("ship", 2)) if second == at else described("Empty")
+
+    found = reasons(looked_at(about, lambda _: {tp(2): PartitionLook(24, 0, 600, 600)}))
+    assert [each.reason for each in found] == ["no-members", "far-behind", "rebalance"]
+    assert found[0].says == (
+        "nobody reads for long: 12 of 13 looks met no member, and ship joined 0s ago"
+        if at == 12
+        else f"nobody reads now: the group is Empty, and ship left {11 - at}s ago"
+    )
+    assert found[0].members == ("ship",)
+
+
+def test_a_group_that_is_just_started_and_reads_is_well() -> None:
+    def about(second: int) -> ConsumerGroupDescription:
+        return described("Stable", owner("ship", 2)) if second > 9 else described("Empty")
+
+    def read(second: int) -> dict[TopicPartition, PartitionLook]:
+        return {tp(2): PartitionLook(24 + 100 * max(0, second - 10), 0, 600, 600)}
+
+    assert {each.harm for each in reasons(looked_at(about, read))} == {Harm.PASSES}
+
+
 def test_a_look_that_begins_or_ends_in_a_rebalance_says_so() -> None:
     partitions = {tp(0): PartitionLook(7, 0, 7, 7)}
     busy = described("PreparingRebalance", owner("a"))

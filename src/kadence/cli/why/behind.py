@@ -27,7 +27,7 @@ def far_behind(
 ) -> Iterator[Finding]:
     """One of each topic, if it stands still; whoever has it, and if nobody has.
 
-    Where members were seen to leave also the only one of a topic.
+    Where members come and go also the only one of a topic.
 
     Args:
         told: partitions of which a record or a transaction is named already.
@@ -40,7 +40,7 @@ def far_behind(
         *others, worst = sorted(siblings, key=watch.lag_of)
         if (
             worst in told
-            or not (others or watch.is_loop or watch.left)
+            or not (others or watch.is_loop or (watch.moves and watch.looks_without_members))
             or worst in evidence.read_up
             or not watch.has_stood(worst)
         ):

@@ -7,10 +7,10 @@ from shlex import quote
 from typing import Final
 
 from kadence.cli.figures import duration
-from kadence.cli.why.finding import NAMED, Finding, Harm, waiting
+from kadence.cli.why.finding import NAMED, Finding, Harm, names_of, waiting
 from kadence.cli.why.holds import consume
 from kadence.cli.why.looks import Evidence
-from kadence.cli.why.watching import SETTLED, Watch
+from kadence.cli.why.watching import SETTLED, Watch, named
 from kadence.printable import plural
 from kadence.types import TopicPartition
 
@@ -129,7 +129,7 @@ def without_members(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
     """A group that waits for its consumers."""
     group = watch.description
     # Of a loop is told by its own name: who reads comes and goes.
-    if group.members or watch.is_loop:
+    if watch.is_loop or (group.members and not _has_just_come(watch)):
         return
     lagging = [tp for tp in watch.lagging if tp not in evidence.read_up]
     if not watch.partitions:
@@ -142,10 +142,16 @@ def without_members(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
             ("kadence topics list",),
             details=(("state", group.state),),
         )
-    elif lagging and watch.is_read and watch.looks_without_members == watch.looks:
+    elif lagging and watch.is_read and not watch.moves and not group.members:
         yield from _unseen(watch, lagging)
     elif lagging:
         yield _nobody(watch, lagging)
+
+
+def _has_just_come(watch: Watch) -> bool:
+    """Whether members were met a moment ago only, in a group that had none before, and nothing was read yet."""
+    is_new = not any(map(watch.has_stayed, watch.description.members))
+    return is_new and 2 * watch.looks_without_members > watch.looks and not watch.is_read
 
 
 def _unseen(watch: Watch, lagging: list[TopicPartition]) -> Iterator[Finding]:
@@ -170,8 +176,15 @@ def _unseen(watch: Watch, lagging: list[TopicPartition]) -> Iterator[Finding]:
 def _nobody(watch: Watch, lagging: list[TopicPartition]) -> Finding:
     state, worst = watch.description.state, max(lagging, key=watch.lag_of)
     waits = sum(map(watch.lag_of, lagging))
-    gone = watch.left
-    if gone:
+    gone, come = watch.left, watch.description.members
+    if come:
+        since = max((move.at for move in watch.moves if move.what == "joined"), default=0)
+        says = (
+            f"nobody reads for long: {watch.looks_without_members} of {watch.looks} looks met no member, and "
+            f"{names_of(come)} joined {duration(watch.seconds_since(since))} ago"
+        )
+        causes = "it comes and goes (it crashes, often at a record), or was just started: a longer look decides, --for 120"
+    elif gone:
         since = max(move.at for move in watch.moves if move.what == "left")
         ago = duration(watch.seconds_since(since))
         says = f"nobody reads now: the group is {state}, and {_some(sorted(gone))} left {ago} ago"
@@ -194,7 +207,7 @@ def _nobody(watch: Watch, lagging: list[TopicPartition]) -> Finding:
             "kadence doctor",
         ),
         tuple(lagging),
-        tuple(gone),
+        tuple(gone) or tuple(sorted({named(each) for each in come})),
         held=waits,
         details=(("state", state),),
     )
