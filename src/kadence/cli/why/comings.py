@@ -183,7 +183,7 @@ def _nobody(watch: Watch, lagging: list[TopicPartition]) -> Finding:
             f"nobody reads for long: {watch.looks_without_members} of {watch.looks} looks met no member, and "
             f"{names_of(come)} joined {duration(watch.seconds_since(since))} ago"
         )
-        causes = "it comes and goes (it crashes, often at a record), or was just started: a longer look decides, --for 120"
+        causes = "it comes and goes (crashes, often at a record), or was just started: a longer look decides, --for 120"
     elif gone:
         since = max(move.at for move in watch.moves if move.what == "left")
         ago = duration(watch.seconds_since(since))
