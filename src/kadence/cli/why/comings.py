@@ -190,7 +190,8 @@ def _nobody(watch: Watch, lagging: list[TopicPartition]) -> Finding:
         says = f"nobody reads now: the group is {state}, and {_some(sorted(gone))} left {ago} ago"
         causes = f"{_LONGER}, or is stopped: a longer look decides, --for 120"
     else:
-        says = f"nobody reads: the group is {state} and has no members"
+        looked = duration(watch.recent_ms / 1000)
+        says = f"no member was met in {looked}, and records wait: the group is {state}"
         causes = (
             "its consumers are stopped, cannot log in, were thrown out, or they come and go between two looks (a crash "
             "at a record, a restart, a pause): their logs say which, and a longer look"
