@@ -59,6 +59,28 @@ def test_all_of_kafkas_configs_may_be_set_and_are_told_again(wire: Wire) -> None
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        # As Kafka 4.4.0 answered.
+        ("cleanup.policy", " ", ""),
+        ("cleanup.policy", "", ""),
+        ("cleanup.policy", "delete,delete", "delete"),
+        # By the same rule of Kafka's: values are trimmed, and words for a boolean are in lower case.
+        ("cleanup.policy", " delete ", "delete"),
+        ("retention.ms", " 5 ", "5"),
+        ("preallocate", "True ", "true"),
+        ("compression.type", " gzip", "gzip"),
+    ],
+)
+def test_a_value_is_told_as_it_is_read(wire: Wire, name: str, value: str, told: str) -> None:
+    assert create(wire, config={name: value}).error_code == codes.NONE
+    assert described(wire, "new")[name].value == told
+    assert create(wire, "changed").error_code == codes.NONE
+    assert edit(wire, "changed", Edit(name=name, config_operation=0, value=value)).error_code == codes.NONE
+    assert described(wire, "changed")[name].value == told
+
+
+@pytest.mark.parametrize(
     ("name", "value", "message"),
     [
         ("cleanup.policy", "shred", "String must be one of: compact, delete"),

@@ -22,6 +22,7 @@ __all__ = [
     "check_topic_config",
     "contradiction",
     "default_of",
+    "parsed",
 ]
 
 _MOST: Final = {"INT": 2**31 - 1, "LONG": 2**63 - 1}
@@ -71,12 +72,20 @@ class TopicKey:
             return "Must be *, or replicas as partition:broker with commas between them"
         if not self.choices:
             return None
-        parts = [value]
-        if self.kind == "LIST":
-            parts = [each.strip() for each in value.split(",")] if value.strip() else []
+        parts = self._parts(value) if self.kind == "LIST" else [value.strip()]
         if all(each in self.choices for each in parts):
             return None
         return f"String must be one of: {', '.join(self.choices)}"
+
+    def _parts(self, value: str) -> list[str]:
+        """The parts of a LIST, each once."""
+        return list(dict.fromkeys(each.strip() for each in value.split(","))) if value.strip() else []
+
+    def parsed(self, value: str) -> str:
+        """The value as Kafka reads it, and tells it: without spaces around it, and without what a list repeats."""
+        if self.kind == "LIST":
+            return ",".join(self._parts(value))
+        return value.strip().lower() if self.kind == "BOOLEAN" else value.strip()
 
 
 def _number(kind: str, default: float, low: float | None = None, high: float | None = None) -> TopicKey:
@@ -188,6 +197,11 @@ def check_topic_config(config: Mapping[str, str | None]) -> str | None:
                 "Leave cleanup.policy at delete."
             )
     return contradiction(config)
+
+
+def parsed(config: Mapping[str, str]) -> dict[str, str]:
+    """A topic's configuration, which `check_topic_config` has let pass, as Kafka tells it."""
+    return {name: TOPIC_KEYS[name].parsed(value) for name, value in config.items()}
 
 
 def contradiction(config: Mapping[str, str | None]) -> str | None:
