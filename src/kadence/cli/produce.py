@@ -261,7 +261,7 @@ def _lines(
         except (ValueError, TypeError) as error:
             shown = line[:60].decode(errors="replace")
             raise CommandError(
-                f"line {number}: {error}; it begins {shown!r} (--format {form}, see --help)"
+                f"line {number}: {error}; it begins {shown!r} (--format {form} takes JSON, --format lines any text)"
             ) from None
 
 

@@ -31,7 +31,8 @@ FORMS: Final = """\
 a place (WHERE) is one of:
   earliest, latest            the first record; after the last record
   1200                        an offset
-  -10                         the last ten records of each partition
+  -10                         the last ten offsets of each partition, which are
+                              fewer records in a topic of transactions
   2026-11-22T10:30            a date, or a date and time; without a zone (Z,
                               +01:00) in the zone of this machine
   today, yesterday            the beginning of that day
@@ -40,7 +41,7 @@ a place (WHERE) is one of:
 a time means the first record at or after it"""
 
 _ACCEPTED: Final = (
-    "give earliest, latest, an offset (1200), the last records of each partition (-10), a date or time "
+    "give earliest, latest, an offset (1200), the last offsets of each partition (-10), a date or time "
     "(2026-11-22, 2026-11-22T10:30, 2026-11-22T10:30Z), so long ago (-90s, -10m, -2h, -7d) "
     "or milliseconds since 1970 (time:1700000000000)"
 )

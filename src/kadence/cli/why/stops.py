@@ -52,7 +52,7 @@ def lost(watch: Watch) -> Iterator[Finding]:
         yield Finding(
             "offsets-out-of-range",
             Harm.LOSES,
-            "committed offsets are beyond the end: the topic was made anew, or its log was cut",
+            "committed offsets are beyond the end: the topic was recreated, or its log was truncated",
             tuple(f"{tp}: committed {each.committed}, the end is at {each.end}" for tp, each in some(late)),
             (
                 f"kadence groups reset {quote(watch.group)} --topic {colon(one_of(late))} --to earliest --dry-run",
