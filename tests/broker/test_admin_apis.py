@@ -221,7 +221,9 @@ def test_configuration_of_topics_and_brokers(wire: Wire, version: int) -> None:
 def test_a_request_counts_topics_partitions_and_settings(
     wire: Wire, partitions: int, settings: int, error: str
 ) -> None:
-    config = dict(list({"retention_ms": "1", "segment_ms": "1", "flush_ms": "1"}.items())[:settings])
+    config: dict[str, Any] = dict(
+        list({"retention_ms": "1", "segment_ms": "1", "flush_ms": "1"}.items())[:settings]
+    )
     (made,) = create(wire, topic("vast", partitions, **config), validate_only=True)
     assert codes.name(made.error_code) == error
     if partitions == 9_998 and settings == 3:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
-from tests.consumer.support import Cluster
+from tests.virtual import VirtualCluster
 
 from kadence.consumer.group import held_back
 
@@ -21,10 +22,12 @@ def said(caplog: pytest.LogCaptureFixture) -> object:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_wait_for_a_dead_member_is_explained_once(cluster: Cluster, said: object, protocol: str) -> None:
+def test_a_wait_for_a_dead_member_is_explained_once(
+    cluster: VirtualCluster, said: object, protocol: str
+) -> None:
     assert callable(said)
     topic, group = cluster.topic(partitions=1), cluster.name("g")
-    settings = {"group_id": group, "group_protocol": protocol}
+    settings: dict[str, Any] = {"group_id": group, "group_protocol": protocol}
     if protocol == "classic":
         settings["session_timeout_ms"] = 30_000
     first = cluster.consumer(client_id="first-run", **settings)
@@ -48,7 +51,7 @@ def test_a_wait_for_a_dead_member_is_explained_once(cluster: Cluster, said: obje
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_group_whose_members_are_alive_is_not_spoken_of(
-    cluster: Cluster, said: object, protocol: str
+    cluster: VirtualCluster, said: object, protocol: str
 ) -> None:
     assert callable(said)
     topic, group = cluster.topic(), cluster.name("g")

@@ -70,8 +70,9 @@ def _named(schema: Mapping[str, Any], outer: str, normalized: bool) -> dict[str,
         made["size"] = schema.get("size")
     else:
         fields = schema.get("fields")
-        is_list = isinstance(fields, list)
-        made["fields"] = [_field(each, space, normalized) for each in fields] if is_list else fields
+        if isinstance(fields, list):
+            fields = [_field(each, space, normalized) for each in fields]
+        made["fields"] = fields
     made.update(_others(schema, reserved, normalized))
     aliases = schema.get("aliases")
     if aliases:
