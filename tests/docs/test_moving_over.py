@@ -233,7 +233,7 @@ def test_what_the_pages_say_of_settings(client: str) -> None:
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "OAUTHBEARER",
     }
-    with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.token\.provider"):
+    with pytest.raises(ConfigError, match="is not a callable"):
         ConsumerConfig.parse(login, sasl_oauthbearer_token_provider=Provider())
     ConsumerConfig.parse(login, sasl_oauthbearer_token_provider=Provider().token)
 
