@@ -41,7 +41,7 @@ a place (WHERE) is one of:
 a time means the first record at or after it"""
 
 _ACCEPTED: Final = (
-    "give earliest, latest, an offset (1200), the last offsets of each partition (-10), a date or time "
+    "give earliest, latest, an offset (1200), the last records of each partition (-10), a date or time "
     "(2026-11-22, 2026-11-22T10:30, 2026-11-22T10:30Z), so long ago (-90s, -10m, -2h, -7d) "
     "or milliseconds since 1970 (time:1700000000000)"
 )

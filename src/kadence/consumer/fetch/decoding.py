@@ -164,7 +164,7 @@ class Decoding:
                 break
             if self._raises:
                 if not good:
-                    raise _bad(record, field, error, _ADVICE) from error
+                    raise _bad(record, field, error, _SEEK) from error
                 break
             bad.append(BadRecord(record, field, error))
             at = decoder.run(raw, at + 1, end, good)
@@ -239,17 +239,16 @@ def decoding_one(config: ConsumerConfig) -> Callable[[Record], Record]:
             (record, field, error), decoder.failed = decoder.failed, None
             if isinstance(error, SchemaRegistryError | ConfigError) or not isinstance(error, Exception):
                 raise error
-            raise _bad(record, field, error) from error
+            raise _bad(record, field, error, "") from error
         return out[0]
 
     return decode
 
 
-_ADVICE: Final = "; seek past it, or set deserialization.errors to skip or dead-letter"
-"""For who polls. `process` does by itself what is to be done with a bad record."""
+_SEEK: Final = "; seek past it, or set deserialization.errors to skip or dead-letter"
 
 
-def _bad(record: Record, field: str, error: Exception, advice: str = "") -> RecordDeserializationError:
+def _bad(record: Record, field: str, error: Exception, advice: str) -> RecordDeserializationError:
     return RecordDeserializationError(
         _said_of(record, field, error) + advice,
         partition=TopicPartition(record.topic, record.partition),
