@@ -196,8 +196,9 @@ def takes_no_other(function: F) -> F:
     return function
 
 
-def refuse(call: str, foreign: Mapping[str, object]) -> NoReturn:
-    """Raise TypeError for keyword arguments that ``call``, such as ``Consumer.poll``, does not take."""
+def refuse(method: Callable[..., Any], foreign: Mapping[str, object]) -> NoReturn:
+    """Raise TypeError for keyword arguments that a method does not take."""
+    call = method.__qualname__
     name = next((each for each in foreign if each in _of(call)), next(iter(foreign)))
     hint = advice(call, name)
     raise TypeError(

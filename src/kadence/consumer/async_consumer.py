@@ -130,7 +130,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 refuses the pattern, `poll` raises the error (InvalidRegularExpressionError, UnsupportedVersionError).
         """
         if foreign:
-            refuse("AsyncConsumer.subscribe", foreign)
+            refuse(self.subscribe, foreign)
         await self._run(self._calls.subscribe(topics, listener))
 
     async def assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
@@ -243,7 +243,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         Source: KIP-41 (max.poll.records), KIP-62 (max.poll.interval.ms).
         """
         if foreign:
-            refuse("AsyncConsumer.poll", foreign)
+            refuse(self.poll, foreign)
         core, steps = self._core, self._steps
         proofs: int | None = steps.calls
         try:
@@ -453,7 +453,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             KafkaTimeoutError: no answer within ``timeout``. WakeupError: `wakeup` was called.
         """
         if foreign:
-            refuse("AsyncConsumer.commit", foreign)
+            refuse(self.commit, foreign)
         await self._run(self._calls.commit(offsets, timeout))
 
     def commit_async(

@@ -134,7 +134,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 refuses the pattern, `poll` raises the error (InvalidRegularExpressionError, UnsupportedVersionError).
         """
         if foreign:
-            refuse("Consumer.subscribe", foreign)
+            refuse(self.subscribe, foreign)
         self._run(self._calls.subscribe(topics, listener))
 
     def assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
@@ -247,7 +247,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         Source: KIP-41 (max.poll.records), KIP-62 (max.poll.interval.ms).
         """
         if foreign:
-            refuse("Consumer.poll", foreign)
+            refuse(self.poll, foreign)
         core, steps = self._core, self._steps
         proofs: int | None = steps.calls
         try:
@@ -455,7 +455,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             KafkaTimeoutError: no answer within ``timeout``. WakeupError: `wakeup` was called.
         """
         if foreign:
-            refuse("Consumer.commit", foreign)
+            refuse(self.commit, foreign)
         self._run(self._calls.commit(offsets, timeout))
 
     def commit_async(
