@@ -230,11 +230,20 @@ def test_a_request_counts_topics_partitions_and_settings(
         assert made.error_message.endswith("these are 10002.")
 
 
-def test_topics_that_are_there_already_do_not_count(wire: Wire) -> None:
-    """Nothing is made of them."""
-    create(wire, topic("there"))
-    answers = create(wire, topic("there", 1), topic("vast", 9_999), validate_only=True)
-    assert [codes.name(each.error_code) for each in answers] == ["TOPIC_ALREADY_EXISTS", "NONE"]
+@pytest.mark.parametrize(
+    ("other", "error"),
+    [
+        # As Kafka 4.3.1 answered.
+        (topic("t"), "TOPIC_ALREADY_EXISTS"),
+        (topic("bad name"), "INVALID_TOPIC_EXCEPTION"),
+        (topic("zero", 0), "INVALID_PARTITIONS"),
+        (topic("wrong", retention_ms="x"), "INVALID_CONFIG"),
+    ],
+)
+def test_topics_that_are_not_made_do_not_count(wire: Wire, other: CreatableTopic, error: str) -> None:
+    answers = create(wire, other, topic("vast", 9_999), validate_only=True)
+    told = {each.name: codes.name(each.error_code) for each in answers}
+    assert told == {other.name: error, "vast": "NONE"}
 
 
 @pytest.mark.parametrize("validate_only", [True, False])

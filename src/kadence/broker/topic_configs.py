@@ -55,7 +55,8 @@ class TopicKey:
         if self.kind in ("STRING", "LIST"):
             return self._choice_fault(value)
         try:
-            number = float(value) if self.kind == "DOUBLE" else int(value)
+            # Python's "1_000" is no number to Java.
+            number = self._number("" if "_" in value else value)
         except ValueError:
             return f"Not a number of type {self.kind}"
         most = _MOST.get(self.kind)
@@ -78,14 +79,20 @@ class TopicKey:
         return f"String must be one of: {', '.join(self.choices)}"
 
     def _parts(self, value: str) -> list[str]:
-        """The parts of a LIST, each once."""
-        return list(dict.fromkeys(each.strip() for each in value.split(","))) if value.strip() else []
+        """The parts of a LIST; where it chooses among some, each once."""
+        parts = [each.strip() for each in value.split(",")] if value.strip() else []
+        return list(dict.fromkeys(parts)) if self.choices else parts
+
+    def _number(self, value: str) -> float:
+        return float(value) if self.kind == "DOUBLE" else int(value)
 
     def parsed(self, value: str) -> str:
-        """The value as Kafka reads it, and tells it: without spaces around it, and without what a list repeats."""
+        """The value as Kafka reads it, and tells it."""
         if self.kind == "LIST":
             return ",".join(self._parts(value))
-        return value.strip().lower() if self.kind == "BOOLEAN" else value.strip()
+        if self.kind == "STRING":
+            return value.strip()
+        return value.strip().lower() if self.kind == "BOOLEAN" else str(self._number(value))
 
 
 def _number(kind: str, default: float, low: float | None = None, high: float | None = None) -> TopicKey:

@@ -42,24 +42,34 @@ def handle(services: Services, call: Call) -> CreateTopicsResponse | None:
 
 
 def _too_much(services: Services, request: CreateTopicsRequest, counts: Counter[str]) -> str | None:
-    """Why one request may not ask for so much; None if it may. Kafka counts an entry of its log for each thing made."""
-    default, partitions, entries = services.settings.num_partitions, 0, 0
-    for each in request.topics:
-        if counts[each.name] > 1:
-            continue
-        count = default if each.num_partitions == -1 else max(each.num_partitions, 0)
-        count = len(each.assignments) or count
-        partitions += count
-        if count > 0 and _name_fault(services.cluster, each.name) is None:
-            entries += 1 + count + len(each.configs)
-    if partitions > MOST_PARTITIONS:
-        return f"One request makes {MOST_PARTITIONS} partitions at most."
-    if entries > MOST_PARTITIONS:
-        return (
-            f"One request has {MOST_PARTITIONS} topics, partitions and settings of topics together at most; "
-            f"these are {entries}."
+    """Why one request may not ask for so much; None if it may."""
+    default = services.settings.num_partitions
+    asked = [
+        (
+            each,
+            len(each.assignments) or (default if each.num_partitions == -1 else max(each.num_partitions, 0)),
         )
+        for each in request.topics
+        if counts[each.name] == 1
+    ]
+    if sum(partitions for _, partitions in asked) > MOST_PARTITIONS:
+        return f"One request makes {MOST_PARTITIONS} partitions at most."
+    # Kafka counts the entries in its log: one for each topic, partition and setting that it makes.
+    entries = [(each, 1 + partitions + len(each.configs)) for each, partitions in asked]
+    if sum(count for _, count in entries) > MOST_PARTITIONS:
+        total = sum(count for each, count in entries if _could_be_made(services, each))
+        if total > MOST_PARTITIONS:
+            return (
+                f"One request has {MOST_PARTITIONS} topics, partitions and settings of topics together at most; "
+                f"these are {total}."
+            )
     return None
+
+
+def _could_be_made(services: Services, asked: CreatableTopic) -> bool:
+    config = {each.name: each.value for each in asked.configs}
+    is_possible = _name_fault(services.cluster, asked.name) is None and check_topic_config(config) is None
+    return is_possible and (asked.num_partitions != 0 or bool(asked.assignments))
 
 
 def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
