@@ -131,14 +131,15 @@ def test_a_commit_that_the_topic_does_not_take_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("partitions", "topic", "group", "metadata", "code"),
     [
-        # As Kafka 4.4.0 answered.
-        (255, "t", "g", "x" * 4_000, codes.NONE),
-        (262, "t", "g", "x" * 4_000, codes.UNKNOWN_SERVER_ERROR),
-        (1_000, "t" * 248, "g" * 215, "", codes.NONE),
-        (2_000, "t" * 248, "g" * 215, "", codes.UNKNOWN_SERVER_ERROR),
-        # By Kafka's rule: 4,000 letters of two bytes each.
-        (127, "t", "g", "é" * 4_000, codes.NONE),
-        (131, "t", "g", "é" * 4_000, codes.UNKNOWN_SERVER_ERROR),
+        # The most that Kafka 4.3.1 took, and the least that it refused.
+        (257, "m", "g", "x" * 4_000, codes.NONE),
+        (258, "m", "g", "x" * 4_000, codes.UNKNOWN_SERVER_ERROR),
+        (269, "m", "g" * 20, "y" * 3_800, codes.NONE),
+        (270, "m", "g" * 20, "y" * 3_800, codes.UNKNOWN_SERVER_ERROR),
+        (130, "m", "g", "é" * 4_000, codes.NONE),
+        (131, "m", "g", "é" * 4_000, codes.UNKNOWN_SERVER_ERROR),
+        (1_997, "t" * 248, "g" * 215, "", codes.NONE),
+        (1_998, "t" * 248, "g" * 215, "", codes.UNKNOWN_SERVER_ERROR),
     ],
 )
 def test_a_commit_counts_with_its_group_its_topics_name_and_its_note(

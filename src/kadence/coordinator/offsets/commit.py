@@ -29,6 +29,7 @@ from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequestPartition
 __all__ = ["commit", "size_code"]
 
 _FIRST_TOPIC_ID_VERSION = 10
+_BATCH_HEADER = 61
 _SHORTEST_RECORD = 62
 """Bytes of an offset without note, in a group and a topic with empty names: key 10, value 42, 10 around them."""
 
@@ -125,15 +126,18 @@ def size_code(
     group_id: str,
     topics: Iterable[tuple[str, Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition]]],
 ) -> int:
-    """Whether the coordinator's topic takes so much at once; about, for nobody commits just so much.
+    """Whether the coordinator's topic takes so much at once.
 
     Args:
         topics: names of topics, and what is committed of each.
     """
-    size = 0
+    size = _BATCH_HEADER
     for name, partitions in topics:
         each_bytes = _SHORTEST_RECORD + _utf8_bytes(group_id) + _utf8_bytes(name)
-        size += sum(each_bytes + _utf8_bytes(each.committed_metadata or "") for each in partitions)
+        for each in partitions:
+            note_bytes = _utf8_bytes(each.committed_metadata or "")
+            # The length of a longer note takes a byte more.
+            size += each_bytes + note_bytes + (note_bytes >= 127)
     return codes.UNKNOWN_SERVER_ERROR if size > shard.config.max_batch_bytes else codes.NONE
 
 
