@@ -221,7 +221,7 @@ class NotAwaited:
 
     def __await__(self) -> NoReturn:
         raise TypeError(
-            f"stop() is no coroutine: it {self._does}, from any thread or signal handler. To close the "
+            f"stop() cannot be awaited: it {self._does}, from any thread or signal handler. To close the "
             f"{self._client}: await {self._client}.close(), or async with"
         )
 
