@@ -110,10 +110,9 @@ def not_ours(partitions: set[TopicPartition], *, others: bool) -> CommitFailedEr
 
 
 _ADVICE = (
-    "A member loses its partitions when the time between two polls exceeds max.poll.interval.ms (poll more often, "
-    "process less per poll by max.poll.records, or raise it), when the process stands still for longer than its "
-    "session, and when it leaves, as by close() or at the end of a grace period. Whoever has them then reads the "
-    "records again"
+    "This happens when the time between two polls exceeds max.poll.interval.ms (poll more often, process less "
+    "per poll by max.poll.records, or raise it), or when the process stands still for longer than its session. The "
+    "members that own the partitions now read the records again"
 )
 
 
