@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from kadence.clock import FOREVER, Clock, add_ms
-from kadence.errors import (
-    CommitFailedError,
-    ConfigError,
-    IllegalStateError,
-    KafkaError,
-    OffsetMetadataTooLargeError,
-    RebalanceInProgressError,
-)
+from kadence.errors import ConfigError, IllegalStateError, KafkaError, OffsetMetadataTooLargeError
 from kadence.logs import logger
 from kadence.printable import plural
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -374,8 +367,6 @@ class Processing:
                     for p, at in offsets.items()
                 }
                 continue
-            except (CommitFailedError, RebalanceInProgressError) as error:
-                log.warning("not committed, another member has these partitions: %s", error)
             except KafkaError as error:
                 log.warning("not committed, so some records come again: %s", error)
             else:
