@@ -18,6 +18,7 @@ from kadence.errors import (
     KafkaError,
     ProducerFencedError,
     TransactionAbortedError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from kadence.producer import Producer
@@ -456,6 +457,23 @@ def test_refused_offsets(request_type: type, code: int, state: State) -> None:
     with pytest.raises(KafkaError, match=ec.name(code)):
         done()
     assert world.now_in.state is state
+
+
+def test_a_topic_that_the_coordinator_does_not_know_for_seconds_is_gone() -> None:
+    """A new one takes a moment to be known everywhere. What waits for one that was deleted waits for ever."""
+    world = TransactionWorld(retry_backoff_ms=100, retry_backoff_max_ms=100)
+    world.begin()
+    world.codes[TxnOffsetCommitRequest] = [ec.UNKNOWN_TOPIC_OR_PARTITION] * 5
+    world.run(world.now_in.begin_offsets(OFFSETS, GROUP))
+    assert world.now_in.state is State.IN_TRANSACTION
+    world.codes[TxnOffsetCommitRequest] = [ec.UNKNOWN_TOPIC_OR_PARTITION] * 100
+    done = world.now_in.begin_offsets(OFFSETS, GROUP)
+    world.run()
+    with pytest.raises(UnknownTopicOrPartitionError, match="does not know t-0") as raised:
+        done()
+    assert raised.value.partitions == {TP}
+    assert world.now_in.state is State.ABORTABLE
+    world.run(world.now_in.begin_abort())
 
 
 @pytest.mark.parametrize(
