@@ -550,6 +550,7 @@ def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() 
         changed=Mock(),
         caller=Mock(),
         renew=Mock(),
+        refresh=Mock(),
     )
     desk.scheduler.assign(one)
     desk.scheduler.add(one, [Record("one", 0, 0, value=b"v")], 0)

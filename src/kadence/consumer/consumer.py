@@ -556,6 +556,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             max_bytes=max_bytes,
             drain=drain,
             transactional_id=transactional_id,
+            deserialization_errors=self._config.deserialization_errors,
+            dead_letter_topic=self._config.dead_letter_topic,
         )
         return self._shell.process(self, settings, letter_producer, aside())
 

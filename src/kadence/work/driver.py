@@ -74,6 +74,9 @@ class Insides(Protocol):
     def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
         """Tell this listener from now on, and subscribe to ``topics`` if given. Awaited under asyncio."""
 
+    def read_from_start(self, topic: str) -> None:
+        """Read this topic from its beginning wherever it has no valid position, whatever auto.offset.reset says."""
+
     def subscribes_to(self, topic: str) -> bool:
         """Whether this topic is subscribed to, by its name or by a pattern that the consumer matches itself."""
 
@@ -84,6 +87,9 @@ class Insides(Protocol):
     def new_producer(self, transactional_id: str | None = None) -> Any: ...
     def renew_identity(self) -> bool:
         """Have `group_metadata` tell the present identity, as a poll does. False: a loss is to be told before."""
+
+    def refresh_metadata(self) -> None:
+        """Have the network side ask for metadata. It waits for nothing."""
 
     def nudge(self) -> None: ...
     def begin(self, desk: Desk, workers: int) -> None: ...
@@ -172,6 +178,7 @@ class _Work:
                 changed=changed,
                 caller=inside.aside.caller("kadence-work-transactions"),
                 renew=inside.renew_identity,
+                refresh=inside.refresh_metadata,
             )
             self.processing = processing
             self.close = processing.transactions.close
@@ -389,6 +396,8 @@ def _with_retries(inside: Insides, settings: Settings) -> frozenset[str] | None:
             f"Retry(topic={topic!r}) needs a subscription by names, to which this topic is added; this consumer has a "
             "pattern or partitions by assign()"
         )
+    # Before it is subscribed to. What is written there has no other copy: where it came from it is done.
+    inside.read_from_start(topic)
     return None if topic in inside.topics else inside.topics | {topic}
 
 
