@@ -207,7 +207,7 @@ def test_a_retry_topic_is_read_from_its_start_though_retention_has_passed_its_of
     left = len(simulated.read("again"))
     assert 0 < left < 20
     # Committed, by an earlier member, below what retention has left.
-    offsets = simulated.simulation.broker.core.coordination.coordinator.offsets.of_group("g")
+    offsets = committed_of(simulated)
     assert all(offsets[("again", p)].offset < 3 for p in range(2) if ("again", p) in offsets)
     seen: list[int] = []
     member(simulated, auto_offset_reset=policy).process(
@@ -219,13 +219,15 @@ def test_a_retry_topic_is_read_from_its_start_though_retention_has_passed_its_of
     assert len(set(seen)) == left
 
 
-def test_a_retry_topic_that_was_read_before_is_read_from_its_start_once_the_coordinator_answers(
-    simulated: Simulated,
+@pytest.mark.parametrize("has_polled", [True, False])
+def test_a_retry_topic_is_read_from_its_start_once_a_slow_coordinator_answers(
+    simulated: Simulated, has_polled: bool
 ) -> None:
-    """The consumer stood at its end, for nothing is committed. The look-up that says so fails for a while."""
+    """The look-up that says that nothing is committed fails for a while. The consumer may stand at the end by then."""
     simulated.write("again", 5, headers=[("kadence.retry.attempts", b"1")])
     subject = member(simulated, ["one", "again"], auto_offset_reset="latest", enable_auto_commit=False)
-    assert not subject.do(lambda consumer: consumer.poll(5))
+    if has_polled:
+        assert not subject.do(lambda consumer: consumer.poll(5))
     late = simulated.faults.drop(OffsetFetchRequest)
     seen: list[int] = []
     call = subject.processes(
@@ -369,24 +371,31 @@ def test_a_commit_without_metadata_that_is_too_large_all_the_same_is_no_endless_
 # ---------------------------------------------------------------- a topic that was deleted (H10)
 
 
-def test_transactions_go_on_beside_a_topic_that_was_deleted(simulated: Simulated) -> None:
-    """Its offsets are part of no transaction. The group hears of it late: metadata is five minutes old by then."""
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_transactions_go_on_beside_a_topic_that_was_deleted(simulated: Simulated, protocol: str) -> None:
+    """Its offsets are part of no transaction, and what is sent for its records is not either."""
     simulated.is_checked = False
     simulated.write("one", 3)
-    simulated.write("orders", 8, partition=0)
-    subject = member(simulated, ["one", "orders"], group_protocol="classic")
+    simulated.write("dead", 100)
+    subject = member(simulated, ["one", "dead"], group_protocol=protocol)
     is_gone: list[float] = []
 
     async def work(record: Record[Any, Any], context: Context) -> ProducerRecord:
-        if record.topic == "orders" and not is_gone:
-            simulated.cluster.delete_topic("orders")
+        if record.topic == "dead" and not is_gone:
+            simulated.cluster.delete_topic("dead")
             is_gone.append(simulated.now)
         return ProducerRecord("out", b"%d" % record.offset)
 
-    call = subject.processes(work, transactional_id="t", workers=1, order="none")
+    call = subject.processes(work, transactional_id="t", workers=1, order="none", max_records=20)
     simulated.until(lambda: is_gone)
     simulated.write("one", 50)
     simulated.until(lambda: simulated.offset() == 53)
-    assert simulated.now - is_gone[0] < 15
+    assert simulated.now - is_gone[0] < 10
+    assert not any(name == "dead" for name, _ in committed_of(simulated))
     subject.stop()
     call.result()
+
+
+def committed_of(simulated: Simulated) -> Any:
+    """What the group has committed, by topic and partition."""
+    return simulated.simulation.broker.core.coordination.coordinator.offsets.of_group("g")
