@@ -333,7 +333,9 @@ def test_a_transaction_is_not_waited_for_when_a_record_of_it_has_failed() -> Non
     producer.send.return_value = future
     producer.commit_transaction.side_effect = late
     ended: list[Any] = []
-    transactions = Transactions(lambda: producer, lambda *end: ended.append(end), Mock(), Mock(), AtOnce())
+    transactions = Transactions(
+        lambda: producer, lambda *end: ended.append(end), Mock(), Mock(), AtOnce(), SystemClock()
+    )
     transactions.start()
     finished = Finished(1, [], [ProducerRecord("out", b"1")], None)
     this = Round([finished], {})

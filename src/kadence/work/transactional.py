@@ -161,7 +161,7 @@ class TransactionalProcessing(Processing):
         super().__init__(*arguments)
         self._renew = renew
         self._refresh = refresh
-        self.transactions = Transactions(make, self._round_ended, self._failed, changed, caller)
+        self.transactions = Transactions(make, self._round_ended, self._failed, changed, caller, self._clock)
         self._not_before = 0
         self._repeating = Repeating(_AGAIN_MS)
         self._gone: dict[TopicPartition, int] = {}
