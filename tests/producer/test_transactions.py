@@ -465,7 +465,7 @@ def test_a_topic_that_the_coordinator_does_not_know_for_seconds_is_gone() -> Non
     world.begin()
     world.codes[TxnOffsetCommitRequest] = [ec.UNKNOWN_TOPIC_OR_PARTITION] * 5
     world.run(world.now_in.begin_offsets(OFFSETS, GROUP))
-    assert world.now_in.state is State.IN_TRANSACTION
+    assert world.is_open
     world.codes[TxnOffsetCommitRequest] = [ec.UNKNOWN_TOPIC_OR_PARTITION] * 100
     done = world.now_in.begin_offsets(OFFSETS, GROUP)
     world.run()
