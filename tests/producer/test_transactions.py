@@ -646,7 +646,7 @@ def test_v1_offsets_of_an_old_epoch_fence_the_producer() -> None:
 
 def test_offsets_whose_time_is_over_are_not_part_of_a_commit() -> None:
     world = TransactionWorld()
-    world.codes = {TxnOffsetCommitRequest: [ec.UNKNOWN_TOPIC_OR_PARTITION] * 1000}
+    world.codes = {TxnOffsetCommitRequest: [ec.COORDINATOR_LOAD_IN_PROGRESS] * 1000}
     world.begin()
     done = world.now_in.begin_offsets(OFFSETS, GROUP)
     world.run()
