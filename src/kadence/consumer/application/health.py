@@ -27,8 +27,8 @@ class Health(NamedTuple):
             that the consumer has left its group, or every worker of `process` has been on one record for longer than
             ``timeout``. Brokers that are away are no reason.
         ready: whether it reads: it is a member of its group, or has partitions by `assign`, and not all of its
-            partitions are kept from being read. Who has had no answer to a heartbeat for ``session.timeout.ms`` counts as
-            no member. With KIP-848, whose brokers tell nobody that time, it is nine heartbeat intervals, or
+            partitions are kept from being read. Who has had no answer to a heartbeat for ``session.timeout.ms`` counts
+            as no member. With KIP-848, whose brokers tell nobody that time, it is nine heartbeat intervals, or
             ``session.timeout.ms`` if that is longer. A member that has no partition is ready. Never without ``alive``.
         why: a sentence for each thing that makes one of them False, for each partition that is not read, and for each
             record that holds up the committed offset of its partition for more than a minute (`process`).
