@@ -46,13 +46,12 @@ def closes(world: World, *, within_ms: int = 40_000) -> Client:
     """Have a network side that runs in this world end, and run it to its end."""
     client: Any = Client(world)
     state = NetworkState(world.accumulator, lambda: None, "p-network")
-    turn = Turn(
-        world.config, client, client, state, world.accumulator, world.topics, world.transactions
-    )
+    turn = Turn(world.config, client, client, state, world.accumulator, world.topics, world.transactions)
     state.begin_close(world.now + within_ms)
     for _ in range(100):
         if not turn.run_once():
-            return client
+            made: Client = client
+            return made
     raise AssertionError(f"it does not end: {client.waits}")
 
 
@@ -60,7 +59,7 @@ def test_an_open_transaction_without_records_has_nothing_to_abort() -> None:
     world = TransactionWorld()
     world.begin()
     client = closes(world)
-    assert client.waits == client.sent == []
+    assert (client.waits, client.sent) == ([], [])
 
 
 def test_records_that_never_went_out_are_dropped_at_once() -> None:

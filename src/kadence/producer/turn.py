@@ -48,10 +48,11 @@ class Turn(network_thread.Turn):
     def run_once(self) -> bool:
         """One turn. False when the producer is closed and nothing is left to do."""
         now = self._clock.now_ms()
+        self._state.tell_stirred()
         if self._has_ended(now):
             return False
         wake_at = self._ask(now, self._managers)
-        # Asking may have done the last of it, as where an abort has nothing to tell anybody. Nothing would end the wait.
+        # Asking may have done the last of it, as where an abort has nothing to tell. Nothing would end the wait.
         if self._has_ended(now):
             return False
         wake_at = min(wake_at, self._state.close_at)

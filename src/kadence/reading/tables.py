@@ -11,7 +11,13 @@ from kadence.clock import SystemClock, wall_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer.application.arguments import columns_of, topic_names
 from kadence.consumer.consumer import Consumer
-from kadence.errors import ConfigError, KafkaTimeoutError, MissingDependencyError, RecordDeserializationError
+from kadence.errors import (
+    ClosedError,
+    ConfigError,
+    KafkaTimeoutError,
+    MissingDependencyError,
+    RecordDeserializationError,
+)
 from kadence.reading.places import Moment, Place, Ranges, place_of, planned
 from kadence.reading.progress import bar
 from kadence.reading.values import Decoder, KeyKind, ValueKind, decoder_of, without_registry
@@ -254,6 +260,10 @@ class _Reading:
                         alive_at, done = now, at
                 if is_over:
                     return
+                if consumer.stopping:
+                    raise ClosedError(
+                        "the reading was ended before its end: stop() was called, as by a signal"
+                    )
                 if not table.num_rows and now - alive_at >= self.patience_ms:
                     raise KafkaTimeoutError(_stuck(consumer, self.patience_ms))
         finally:

@@ -520,6 +520,7 @@ class Core:
             return
         self._rebalancing.closing = True
         self.exchange.woken = False
+        self.exchange.grace.end()
         error: Exception | None = None
         try:
             try:
