@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer
 from kadence.client.network_thread import NetworkThread
+from kadence.errors import ClosedError
 from kadence.net import arena
 
 PARTITIONS = 6
@@ -111,4 +113,35 @@ def test_what_comes_back_once_the_network_thread_has_ended_is_let_go_of(
     engine.join(PATIENCE)
     assert fetched.held > 0
     consumer.close()
+    assert fetched.held == 0
+
+
+def test_a_thread_that_close_did_not_wait_for_lets_go_when_it_comes_back(
+    servers: str, fetched: Fetched
+) -> None:
+    entered, may = threading.Event(), threading.Event()
+
+    def hangs(value: bytes) -> bytes:
+        entered.set()
+        assert may.wait(PATIENCE)
+        return value
+
+    consumer = Consumer(settings(servers), value_deserializer=hangs)
+    consumer.assign_topics("t")
+    raised: list[Exception] = []
+
+    def polls() -> None:
+        try:
+            consumer.poll(PATIENCE)
+        except ClosedError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=polls)
+    thread.start()
+    assert entered.wait(PATIENCE)
+    consumer.close(0.1)
+    assert fetched.held > 0
+    may.set()
+    thread.join(PATIENCE)
+    raised.pop()
     assert fetched.held == 0

@@ -336,6 +336,9 @@ class Core:
             self._poll_measures.waited(now)
             if self.pace is not None:
                 self.pace.returns(now, returned)
+            if self.closed:
+                # By another thread, which could not wait for what ran inside.
+                self._collector.drop_all()
         return made(chunks)
 
     def _serve(self) -> Waits[bool]:
@@ -385,6 +388,7 @@ class Core:
         finally:
             steps.is_taking = False
         if self.closed:
+            self._collector.drop_all()
             raise ClosedError("this consumer is closed")
         return taken
 
