@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer
 from kadence.client.network_thread import NetworkThread
+from kadence.consumer.events import CommitCompleted
 from kadence.errors import ClosedError
 from kadence.net import arena
 
@@ -116,32 +117,40 @@ def test_what_comes_back_once_the_network_thread_has_ended_is_let_go_of(
     assert fetched.held == 0
 
 
+@pytest.mark.parametrize("where", ["deserialiser", "callback"])
 def test_a_thread_that_close_did_not_wait_for_lets_go_when_it_comes_back(
-    servers: str, fetched: Fetched
+    servers: str, fetched: Fetched, where: str
 ) -> None:
     entered, may = threading.Event(), threading.Event()
 
-    def hangs(value: bytes) -> bytes:
+    def hangs(*given: Any) -> Any:
         entered.set()
         assert may.wait(PATIENCE)
-        return value
+        return given[0]
 
-    consumer = Consumer(settings(servers), value_deserializer=hangs)
+    more = {"value_deserializer": hangs} if where == "deserialiser" else {}
+    consumer = Consumer(settings(servers, group_id="g"), **more)
     consumer.assign_topics("t")
-    raised: list[Exception] = []
+    if where == "callback":
+        assert consumer.poll(PATIENCE, max_records=1)
+        consumer.commit_async(callback=hangs)
+        until(lambda: any(isinstance(e, CommitCompleted) for e in consumer._shared_state.background_events))
+    raised: list[type[Exception]] = []
 
     def polls() -> None:
         try:
-            consumer.poll(PATIENCE)
+            consumer.poll(PATIENCE, max_records=1)
         except ClosedError as error:
-            raised.append(error)
+            raised.append(type(error))
 
     thread = threading.Thread(target=polls)
     thread.start()
     assert entered.wait(PATIENCE)
-    consumer.close(0.1)
-    assert fetched.held > 0
-    may.set()
-    thread.join(PATIENCE)
-    raised.pop()
+    try:
+        consumer.close(0.1)
+        assert fetched.held > 0
+    finally:
+        may.set()
+        thread.join(PATIENCE)
+    assert raised == [ClosedError]
     assert fetched.held == 0
