@@ -90,7 +90,7 @@ def _turn(
     clock = around.clock
     subscription = Subscription()
     commits: CommitRequestManager | None = None
-    reaper = Reaper(lambda: client.trouble() or (None if commits is None else commits.trouble()))
+    reaper = Reaper(lambda: None if commits is None else commits.trouble(), client.trouble)
     background_event_handler = BackgroundEventHandler(shared_state, subscription, reaper)
     delegate = NetworkClientDelegate(client, shared_state.measures.requests)
     jobs = around.jobs(f"{config.client_id}-jobs", client.wakeup)
