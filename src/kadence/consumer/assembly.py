@@ -117,6 +117,7 @@ def _turn(
         heartbeat = HeartbeatRequestManager(
             coordinator, membership, shared_state.progress, config, background_event_handler
         )
+        shared_state.measures.group.alive_until = lambda: heartbeat.alive_until
         if around.has_native_heartbeat:
             _arm_native_heartbeat(heartbeat, client, delegate, shared_state, clock)
         commits = CommitRequestManager(coordinator, membership, metadata, config, background_event_handler)

@@ -85,7 +85,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsOf:
-    """Gives the partitions of a topic, none where the cluster does not have it."""
+    """Gives the partitions of a topic, none where the cluster does not have it; None if the consumer stops before.
+
+    Brokers that are away are waited for as long as polls would wait for them.
+    """
 
     topic: str
 
@@ -226,8 +229,12 @@ class Processing:
             settings.retry.topic: "Retry.topic",
         }
         for topic, name in names.items():
-            if topic is not None and not (yield PartitionsOf(topic)):
-                raise ConfigError(f"{name}: the cluster has no topic {topic!r}; create it first")
+            if topic is not None:
+                found = yield PartitionsOf(topic)
+                if found is None:
+                    return
+                if not found:
+                    raise ConfigError(f"{name}: the cluster has no topic {topic!r}; create it first")
 
     def _turn(self) -> Steps:
         """One poll, and what it brought."""
