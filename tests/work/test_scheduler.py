@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kadence.records import Record
 from kadence.types import TopicPartition
 from kadence.work.frontier import METADATA_BYTES, Frontier, decode, encode
-from kadence.work.scheduler import Limits, Order, Scheduler, Task
+from kadence.work.scheduler import Earlier, Limits, Order, Scheduler, Task
 
 P = TopicPartition("orders", 0)
 Q = TopicPartition("orders", 1)
@@ -129,7 +129,7 @@ def test_after_a_restart_what_was_done_is_skipped_and_stays_done() -> None:
     scheduler = Scheduler("none", Limits())
     scheduler.assign(P, [(1, 2), (3, 6)])
     scheduler.add(P, records(b"a", b"b", b"c", b"d"), 0)
-    assert (scheduler.total, scheduler.skipped) == (2, 2)
+    assert (scheduler.total, scheduler.already_done) == (2, 2)
     at = scheduler.frontiers()[P]
     assert (at.offset, decode(0, at.metadata)) == (0, [(1, 2), (3, 6)])
     for task in taken(scheduler):
@@ -389,7 +389,7 @@ def test_records_of_the_retry_topic_that_are_not_due_leave_room_for_others(order
     scheduler = Scheduler(
         order,
         Limits(records=most, near=20, enough=2),
-        lambda record, now: (1, 1000) if record.topic == "again" else (0, 0),
+        lambda record, now: Earlier(record, *((1, 1000) if record.topic == "again" else (0, 0))),
         "again",
     )
     for partition in (P, *again):

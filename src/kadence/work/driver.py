@@ -77,6 +77,12 @@ class Insides(Protocol):
     def unlisten(self, listener: Any) -> Any:
         """Undo `listen`: tell this one, and subscribe to what was subscribed to before. Awaited under asyncio."""
 
+    def read_from_start(self, topic: str) -> None:
+        """Read this topic from its beginning wherever it has no valid position, whatever auto.offset.reset says."""
+
+    def partitions_of(self, topic: str) -> Any:
+        """The partitions of a topic, however long brokers are away; None once it is to stop. Awaited under asyncio."""
+
     def subscribes_to(self, topic: str) -> bool:
         """Whether this topic is subscribed to, by its name or by a pattern that the consumer matches itself."""
 
@@ -93,6 +99,9 @@ class Insides(Protocol):
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`. `end` does so for all."""
+
+    def refresh_metadata(self) -> None:
+        """Have the network side ask for metadata. It waits for nothing."""
 
     def nudge(self) -> None: ...
     def begin(self, desk: Desk, workers: int) -> None: ...
@@ -181,6 +190,7 @@ class _Work:
                 changed=changed,
                 caller=inside.aside.caller("kadence-work-transactions"),
                 renew=inside.renew_identity,
+                refresh=inside.refresh_metadata,
             )
             self.processing = processing
             self.close = processing.transactions.close
@@ -252,6 +262,8 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
 
     def carry(steps: Steps) -> None:
         def do(step: Step) -> Any:
+            if isinstance(step, PartitionsOf):
+                return inside.partitions_of(step.topic)
             if not isinstance(step, Idle):
                 return _asked(consumer, step)
             event.wait(wait_seconds(step.until, inside.clock.now_ms()))
@@ -329,6 +341,8 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
 
     async def carry(steps: Steps) -> None:
         async def do(step: Step) -> Any:
+            if isinstance(step, PartitionsOf):
+                return await inside.partitions_of(step.topic)
             if not isinstance(step, Idle):
                 return await _asked(consumer, step)
             try:
@@ -416,7 +430,7 @@ async def _to_its_end(call: Coroutine[Any, Any, None]) -> None:
     task.result()
 
 
-def _asked(consumer: Any, step: Poll | Commit | Committed | PartitionsOf | Seek | SeekToStart) -> Any:
+def _asked(consumer: Any, step: Poll | Commit | Committed | Seek | SeekToStart) -> Any:
     """What the consumer returns; under asyncio it is awaited."""
     if isinstance(step, Poll):
         return consumer.poll(step.ms / 1000, max_records=step.max_records)
@@ -424,8 +438,6 @@ def _asked(consumer: Any, step: Poll | Commit | Committed | PartitionsOf | Seek 
         return consumer.commit(step.offsets)
     if isinstance(step, Committed):
         return consumer.committed(step.partitions)
-    if isinstance(step, PartitionsOf):
-        return consumer.partitions_for(step.topic)
     if isinstance(step, SeekToStart):
         return consumer.seek_to_beginning(step.partitions)
     return consumer.seek(step.partition, step.at)
@@ -441,6 +453,8 @@ def _with_retries(inside: Insides, settings: Settings) -> frozenset[str] | None:
             f"Retry(topic={topic!r}) needs a subscription by names, to which this topic is added; this consumer has a "
             "pattern or partitions by assign()"
         )
+    # Before it is subscribed to. What is written there has no other copy: where it came from it is done.
+    inside.read_from_start(topic)
     return None if topic in inside.topics else inside.topics | {topic}
 
 

@@ -12,15 +12,14 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from kadence.client.repeating import Repeating
 from kadence.clock import FOREVER, Clock, add_ms
 from kadence.errors import (
-    CommitFailedError,
     ConfigError,
     IllegalStateError,
     KafkaError,
-    OffsetMetadataTooLargeError,
-    RebalanceInProgressError,
 )
+from kadence.errors.remedies import REPEATED, Remedy, remedy_of
 from kadence.logs import logger
 from kadence.printable import plural
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -86,7 +85,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsOf:
-    """Gives the partitions of a topic, none where the cluster does not have it."""
+    """Gives the partitions of a topic, none where the cluster does not have it; None if the consumer stops before.
+
+    Brokers that are away are waited for as long as polls would wait for them.
+    """
 
     topic: str
 
@@ -182,7 +184,9 @@ class Processing:
         self._metadata_bytes = METADATA_BYTES
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.is_put_back = False
+        self._is_starting = True
         self._is_committing = False
+        self._repeating = Repeating(commit_ms)
         self._told: dict[Task, int] = {}
         self._hot_told = 0
 
@@ -196,6 +200,7 @@ class Processing:
         error: BaseException | None = None
         try:
             yield from self.assigned(tuple(subject.assignment()))
+            self._is_starting = False
             while not desk.is_ended and not subject.stopping:
                 yield from self._turn()
                 if self._is_finished():
@@ -217,12 +222,19 @@ class Processing:
         Raises:
             ConfigError: one of them is missing.
         """
-        for name, topic in (
-            ("dead_letter", self._settings.dead_letter),
-            ("Retry.topic", self._settings.retry.topic),
-        ):
-            if topic is not None and not (yield PartitionsOf(topic)):
-                raise ConfigError(f"{name}: the cluster has no topic {topic!r}; create it first")
+        settings = self._settings
+        names = {
+            settings.bad_letter: "dead.letter.topic",
+            settings.dead_letter: "dead_letter",
+            settings.retry.topic: "Retry.topic",
+        }
+        for topic, name in names.items():
+            if topic is not None:
+                found = yield PartitionsOf(topic)
+                if found is None:
+                    return
+                if not found:
+                    raise ConfigError(f"{name}: the cluster has no topic {topic!r}; create it first")
 
     def _turn(self) -> Steps:
         """One poll, and what it brought."""
@@ -295,6 +307,7 @@ class Processing:
         desk = self._desk
         until = add_ms(self._clock.now_ms(), self._settings.drain_ms)
         desk.is_waited_for = True
+        desk.hurry()
         while running := self._running(None, until):
             if self._clock.now_ms() >= until:
                 log.warning(
@@ -359,19 +372,24 @@ class Processing:
     ) -> None:
         self._is_committing = False
         if error is None:
+            self._repeating.succeeded()
             self.committed.update(offsets)
-        elif isinstance(error, OffsetMetadataTooLargeError):
-            self._shorten()
-        else:
-            log.warning("not committed; it is tried again: %s", error)
+        elif not self._is_shortened(error, offsets):
+            again = self._repeating.failed(self._clock.now_ms())
+            self._commit_at = max(again.at, self._commit_at)
+            log.log(again.level, "not committed; it is tried again: %s", error)
 
-    def _shorten(self) -> None:
+    def _is_shortened(self, error: Exception, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
+        """Whether a commit of these was too large, and the next one has less metadata."""
+        if remedy_of(error) is not Remedy.FORM or not any(at.metadata for at in offsets.values()):
+            return False
         self._metadata_bytes //= 2
         log.warning(
             "the broker takes only short metadata with commits (offset.metadata.max.bytes): it gets %d bytes now, and "
             "more records may be repeated after a crash",
             self._metadata_bytes,
         )
+        return True
 
     def _commit_at_last(self, partitions: tuple[TopicPartition, ...] | None) -> Steps:
         """Commit what is done of these, and forget them; None: all, at the end of the processing."""
@@ -387,20 +405,17 @@ class Processing:
         while self._in_group and offsets:
             try:
                 yield Commit(offsets)
-            except OffsetMetadataTooLargeError:
-                self._shorten()
-                offsets = {
-                    p: OffsetAndMetadata(
-                        at.offset,
-                        at.leader_epoch,
-                        at.metadata if len(at.metadata) <= self._metadata_bytes else "",
-                    )
-                    for p, at in offsets.items()
-                }
-                continue
-            except (CommitFailedError, RebalanceInProgressError) as error:
-                log.warning("not committed, another member has these partitions: %s", error)
             except KafkaError as error:
+                if self._is_shortened(error, offsets):
+                    offsets = {
+                        p: OffsetAndMetadata(
+                            at.offset,
+                            at.leader_epoch,
+                            at.metadata if len(at.metadata) <= self._metadata_bytes else "",
+                        )
+                        for p, at in offsets.items()
+                    }
+                    continue
                 log.warning("not committed, so some records come again: %s", error)
             else:
                 self.committed.update(offsets)
@@ -411,19 +426,44 @@ class Processing:
     def assigned(self, partitions: tuple[TopicPartition, ...]) -> Steps:
         """These are this member's from now on. What was done above their committed offsets is skipped."""
         found: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
-        if partitions and self._in_group:
+        while partitions and self._in_group:
             try:
                 found = yield Committed(partitions)
+                break
             except KafkaError as error:
+                if self._must_know(partitions, error):
+                    again = self._repeating.failed(self._clock.now_ms(), "look-up")
+                    log.log(
+                        again.level,
+                        "what the group has committed is not known, and is asked again: %s",
+                        error,
+                    )
+                    yield Idle(again.at)
+                    continue
                 log.warning(
                     "what is done above the committed offsets is not known, and is done again: %s", error
                 )
+                break
         yield from self._retries_from_start(found)
         with self._desk.lock:
             for partition in partitions:
                 at = found.get(partition)
                 self.committed.pop(partition, None)
                 self._desk.scheduler.assign(partition, () if at is None else decode(at.offset, at.metadata))
+
+    def _must_know(self, partitions: tuple[TopicPartition, ...], error: KafkaError) -> bool:
+        """Whether a look-up that failed is made again; raises the error if that is of no use.
+
+        A partition of the retry topic that the consumer had before may stand behind records that nobody has tried. One
+        that comes later is read from its start by itself: `Insides.read_from_start`.
+        """
+        if not self._is_starting or self._subject.stopping:
+            return False
+        if all(p.topic != self._settings.retry.topic for p in partitions):
+            return False
+        if remedy_of(error) not in REPEATED:
+            raise error
+        return True
 
     def _retries_from_start(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> Steps:
         """Read the retry topic from its start where nothing is committed, whatever ``auto.offset.reset`` says.
@@ -448,6 +488,7 @@ class Processing:
         # A second Ctrl-C in the midst of the end leaves this to close(), which the first one told to wait for nothing.
         until = add_ms(self._clock.now_ms(), 0 if desk.is_over else self._settings.drain_ms)
         desk.is_waited_for = True
+        desk.hurry()
         try:
             while running := self._running(partitions, until):
                 if self._clock.now_ms() >= until:

@@ -11,14 +11,14 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from kadence.clock import FOREVER
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.work.frontier import METADATA_BYTES, Frontier, Run
 
-__all__ = ["Lane", "Limits", "Order", "PartitionWork", "Scheduler", "Task"]
+__all__ = ["Earlier", "Lane", "Limits", "Order", "PartitionWork", "Scheduler", "Task"]
 
 Order = Literal["key", "partition", "none"]
 
@@ -147,12 +147,23 @@ class Task:
         return self.work.is_gone
 
 
+class Earlier(NamedTuple):
+    """What was tried of a record before it was read.
+
+    Attributes:
+        record: it, as handlers get it. attempts: how many failed. due: not before this (ms; 0: at once).
+    """
+
+    record: Record[Any, Any]
+    attempts: int
+    due: int
+
+
 class Scheduler:
     """All records that were read and are not done.
 
     Args:
-        earlier: what was tried of a record before it was read: how many attempts failed, and when it is due (ms; 0 at
-            once). None: nothing, of any.
+        earlier: says what was tried of a record before it was read. None: nothing, of any.
         retry_topic: whose records may be due long after they are read.
 
     Attributes:
@@ -166,14 +177,14 @@ class Scheduler:
         self,
         order: Order,
         limits: Limits,
-        earlier: Callable[[Record[Any, Any], int], tuple[int, int]] | None = None,
+        earlier: Callable[[Record[Any, Any], int], Earlier] | None = None,
         retry_topic: str | None = None,
     ) -> None:
         self.partitions: dict[TopicPartition, PartitionWork] = {}
         self.total = 0
         self.nbytes = 0
         self.running: dict[Task, None] = {}
-        self.skipped = 0
+        self.already_done = 0
         self.finished = 0
         self.wants_look = False
         self._order = order
@@ -194,7 +205,7 @@ class Scheduler:
     # ------------------------------------------------------------ what comes and goes
 
     def assign(self, partition: TopicPartition, done: Iterable[Run] = ()) -> None:
-        """This member has the partition from now on; ``done`` is above its committed offset and is skipped."""
+        """This member has the partition from now on; ``done`` is above its committed offset, and is not done again."""
         before = self.partitions.get(partition)
         work = self.partitions[partition] = PartitionWork(partition, done)
         # Whoever reads was told so, and is told when that ends.
@@ -252,7 +263,7 @@ class Scheduler:
         added = nbytes = 0
         for record in records:
             if not give(record.offset, record.leader_epoch):
-                self.skipped += 1
+                self.already_done += 1
                 continue
             key, value = record.key, record.value
             size = _RECORD_BYTES + (0 if key is None else len(key)) + (0 if value is None else len(value))
@@ -267,7 +278,7 @@ class Scheduler:
                 lane = found
             task = Task(record, work, lane, size)
             if self._earlier is not None:
-                task.attempts, task.due = self._earlier(record, now)
+                task.record, task.attempts, task.due = self._earlier(record, now)
             lane.tasks.append(task)
             if len(lane.tasks) == 1:
                 self._line_up(lane, now)

@@ -7,16 +7,17 @@ from typing import Any
 
 from kadence.client.aside import Aside
 from kadence.client.waits import Waits
-from kadence.clock import Clock, add_ms
+from kadence.clock import FOREVER, Clock, add_ms
 from kadence.consumer.application.arguments import is_among
 from kadence.consumer.application.core import Core
+from kadence.consumer.events import ReadFromStart, RefreshMetadata, TopicMetadata
 from kadence.consumer.fetch.dead_letters import LetterProducers
 from kadence.consumer.fetch.decoding import decoding_one
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import ConcurrentAccessError
 from kadence.records import Record
-from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.types import OffsetAndMetadata, PartitionInfo, TopicPartition
 from kadence.work.desk import Desk
 from kadence.work.meters import Meters, Totals
 from kadence.work.tracing import Tracing
@@ -36,7 +37,7 @@ class Inside:
         self,
         core: Core,
         shared_state: SharedState,
-        run: Callable[[Waits[None]], Any],
+        run: Callable[[Waits[Any]], Any],
         producers: LetterProducers,
         aside: Aside,
     ) -> None:
@@ -73,6 +74,14 @@ class Inside:
     def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
         deadline = add_ms(self.clock.now_ms(), self._core.config.default_api_timeout_ms)
         return self._run(self._listened(listener, topics, deadline))
+
+    def partitions_of(self, topic: str) -> Any:
+        """The partitions of a topic, however long brokers are away; None as soon as the consumer is to stop."""
+        return self._run(self._partitions_of(topic))
+
+    def _partitions_of(self, topic: str) -> Waits[list[PartitionInfo] | None]:
+        found = yield from self._core.exchange.call_unless_stopped(TopicMetadata, FOREVER, topics=(topic,))
+        return None if found is None else found.get(topic, [])
 
     def _listened(self, listener: Any, topics: frozenset[str] | None, deadline: int) -> Waits[None]:
         """Rebalances are told to ``listener``. ``topics``: in place of those that are subscribed to by name."""
@@ -114,6 +123,12 @@ class Inside:
         """Those that are assigned still: of some that are lost `process` may not have been told yet."""
         assignment = self._shared_state.assignment
         return (each for partition in partitions if (each := assignment.get(partition)) is not None)
+
+    def read_from_start(self, topic: str) -> None:
+        self._shared_state.send(ReadFromStart(0, 0, frozenset({topic})))
+
+    def refresh_metadata(self) -> None:
+        self._shared_state.send(RefreshMetadata(0, 0))
 
     def wall_ms(self) -> int:
         return self.clock.now_ms() + self._shared_state.wall_offset_ms()
