@@ -62,9 +62,14 @@ class Shop:
 async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
     """Clients for as long as the service runs. uvicorn takes the signals, and ends this in order."""
     async with (
-        # A request waits for max_block_ms + delivery_timeout_ms at most, 10 s here, when brokers are away.
+        # Each request waits for its own record, so there is nothing to linger for; and for max_block_ms +
+        # delivery_timeout_ms at most, 10 s here, when brokers are away.
         AsyncProducer(
-            bootstrap_servers=SERVERS, max_block_ms=4_000, delivery_timeout_ms=6_000, request_timeout_ms=3_000
+            bootstrap_servers=SERVERS,
+            linger_ms=0,
+            max_block_ms=4_000,
+            delivery_timeout_ms=6_000,
+            request_timeout_ms=3_000,
         ) as producer,
         AsyncConsumer(
             bootstrap_servers=SERVERS,

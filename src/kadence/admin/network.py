@@ -14,7 +14,7 @@ from typing import Final
 
 from kadence.admin.manager import AdminManager, Asked
 from kadence.client import network_thread
-from kadence.client.engine import FORKS, ended, forked_error
+from kadence.client.engine import ended, forked_error
 from kadence.client.grace import Grace
 from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
 from kadence.client.waits import Waits
@@ -22,6 +22,7 @@ from kadence.clock import FOREVER, Clock, Seconds
 from kadence.config import AdminConfig
 from kadence.connection.request import Request
 from kadence.errors import ClosedError
+from kadence.forked import FORKS
 from kadence.logs import OwnThread, logger
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.printable import plural

@@ -12,15 +12,14 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from kadence.client.repeating import Repeating
 from kadence.clock import FOREVER, Clock, add_ms
 from kadence.errors import (
-    CommitFailedError,
     ConfigError,
     IllegalStateError,
     KafkaError,
-    OffsetMetadataTooLargeError,
-    RebalanceInProgressError,
 )
+from kadence.errors.remedies import REPEATED, Remedy, remedy_of
 from kadence.logs import logger
 from kadence.printable import plural
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -127,14 +126,19 @@ class Subject(Protocol):
 
     def assignment(self) -> frozenset[TopicPartition]: ...
     def finished(self) -> frozenset[TopicPartition]: ...
-    def pause(self, partitions: list[TopicPartition]) -> None: ...
-    def resume(self, partitions: list[TopicPartition]) -> None: ...
     def group_metadata(self) -> GroupMetadata: ...
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object],
     ) -> None: ...
+
+
+class Gate(Protocol):
+    """What keeps partitions from being read. The application has another one (`Consumer.pause`)."""
+
+    def pause(self, partitions: list[TopicPartition]) -> None: ...
+    def resume(self, partitions: list[TopicPartition]) -> None: ...
 
 
 class Look(Protocol):
@@ -147,6 +151,7 @@ class Processing:
     """One call of `process`.
 
     Args:
+        gate: keeps partitions from being read while enough of them waits; whoever ends the processing opens it.
         wake: as `Workers.wake`. look: as `Workers.look`.
         in_group: whether there is a group to commit to. commit_ms: how often that is done.
 
@@ -159,6 +164,7 @@ class Processing:
         settings: Settings,
         desk: Desk,
         subject: Subject,
+        gate: Gate,
         clock: Clock,
         wake: Callable[[], None],
         look: Look,
@@ -168,6 +174,7 @@ class Processing:
         self._settings = settings
         self._desk = desk
         self._subject = subject
+        self._gate = gate
         self._clock = clock
         self._wake = wake
         self._look = look
@@ -177,7 +184,9 @@ class Processing:
         self._metadata_bytes = METADATA_BYTES
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.is_put_back = False
+        self._is_starting = True
         self._is_committing = False
+        self._repeating = Repeating(commit_ms)
         self._told: dict[Task, int] = {}
         self._hot_told = 0
 
@@ -191,6 +200,7 @@ class Processing:
         error: BaseException | None = None
         try:
             yield from self.assigned(tuple(subject.assignment()))
+            self._is_starting = False
             while not desk.is_ended and not subject.stopping:
                 yield from self._turn()
                 if self._is_finished():
@@ -212,10 +222,13 @@ class Processing:
         Raises:
             ConfigError: one of them is missing.
         """
-        for name, topic in (
-            ("dead_letter", self._settings.dead_letter),
-            ("Retry.topic", self._settings.retry.topic),
-        ):
+        settings = self._settings
+        names = {
+            settings.bad_letter: "dead.letter.topic",
+            settings.dead_letter: "dead_letter",
+            settings.retry.topic: "Retry.topic",
+        }
+        for topic, name in names.items():
             if topic is not None:
                 found = yield PartitionsOf(topic)
                 if found is None:
@@ -233,10 +246,12 @@ class Processing:
             room = scheduler.room()
             is_paused = any(work.is_paused for work in scheduler.partitions.values())
             due = desk.due()
+        if self._settings.batch is not None:
+            self._look_whether_more_comes()
         if pause:
-            self._subject.pause(pause)
+            self._gate.pause(pause)
         if resume:
-            self._subject.resume(resume)
+            self._gate.resume(resume)
         now = self._clock.now_ms()
         # What is due already waits for a worker.
         due = due - now if due > now else _LOOK_MS
@@ -261,6 +276,22 @@ class Processing:
         if self._in_group and self._is_to_commit(now):
             self._commit(now)
 
+    def _look_whether_more_comes(self) -> None:
+        """A batch that nothing can be added to does not wait."""
+        desk, finished = self._desk, self._subject.finished()
+        with desk.lock:
+            before = desk.nothing_comes
+            partitions = desk.scheduler.partitions
+            # The next transaction makes room for more.
+            awaits_commit = bool(desk.scheduler.finished)
+            desk.nothing_comes = bool(partitions) and all(
+                partition in finished or (work.is_paused and not awaits_commit)
+                for partition, work in partitions.items()
+            )
+            is_news = desk.nothing_comes and not before and desk.scheduler.has_ready
+        if is_news:
+            self._wake()
+
     def _is_finished(self) -> bool:
         if not self._ranges_are_read():
             return False
@@ -276,6 +307,7 @@ class Processing:
         desk = self._desk
         until = add_ms(self._clock.now_ms(), self._settings.drain_ms)
         desk.is_waited_for = True
+        desk.hurry()
         while running := self._running(None, until):
             if self._clock.now_ms() >= until:
                 log.warning(
@@ -313,8 +345,6 @@ class Processing:
             offsets = self._desk.scheduler.frontiers()
             works = tuple(self._desk.scheduler.partitions.items())
         assigned = self._subject.assignment()
-        if paused := [p for p, work in works if work.is_paused and p in assigned]:
-            self._subject.resume(paused)
         for partition, work in works:
             if partition in offsets and partition in assigned and (work.frontier.window or is_interrupted):
                 yield Seek(partition, offsets[partition])
@@ -342,19 +372,24 @@ class Processing:
     ) -> None:
         self._is_committing = False
         if error is None:
+            self._repeating.succeeded()
             self.committed.update(offsets)
-        elif isinstance(error, OffsetMetadataTooLargeError):
-            self._shorten()
-        else:
-            log.warning("not committed; it is tried again: %s", error)
+        elif not self._is_shortened(error, offsets):
+            again = self._repeating.failed(self._clock.now_ms())
+            self._commit_at = max(again.at, self._commit_at)
+            log.log(again.level, "not committed; it is tried again: %s", error)
 
-    def _shorten(self) -> None:
+    def _is_shortened(self, error: Exception, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
+        """Whether a commit of these was too large, and the next one has less metadata."""
+        if remedy_of(error) is not Remedy.FORM or not any(at.metadata for at in offsets.values()):
+            return False
         self._metadata_bytes //= 2
         log.warning(
             "the broker takes only short metadata with commits (offset.metadata.max.bytes): it gets %d bytes now, and "
             "more records may be repeated after a crash",
             self._metadata_bytes,
         )
+        return True
 
     def _commit_at_last(self, partitions: tuple[TopicPartition, ...] | None) -> Steps:
         """Commit what is done of these, and forget them; None: all, at the end of the processing."""
@@ -370,20 +405,17 @@ class Processing:
         while self._in_group and offsets:
             try:
                 yield Commit(offsets)
-            except OffsetMetadataTooLargeError:
-                self._shorten()
-                offsets = {
-                    p: OffsetAndMetadata(
-                        at.offset,
-                        at.leader_epoch,
-                        at.metadata if len(at.metadata) <= self._metadata_bytes else "",
-                    )
-                    for p, at in offsets.items()
-                }
-                continue
-            except (CommitFailedError, RebalanceInProgressError) as error:
-                log.warning("not committed, another member has these partitions: %s", error)
             except KafkaError as error:
+                if self._is_shortened(error, offsets):
+                    offsets = {
+                        p: OffsetAndMetadata(
+                            at.offset,
+                            at.leader_epoch,
+                            at.metadata if len(at.metadata) <= self._metadata_bytes else "",
+                        )
+                        for p, at in offsets.items()
+                    }
+                    continue
                 log.warning("not committed, so some records come again: %s", error)
             else:
                 self.committed.update(offsets)
@@ -394,19 +426,44 @@ class Processing:
     def assigned(self, partitions: tuple[TopicPartition, ...]) -> Steps:
         """These are this member's from now on. What was done above their committed offsets is skipped."""
         found: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
-        if partitions and self._in_group:
+        while partitions and self._in_group:
             try:
                 found = yield Committed(partitions)
+                break
             except KafkaError as error:
+                if self._must_know(partitions, error):
+                    again = self._repeating.failed(self._clock.now_ms(), "look-up")
+                    log.log(
+                        again.level,
+                        "what the group has committed is not known, and is asked again: %s",
+                        error,
+                    )
+                    yield Idle(again.at)
+                    continue
                 log.warning(
                     "what is done above the committed offsets is not known, and is done again: %s", error
                 )
+                break
         yield from self._retries_from_start(found)
         with self._desk.lock:
             for partition in partitions:
                 at = found.get(partition)
                 self.committed.pop(partition, None)
                 self._desk.scheduler.assign(partition, () if at is None else decode(at.offset, at.metadata))
+
+    def _must_know(self, partitions: tuple[TopicPartition, ...], error: KafkaError) -> bool:
+        """Whether a look-up that failed is made again; raises the error if that is of no use.
+
+        A partition of the retry topic that the consumer had before may stand behind records that nobody has tried. One
+        that comes later is read from its start by itself: `Insides.read_from_start`.
+        """
+        if not self._is_starting or self._subject.stopping:
+            return False
+        if all(p.topic != self._settings.retry.topic for p in partitions):
+            return False
+        if remedy_of(error) not in REPEATED:
+            raise error
+        return True
 
     def _retries_from_start(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> Steps:
         """Read the retry topic from its start where nothing is committed, whatever ``auto.offset.reset`` says.
@@ -431,6 +488,7 @@ class Processing:
         # A second Ctrl-C in the midst of the end leaves this to close(), which the first one told to wait for nothing.
         until = add_ms(self._clock.now_ms(), 0 if desk.is_over else self._settings.drain_ms)
         desk.is_waited_for = True
+        desk.hurry()
         try:
             while running := self._running(partitions, until):
                 if self._clock.now_ms() >= until:
@@ -484,6 +542,8 @@ class Processing:
         with self._desk.lock:
             if not scheduler.is_at_most or not any(work.is_paused for work in scheduler.partitions.values()):
                 return
+            # All lanes are looked at, which is not for each poll.
+            self._hot_told = add_ms(now, _LOOK_MS)
             lane = scheduler.hottest()
             if lane is None or not lane.tasks:
                 return

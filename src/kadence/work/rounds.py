@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from typing import Any, Final
 
+from kadence.client.repeating import Repeating
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.work.frontier import METADATA_BYTES
 from kadence.work.letters import ProducerRecord
@@ -34,10 +35,11 @@ class Finished:
 
     Attributes:
         number: in the order in which calls ended. counter: of a dead letter or a retry record, what counts it.
-        not_before: when its records may be sent (ms). context: of the handler; what it sends belongs to its trace.
+        not_before: when its records may be sent (ms). repeating: when those of a letter that was refused are.
+        context: of the handler; what it sends belongs to its trace.
     """
 
-    __slots__ = ("context", "counter", "not_before", "number", "outputs", "tasks")
+    __slots__ = ("context", "counter", "not_before", "number", "outputs", "repeating", "tasks")
 
     def __init__(
         self, number: int, tasks: Sequence[Task], outputs: Sequence[ProducerRecord], counter: str | None
@@ -47,6 +49,7 @@ class Finished:
         self.outputs = outputs
         self.counter = counter
         self.not_before = 0
+        self.repeating: Repeating | None = None
         self.context = copy_context()
 
 
@@ -142,14 +145,26 @@ class Rounds(Scheduler):
 
     # ------------------------------------------------------------ rounds
 
-    def begin(self, now: int, limit: int = METADATA_BYTES) -> Round | None:
+    def begin(
+        self, now: int, limit: int = METADATA_BYTES, without: Collection[TopicPartition] = ()
+    ) -> Round | None:
         """The next round: what is finished, and the frontiers after it. None if the frontiers do not fit.
+
+        ``without``: partitions whose offsets cannot be committed now. Nothing of them is part of it: what is sent for a
+        record is committed with its offset, or not at all.
 
         All that is done above a frontier must be in its metadata: what were left out would be done, and sent, twice. If
         it does not fit (``limit``: characters), the round is shorter, until what holds the frontier up is finished.
         """
-        chosen = _first_outputs([each for each in self._finished if each.not_before <= now])
-        while (offsets := self._after(chosen, limit)) is None:
+        chosen = _first_outputs(
+            [
+                each
+                for each in self._finished
+                if each.not_before <= now
+                and not (without and any(task.work.partition in without for task in each.tasks))
+            ]
+        )
+        while (offsets := self._after(chosen, limit, without)) is None:
             if not chosen:
                 return None
             chosen = chosen[: len(chosen) // 2]
@@ -160,7 +175,7 @@ class Rounds(Scheduler):
         return Round(chosen, offsets)
 
     def _after(
-        self, finished: Iterable[Finished], limit: int
+        self, finished: Iterable[Finished], limit: int, without: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata] | None:
         done: dict[PartitionWork, list[int]] = {}
         for each in finished:
@@ -168,6 +183,8 @@ class Rounds(Scheduler):
                 done.setdefault(task.work, []).append(task.record.offset)
         found = {}
         for partition, work in self.partitions.items():
+            if partition in without:
+                continue
             frontier = work.frontier.after(done[work]) if work in done else work.frontier
             if (offset := frontier.offset) is None:
                 continue
