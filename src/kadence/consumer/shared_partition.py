@@ -18,7 +18,8 @@ from kadence.consumer.decoded_records import DeliveryState
 from kadence.errors import KafkaError, RecordDeserializationError
 from kadence.lag import end_offset, lag
 from kadence.metrics.sensors import Meter
-from kadence.types import TopicPartition
+from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.wire import ZERO_UUID
 
 __all__ = ["NotFetched", "NotFetchedReason", "Origin", "Raised", "SharedPartition", "Unfetched", "Unstable"]
 
@@ -115,6 +116,12 @@ class Origin(NamedTuple):
     """Offset and epoch up to which all was processed when a fetch epoch began in the midst of reading, if less."""
     continued: int = -1
     """The fetch epoch before it, where it began in the midst of reading."""
+    topic_id: bytes = ZERO_UUID
+    """Of the topic that the offset is of; zero while it is not known. One of the same name made later has another."""
+    committed: OffsetAndMetadata | None = None
+    """What the group had committed, where that is the place to begin; None: a policy or the program chose it."""
+    is_by_policy: bool = False
+    """Whether ``auto.offset.reset`` chose it."""
 
 
 class Unstable(NamedTuple):

@@ -5,7 +5,7 @@ What they do otherwise stands in `desk` and `processing`; which records a transa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from kadence.client.aside import Caller
@@ -18,13 +18,15 @@ from kadence.errors import (
 )
 from kadence.logs import logger
 from kadence.protocol import error_codes as ec
-from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from kadence.types import GroupMetadata, OffsetAndMetadata, ReadOffset, TopicPartition
 from kadence.work.desk import Desk
-from kadence.work.frontier import decode
+from kadence.work.following import Following, TransactionalFollowing
 from kadence.work.letters import Letter, ProducerRecord, is_too_large
-from kadence.work.processing import Committed, Idle, Processing, Steps
+from kadence.work.positions import counted
+from kadence.work.processing import Processing
 from kadence.work.rounds import Finished, Round, Rounds
 from kadence.work.scheduler import Scheduler, Task
+from kadence.work.steps import Committed, Idle, Steps
 from kadence.work.transactions import TransactionalProducer, Transactions
 
 __all__ = ["TransactionalDesk", "TransactionalProcessing"]
@@ -54,11 +56,11 @@ class TransactionalDesk(Desk):
     scheduler: Rounds
     _has_told = False
 
-    def begin(self, now: int, limit: int) -> Round | None:
-        """The next round, if there is any."""
+    def begin(self, now: int, limit: int, without: Collection[TopicPartition]) -> Round | None:
+        """The next round, if there is any; see `Rounds.begin`."""
         with self.lock:
             self._has_told = False
-            return self.scheduler.begin(now, limit)
+            return self.scheduler.begin(now, limit, without)
 
     def finish(self, tasks: Sequence[Task]) -> None:
         """As `Desk.finish`: these have nothing to be sent, and do not depend on each other."""
@@ -143,6 +145,7 @@ class TransactionalProcessing(Processing):
     """
 
     _desk: TransactionalDesk
+    _following: TransactionalFollowing
 
     def __init__(
         self,
@@ -154,7 +157,9 @@ class TransactionalProcessing(Processing):
     ) -> None:
         super().__init__(*arguments)
         self._renew = renew
-        self.transactions = Transactions(make, self._round_ended, self._failed, changed, caller)
+        self.transactions = Transactions(
+            make, self._round_ended, self._failed, self._counted, changed, caller
+        )
         self._not_before = 0
         self._last_error: Exception | None = None
         self._sent_as: GroupMetadata | None = None
@@ -189,16 +194,21 @@ class TransactionalProcessing(Processing):
         if partitions:
             found = yield Committed(partitions)
         yield from self._retries_from_start(found)
-        with self._desk.lock:
-            for partition in partitions:
-                at = found.get(partition)
-                self.committed.pop(partition, None)
-                done: list[tuple[int, int]] = []
-                if at is not None:
-                    # Below it, too: whoever was interrupted does not know what its last transaction did.
-                    self.committed[partition] = at
-                    done = [(0, at.offset), *decode(at.offset, at.metadata)]
-                self._desk.scheduler.assign(partition, done)
+        following = self._following
+        for partition in partitions:
+            following.found.pop(partition, None)
+            if (at := found.get(partition)) is not None:
+                following.found[partition] = at
+        yield from following.assign(partitions)
+
+    def _new_following(self) -> Following:
+        return TransactionalFollowing(self._desk, self._reading)
+
+    def _counted(
+        self, read: Mapping[TopicPartition, ReadOffset]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What a transaction may commit of this now. Any thread."""
+        return counted(read, self._reading.fetch_epochs())
 
     def put_back(self, *, is_interrupted: bool = False) -> Steps:
         """As `Processing.put_back`. While a transaction is undecided, nothing may be committed behind it."""
@@ -234,20 +244,16 @@ class TransactionalProcessing(Processing):
 
     def _begin(self, now: int) -> bool:
         """Begin the next round. Returns whether there is anything to commit."""
-        this = self._desk.begin(now, self._metadata_bytes)
+        this = self._desk.begin(now, self._metadata_bytes, self._following.standing_still())
         if this is None:
             return False
-        this.offsets = {p: at for p, at in this.offsets.items() if self._is_news(p, at)}
+        this.offsets = {p: read for p, read in this.offsets.items() if self.committed.get(p) != read}
         if not (this.finished or this.offsets):
             return False
         # The member as which the records of this round were read: no poll has told of a loss since.
         self._sent_as = self._subject.group_metadata()
         self.transactions.commit(this, self._sent_as)
         return True
-
-    def _is_news(self, partition: TopicPartition, at: OffsetAndMetadata) -> bool:
-        before = self.committed.get(partition)
-        return before is None or (at != before and at.offset >= before.offset)
 
     def _round_ended(
         self, this: Round, error: Exception | None, refused: Mapping[Finished, Exception]

@@ -21,7 +21,7 @@ from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import CommitFailedError, IllegalStateError, KafkaError, WakeupError
 from kadence.logs import LogLimiter, logger
-from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 
 __all__ = ["Commits"]
 
@@ -118,6 +118,50 @@ class Commits:
                 )
             return self.consumed(), lost
         return dict(offsets), lost & offsets.keys()
+
+    # ------------------------------------------------------------ of `process`
+
+    def commit_read(self, read: Mapping[TopicPartition, ReadOffset], deadline: int) -> Waits[None]:
+        """Commit and wait; raises as `commit` does. What is no longer read from there is left out."""
+        offsets, epochs = _parts(read)
+        lost = self._exchange.lost & offsets.keys()
+        void = yield from self._exchange.call(
+            m.Commit, deadline, offsets=offsets, retry=True, lost=lost, read_under=epochs
+        )
+        self._remember({p: at for p, at in offsets.items() if p not in void})
+        self._exchange.take_background_events()
+        yield from self.run_callbacks()
+
+    def commit_read_async(
+        self,
+        read: Mapping[TopicPartition, ReadOffset],
+        callback: CommitCallback,
+        *,
+        is_parting: bool,
+    ) -> None:
+        """Commit without waiting; ``callback`` as of `commit_async`, without what is no longer read from there.
+
+        Args:
+            is_parting: these are about to be given up. It is repeated for as long as a request may take. Once it has
+                ended the network thread gives them up.
+        """
+        offsets, epochs = _parts(read)
+        call_id = self._exchange.next_id()
+        self._callbacks[call_id] = callback
+        now = self._clock.now_ms()
+        config = self._config
+        deadline = add_ms(now, config.request_timeout_ms if is_parting else config.default_api_timeout_ms)
+        self._shared_state.send(
+            m.Commit(
+                call_id,
+                deadline,
+                offsets,
+                retry=False,
+                parting=is_parting,
+                lost=self._exchange.lost & offsets.keys(),
+                read_under=epochs,
+            )
+        )
 
     def run_callbacks(self) -> Waits[None]:
         while self.completed:
@@ -282,6 +326,13 @@ class Commits:
             else:
                 self._last[partition] = (shared_partition.fetch_epoch, offset.offset)
                 shared_partition.mark_processed(offset.offset, offset.leader_epoch)
+
+
+def _parts(
+    read: Mapping[TopicPartition, ReadOffset],
+) -> tuple[dict[TopicPartition, OffsetAndMetadata], dict[TopicPartition, int]]:
+    """The offsets, and the fetch epochs under which they count."""
+    return {p: each.at for p, each in read.items()}, {p: each.fetch_epoch for p, each in read.items()}
 
 
 def _is_where_it_began(shared_partition: SharedPartition, offset: int) -> bool:

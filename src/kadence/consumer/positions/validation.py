@@ -257,7 +257,7 @@ class ValidationManager:
         if topic_id in (ZERO_UUID, state.topic_id) or topic_id in state.former_topic_ids:
             return False
         if state.topic_id == ZERO_UUID:
-            state.topic_id = topic_id
+            self._subscription.identify(state, topic_id)
             return False
         partition = state.partition
         state.former_topic_ids |= {state.topic_id}
