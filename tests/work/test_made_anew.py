@@ -1,12 +1,11 @@
-"""A topic is deleted and made again while `process` reads it: what was done of the one says nothing of the other (C19)."""
+"""A topic is made anew while `process` reads it: what was done of the old one says nothing of the new one (C19)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from tests.work.worlds import ONE, Simulated, become
+from tests.work.worlds import Simulated, become
 
 from kadence import Record
 from kadence.work import ProducerRecord
@@ -77,7 +76,13 @@ def test_what_is_done_of_a_deleted_topic_is_not_committed_for_the_new_one(
 @pytest.mark.parametrize("is_transactional", [False, True])
 @pytest.mark.parametrize("is_idle", [False, True])
 def test_each_record_of_the_new_topic_is_handled_and_its_output_is_there_once(
-    simulated: Simulated, protocol: str, away_s: float, old: int, new: int, is_transactional: bool, is_idle: bool
+    simulated: Simulated,
+    protocol: str,
+    away_s: float,
+    old: int,
+    new: int,
+    is_transactional: bool,
+    is_idle: bool,
 ) -> None:
     """Idle: the member stands at committed offsets, since it has been started again. Else it is at work."""
     simulated.write("one", names(0, old, "old"), keys=7)

@@ -28,10 +28,10 @@ from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from kadence.testing.kafka import Kafka
 from kadence.testing.simulation import Program
 from kadence.work import Context, ProducerRecord, Retry
-from kadence.work.frontier import decode
-from kadence.work.processing import Seek
+from kadence.work.frontier import Stretch, decode
 from kadence.work.rounds import Finished, Round
 from kadence.work.settings import settings_of
+from kadence.work.steps import Seek
 from kadence.work.transactional import TransactionalDesk, TransactionalProcessing
 from kadence.work.transactions import Transactions
 
@@ -327,7 +327,9 @@ def test_a_transaction_is_not_waited_for_when_a_record_of_it_has_failed() -> Non
     producer.send.return_value = future
     producer.commit_transaction.side_effect = late
     ended: list[Any] = []
-    transactions = Transactions(lambda: producer, lambda *end: ended.append(end), Mock(), Mock(), AtOnce())
+    transactions = Transactions(
+        lambda: producer, lambda *end: ended.append(end), Mock(), Mock(), Mock(), AtOnce()
+    )
     transactions.start()
     finished = Finished(1, [], [ProducerRecord("out", b"1")], None)
     this = Round([finished], {})
@@ -541,6 +543,7 @@ def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() 
         settings,
         desk,
         subject,
+        Mock(fetch_epochs=lambda: {one: 1}),
         clock,
         Mock(),
         Mock(),
@@ -552,6 +555,7 @@ def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() 
         renew=Mock(),
     )
     desk.scheduler.assign(one)
+    desk.scheduler.read_from(one, Stretch(1, 0))
     desk.scheduler.add(one, [Record("one", 0, 0, value=b"v")], 0)
     processing.transactions.is_busy = True
     steps = processing.put_back(is_interrupted=True)
