@@ -128,7 +128,7 @@ class Commits:
         void = yield from self._exchange.call(
             m.Commit, deadline, offsets=offsets, retry=True, lost=lost, read_under=epochs
         )
-        self._remember({p: at for p, at in offsets.items() if p not in void})
+        self._remember({p: at for p, at in offsets.items() if p not in (void or ())})
         self._exchange.take_background_events()
         yield from self.run_callbacks()
 

@@ -584,7 +584,7 @@ class CommitRequestManager:
             if not call.retry:
                 self._add_event(CommitCompleted(call.id, pending.told, pending.error))
             elif not pending.is_answered:
-                self._add_event(Answer(call.id, frozenset(pending.void), pending.error))
+                self._add_event(Answer(call.id, frozenset(pending.void) or None, pending.error))
         if not self._queue:
             self._first_deadline = FOREVER
         self._release(now)
