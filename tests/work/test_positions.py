@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from itertools import pairwise
 from typing import Any, Final
 
 import pytest
 from tests.work.worlds import GROUP, ONE, Simulated, become
 
 from kadence import OffsetAndMetadata, Record, TopicPartition
-from kadence.errors import WakeupError
+from kadence.errors import IllegalStateError, WakeupError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.offset_commit import OffsetCommitRequest
 from kadence.testing.simulation import Program
@@ -21,7 +23,6 @@ LATEST: Final = {"auto_offset_reset": "latest", "auto_commit_interval_ms": 100}
 
 def alter(world: Simulated, offset: int, metadata: str = "") -> None:
     """The group has committed this."""
-
     operator = world.member(None, enable_auto_commit=False)
     operator.do(lambda consumer: consumer.assign([ONE]))
     operator.do(lambda consumer: consumer.commit({ONE: OffsetAndMetadata(offset, None, metadata)}))
@@ -303,10 +304,47 @@ def test_commits_that_fail_while_partitions_go_hold_up_nothing_that_stays(
     assert len(stays) == 2
     for partition in stays:
         times = [at for _, number, at in handled if number == partition.partition and at >= began]
-        assert max(b - a for a, b in zip(times, times[1:], strict=False)) < 5
+        assert max(b - a for a, b in pairwise(times)) < 5
     unchecked.faults.clear()
     writer.stop()
     first.stop()
     second.stop()
     call.result()
     other.result()
+
+
+# ---------------------------------------------------------------- loops of one's own
+
+
+def test_polls_that_are_tracked_in_another_order_or_twice_commit_nothing_that_is_not_done(
+    unchecked: Simulated,
+) -> None:
+    unchecked.write("one", 6)
+    member = unchecked.member("one", enable_auto_commit=False)
+    first = member.do(lambda consumer: consumer.poll(60, max_records=3))
+    second = member.do(lambda consumer: consumer.poll(60, max_records=3))
+    works = [member.consumer.track(records) for records in (second, first, second)]
+    done: list[int] = []
+    for record in (*second, *first, *second):
+        for work in works:
+            with contextlib.suppress(IllegalStateError):
+                work.done(record)
+        done.append(record.offset)
+        member.do(lambda consumer: consumer.commit(works[0]))
+        lowest = next((offset for offset in range(6) if offset not in done), 6)
+        assert unchecked.committed()[0][0] <= lowest
+    assert unchecked.committed()[0] == (6, "")
+
+
+def test_what_was_tracked_of_a_position_that_is_lost_is_not_committed(unchecked: Simulated) -> None:
+    """The reset comes between the poll and `track`: the records are of the stretch before it."""
+    unchecked.write("one", 6)
+    member = unchecked.member("one", enable_auto_commit=False)
+    records = member.do(lambda consumer: consumer.poll(60))
+    assert len(records) == 6
+    member.do(lambda consumer: consumer.seek_to_beginning([ONE]))
+    work = member.consumer.track(records)
+    for record in records:
+        work.done(record)
+    member.do(lambda consumer: consumer.commit(work))
+    assert unchecked.committed().get(0, (0, ""))[0] == 0

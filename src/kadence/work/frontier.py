@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -85,13 +86,15 @@ class Frontier:
         self._skips: deque[Run] = deque(done)
 
     def give(self, offset: int, leader_epoch: int | None) -> bool:
-        """A record was read, behind all that were read before. Returns whether it is to be worked on.
-
-        It is not if it was done before.
-        """
-        self.position = offset + 1
-        self.epoch = leader_epoch
-        self._given.append(offset)
+        """A record was read. Returns whether it is to be worked on: False if it was done before."""
+        if self.position is None or offset >= self.position:
+            self.position = offset + 1
+            self.epoch = leader_epoch
+        given = self._given
+        if given and offset <= given[-1]:
+            self._give_late(offset)
+        else:
+            given.append(offset)
         skips = self._skips
         while skips and skips[0][1] <= offset:
             skips.popleft()
@@ -99,6 +102,14 @@ class Frontier:
             self.done(offset)
             return False
         return True
+
+    def _give_late(self, offset: int) -> None:
+        """A program tracks what polls returned in another order, or twice. It is not done any more."""
+        place = bisect_left(self._given, offset)
+        if self._given[place] == offset:
+            self._done.discard(offset)
+        else:
+            self._given.insert(place, offset)
 
     def passed(self, position: int, leader_epoch: int | None) -> None:
         """The reader stands at ``position``: what lies before it and was not given out needs no work."""

@@ -9,6 +9,7 @@ from kadence.client.aside import Aside
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer.application.arguments import is_among
+from kadence.consumer.application.commits import parts_of
 from kadence.consumer.application.core import Core
 from kadence.consumer.events import Seek
 from kadence.consumer.fetch.dead_letters import LetterProducers
@@ -138,7 +139,8 @@ class Inside:
         )
 
     def commit(self, read: Mapping[TopicPartition, ReadOffset]) -> Any:
-        return self._run(self._core.commits.commit_read(read, self._deadline()))
+        offsets, read_under = parts_of(read)
+        return self._run(self._core.commits.commit(offsets, self._deadline(), read_under))
 
     def commit_async(
         self,
@@ -147,7 +149,8 @@ class Inside:
         *,
         is_parting: bool = False,
     ) -> None:
-        self._core.commits.commit_read_async(read, callback, is_parting=is_parting)
+        offsets, read_under = parts_of(read)
+        self._core.commits.commit_async(offsets, callback, read_under, is_parting=is_parting)
 
     def _deadline(self) -> int:
         return add_ms(self.clock.now_ms(), self._core.config.default_api_timeout_ms)
