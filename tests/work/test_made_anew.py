@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 import pytest
-from tests.work.worlds import Simulated, become
+from tests.work.worlds import ONE, Simulated, become
 
 from kadence import Record
+from kadence.errors import KafkaError
 from kadence.work import ProducerRecord
 
 PROTOCOLS: Final = ("classic", "consumer")
@@ -118,3 +120,27 @@ def test_each_record_of_the_new_topic_is_handled_and_its_output_is_there_once(
     member.stop()
     call.result()
     assert sorted(outputs()) == sorted(names(0, new, "new"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("away_s", AWAY_S)
+@pytest.mark.parametrize("is_sought", [False, True])
+def test_records_of_a_deleted_topic_are_not_committed_for_the_new_one_by_a_loop_of_polls(
+    simulated: Simulated, protocol: str, away_s: float, is_sought: bool
+) -> None:
+    """The position in the new topic is known before they are committed. Within a topic a seek changes nothing."""
+    simulated.write("one", names(0, 20, "old"))
+    member = simulated.member("one", enable_auto_commit=False, group_protocol=protocol)
+    records = member.do(lambda consumer: consumer.poll(60, max_records=5))
+    member.do(lambda consumer: consumer.seek(ONE, 9))
+    member.do(lambda consumer: consumer.commit(records))
+    assert simulated.committed() == {0: (5, "")}
+    if not is_sought:
+        records = member.do(lambda consumer: consumer.poll(60, max_records=5))
+    make_anew(simulated, away_s)
+    simulated.simulation.run(10)
+    with contextlib.suppress(KafkaError):
+        member.do(lambda consumer: consumer.commit(records))
+    assert simulated.committed().get(0, (0, "")) == (0, "")
+    simulated.write("one", names(0, 5, "new"))
+    assert [record.value for record in member.do(lambda consumer: consumer.poll(60))] == names(0, 5, "new")

@@ -151,11 +151,12 @@ class SharedPartition(DeliveryState):
     """The shared state's part of one assigned partition.
 
     Written by the network thread: ``fetch_epoch`` (current stretch), ``origin`` (its start; None while the
-    position is unknown), ``end`` (the offset at which the range to read ends, C11; None: it has no end), ``revoking``
-    (about to be given up: no longer handed out), ``held`` (its assigned callback has not run: not handed out yet),
-    ``high_watermark``, ``last_stable_offset``, ``log_start``, ``unfetched`` (why it is not being fetched; None: it is),
-    ``unstable`` (with read_committed, while a transaction is open before the end of the log).
-    ``lags`` and ``leads`` (as answers told of the log's ends), ``preferred_replica`` (None: the leader).
+    position is unknown), ``topic_since`` (the fetch epoch since which it is of the same topic), ``end`` (the offset at
+    which the range to read ends, C11; None: it has no end), ``revoking`` (about to be given up: no longer handed out),
+    ``held`` (its assigned callback has not run: not handed out yet), ``high_watermark``, ``last_stable_offset``,
+    ``log_start``, ``unfetched`` (why it is not being fetched; None: it is), ``unstable`` (with read_committed, while a
+    transaction is open before the end of the log), ``lags`` and ``leads`` (as answers told of the log's ends),
+    ``preferred_replica`` (None: the leader).
     Written by the application thread: ``paused``, ``paused_at`` (since when, monotonic ms), ``decoded`` (records
     decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch, offset,
     epoch) as far as is known to be processed apart from what ``decoded`` says, ``raised`` (the latest polls that raised
@@ -180,6 +181,7 @@ class SharedPartition(DeliveryState):
         "processed",
         "raised",
         "told_bytes",
+        "topic_since",
         "unfetched",
         "unstable",
         "wake_bytes",
@@ -189,6 +191,7 @@ class SharedPartition(DeliveryState):
         super().__init__(fetch_epoch)
         self.partition = partition
         self.origin: Origin | None = None
+        self.topic_since = fetch_epoch
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start: int | None = None

@@ -322,8 +322,12 @@ class Subscription:
         state.offset, state.epoch = offset, epoch
         state.epoch_starts, state.checked, state.doubted = [], None, False
         topic_id = self.topic_id_of(partition.topic)
-        # A broker that is behind may still tell of the topic before.
-        state.topic_id = ZERO_UUID if topic_id in state.former_topic_ids else topic_id
+        if topic_id in state.former_topic_ids:
+            # A broker that is behind still tells of the topic before.
+            topic_id = ZERO_UUID
+        if state.topic_id in state.former_topic_ids:
+            shared_partition.topic_since = shared_partition.fetch_epoch
+        state.topic_id = topic_id
         state.status, state.reset_timestamp, state.lost = Status.FETCHING, None, None
         shared_partition.origin = Origin(
             shared_partition.fetch_epoch,
