@@ -206,7 +206,7 @@ def test_a_record_for_which_none_waits_is_no_hot_key(
     member = simulated.member("one")
 
     async def work(record: Record[Any, Any]) -> None:
-        await become(member.consumer.paused)
+        await become(member.consumer.not_fetched)
         before = len(looks)
         await become(lambda: len(looks) > before + 1)
         member.stop()

@@ -61,6 +61,7 @@ class Desked:
             self.settings,
             self.desk,
             Mock(),
+            Mock(),
             self.reading,
             self.clock,
             self.workers.wake,

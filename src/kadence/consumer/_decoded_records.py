@@ -130,6 +130,7 @@ class DeliveryState:
     def __init__(self, fetch_epoch: cython.longlong) -> None:
         self.fetch_epoch = fetch_epoch
         self.paused = False
+        self.work_paused = False
         self.revoking = False
         self.held = False
         self._end: int | None = None

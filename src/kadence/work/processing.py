@@ -61,9 +61,14 @@ class Subject(Protocol):
 
     def assignment(self) -> frozenset[TopicPartition]: ...
     def finished(self) -> frozenset[TopicPartition]: ...
+    def group_metadata(self) -> GroupMetadata: ...
+
+
+class Gate(Protocol):
+    """What keeps partitions from being read. The application has another one (`Consumer.pause`)."""
+
     def pause(self, partitions: list[TopicPartition]) -> None: ...
     def resume(self, partitions: list[TopicPartition]) -> None: ...
-    def group_metadata(self) -> GroupMetadata: ...
 
 
 class Look(Protocol):
@@ -76,6 +81,7 @@ class Processing:
     """One call of `process`.
 
     Args:
+        gate: keeps partitions from being read while enough of them waits; whoever ends the processing opens it.
         wake: as `Workers.wake`. look: as `Workers.look`.
         in_group: whether there is a group to commit to. commit_ms: how often that is done.
 
@@ -88,6 +94,7 @@ class Processing:
         settings: Settings,
         desk: Desk,
         subject: Subject,
+        gate: Gate,
         reading: Reading,
         clock: Clock,
         wake: Callable[[], None],
@@ -98,6 +105,7 @@ class Processing:
         self._settings = settings
         self._desk = desk
         self._subject = subject
+        self._gate = gate
         self._reading = reading
         self._clock = clock
         self._wake = wake
@@ -168,10 +176,12 @@ class Processing:
             room = scheduler.room()
             is_paused = any(work.is_paused for work in scheduler.partitions.values())
             due = desk.due()
+        if self._settings.batch is not None:
+            self._look_whether_more_comes()
         if pause:
-            self._subject.pause(pause)
+            self._gate.pause(pause)
         if resume:
-            self._subject.resume(resume)
+            self._gate.resume(resume)
         now = self._clock.now_ms()
         # What is due already waits for a worker.
         due = due - now if due > now else _LOOK_MS
@@ -188,6 +198,22 @@ class Processing:
         self._look_at_time(now)
         if self._in_group and self._is_to_commit(now):
             self._commit(now)
+
+    def _look_whether_more_comes(self) -> None:
+        """A batch that nothing can be added to does not wait."""
+        desk, finished = self._desk, self._subject.finished()
+        with desk.lock:
+            before = desk.nothing_comes
+            partitions = desk.scheduler.partitions
+            # The next transaction makes room for more.
+            awaits_commit = bool(desk.scheduler.finished)
+            desk.nothing_comes = bool(partitions) and all(
+                partition in finished or (work.is_paused and not awaits_commit)
+                for partition, work in partitions.items()
+            )
+            is_news = desk.nothing_comes and not before and desk.scheduler.has_ready
+        if is_news:
+            self._wake()
 
     def _is_finished(self) -> bool:
         if not self._ranges_are_read():
@@ -242,8 +268,6 @@ class Processing:
             works = tuple(self._desk.scheduler.partitions.items())
         assigned = self._subject.assignment()
         epochs = self._reading.fetch_epochs()
-        if paused := [p for p, work in works if work.is_paused and p in assigned]:
-            self._subject.resume(paused)
         for partition, work in works:
             read = offsets.get(partition)
             # One that has lost its position is read from elsewhere in any case.
@@ -426,6 +450,8 @@ class Processing:
         with self._desk.lock:
             if not scheduler.is_at_most or not any(work.is_paused for work in scheduler.partitions.values()):
                 return
+            # All lanes are looked at, which is not for each poll.
+            self._hot_told = add_ms(now, _LOOK_MS)
             lane = scheduler.hottest()
             if lane is None or not lane.tasks:
                 return

@@ -209,7 +209,10 @@ class Scheduler:
 
     def assign(self, partition: TopicPartition, done: Iterable[Run] = ()) -> PartitionWork:
         """This member has the partition from now on; ``done`` is above its committed offset and is skipped."""
+        before = self.partitions.get(partition)
         work = self.partitions[partition] = PartitionWork(partition, done)
+        # Whoever reads was told so, and is told when that ends.
+        work.is_paused = before is not None and before.is_paused
         return work
 
     def read_from(self, partition: TopicPartition, stretch: Stretch, done: Iterable[Run] = ()) -> None:
@@ -233,24 +236,29 @@ class Scheduler:
         before = self.partitions[partition]
         left = before.outstanding
         self.forget((partition,))
-        self.assign(partition)
         # As the consumer has it.
-        self.partitions[partition].is_paused = before.is_paused
+        self.assign(partition).is_paused = before.is_paused
         return left
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         """No record of these begins any more. What runs goes on, and `frontiers` still has them until `forget`."""
-        for partition in partitions:
-            if (work := self.partitions.get(partition)) is None or work.is_gone:
-                continue
+        going = [
+            work
+            for each in partitions
+            if (work := self.partitions.get(each)) is not None and not work.is_gone
+        ]
+        if not going:
+            return
+        for work in going:
             work.is_gone = True
-            for lane in {
-                *self._lanes.get(partition, {}).values(),
-                *self._ready,
-                *(late[2] for late in self._late),
-            }:
-                if any(task.work is work for task in lane.tasks):
-                    self._drop(lane, work)
+        # One walk for all of them. A lane of one record stands nowhere but where it waits for its turn.
+        lanes = (
+            [*self._ready, *(late[2] for late in self._late)]
+            if self._order == "none"
+            else [lane for work in going for lane in self._lanes.get(work.partition, {}).values()]
+        )
+        for lane in lanes:
+            self._drop_gone(lane)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These are another member's now."""
@@ -258,13 +266,15 @@ class Scheduler:
         for partition in partitions:
             self.partitions.pop(partition, None)
 
-    def _drop(self, lane: Lane, work: PartitionWork) -> None:
-        """Remove what waits in a lane of a partition that goes. What runs there keeps its place."""
-        kept = [task for task in lane.tasks if task.work is not work or task.is_running]
+    def _drop_gone(self, lane: Lane) -> None:
+        """Remove what waits in a lane, of partitions that go. What runs there keeps its place."""
+        kept: deque[Task] = deque()
         for task in lane.tasks:
-            if task.work is work and not task.is_running:
+            if task.work.is_gone and not task.is_running:
                 self._count_out(task)
-        lane.tasks = deque(kept)
+            else:
+                kept.append(task)
+        lane.tasks = kept
         if not kept and lane.home is not None:
             lane.home.pop(lane.key, None)
 
@@ -340,11 +350,16 @@ class Scheduler:
         """When the next record is due that waits for its time."""
         return self._late[0][0] if self._late else FOREVER
 
+    def look_at_due(self, now: int) -> None:
+        """What has waited for its time can be worked on now."""
+        late = self._late
+        while late and late[0][0] <= now:
+            self._ready.append(heapq.heappop(late)[2])
+
     def take(self, now: int) -> Task | None:
         """The next record to be worked on; its lane waits until `done`, `again` or `drop`. None: there is none now."""
-        late, ready = self._late, self._ready
-        while late and late[0][0] <= now:
-            ready.append(heapq.heappop(late)[2])
+        self.look_at_due(now)
+        ready = self._ready
         while ready:
             lane = ready.popleft()
             if self._tells_of_few and self._has_few():
