@@ -19,6 +19,7 @@ from kadence.errors import (
     KafkaTimeoutError,
     ProducerFencedError,
     TransactionAbortedError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     for_code,
 )
@@ -460,6 +461,23 @@ def test_refused_offsets(request_type: type, code: int, state: State) -> None:
     assert world.now_in.state is state
 
 
+def test_a_topic_that_the_coordinator_does_not_know_for_seconds_is_gone() -> None:
+    """A new one takes a moment to be known everywhere. What waits for one that was deleted waits for ever."""
+    world = TransactionWorld(retry_backoff_ms=100, retry_backoff_max_ms=100)
+    world.begin()
+    world.codes[TxnOffsetCommitRequest] = [ec.UNKNOWN_TOPIC_OR_PARTITION] * 5
+    world.run(world.now_in.begin_offsets(OFFSETS, GROUP))
+    assert world.is_open
+    world.codes[TxnOffsetCommitRequest] = [ec.UNKNOWN_TOPIC_OR_PARTITION] * 100
+    done = world.now_in.begin_offsets(OFFSETS, GROUP)
+    world.run()
+    with pytest.raises(UnknownTopicOrPartitionError, match="does not know t-0") as raised:
+        done()
+    assert raised.value.partitions == {TP}
+    assert world.now_in.state is State.ABORTABLE
+    world.run(world.now_in.begin_abort())
+
+
 @pytest.mark.parametrize(
     ("codes", "match"),
     [
@@ -628,7 +646,7 @@ def test_v1_offsets_of_an_old_epoch_fence_the_producer() -> None:
 
 def test_offsets_whose_time_is_over_are_not_part_of_a_commit() -> None:
     world = TransactionWorld()
-    world.codes = {TxnOffsetCommitRequest: [ec.UNKNOWN_TOPIC_OR_PARTITION] * 1000}
+    world.codes = {TxnOffsetCommitRequest: [ec.COORDINATOR_LOAD_IN_PROGRESS] * 1000}
     world.begin()
     done = world.now_in.begin_offsets(OFFSETS, GROUP)
     world.run()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.work.frontier import METADATA_BYTES, Frontier, Run, Stretch, decode, encode
-from kadence.work.scheduler import Limits, Order, Scheduler, Task
+from kadence.work.scheduler import Earlier, Limits, Order, Scheduler, Task
 
 P = TopicPartition("orders", 0)
 Q = TopicPartition("orders", 1)
@@ -404,7 +404,7 @@ def test_records_of_the_retry_topic_that_are_not_due_leave_room_for_others(order
     scheduler = Scheduler(
         order,
         Limits(records=most, near=20, enough=2),
-        lambda record, now: (1, 1000) if record.topic == "again" else (0, 0),
+        lambda record, now: Earlier(record, *((1, 1000) if record.topic == "again" else (0, 0))),
         "again",
     )
     for partition in (P, *again):

@@ -87,6 +87,8 @@ class ApplicationEventProcessor:
             m.FetchCommitted: self._fetch_committed,
             m.ListOffsets: self._list_offsets,
             m.TopicMetadata: self._topic_metadata,
+            m.ReadFromStart: self._read_from_start,
+            m.RefreshMetadata: self._refresh_metadata,
             m.EnforceRebalance: self._enforce_rebalance,
             m.CallbackDone: self._callback_done,
             m.Close: self._close,
@@ -271,6 +273,14 @@ class ApplicationEventProcessor:
     def _topic_metadata(self, now: int, call: m.TopicMetadata) -> None:
         del now
         self._metadata.ask(call)
+
+    def _read_from_start(self, now: int, call: m.ReadFromStart) -> None:
+        del now
+        self._subscription.from_start |= call.topics
+
+    def _refresh_metadata(self, now: int, call: m.RefreshMetadata) -> None:
+        del call
+        self._metadata.request_update(now)
 
     def _enforce_rebalance(self, now: int, call: m.EnforceRebalance) -> None:
         if self._membership is not None:

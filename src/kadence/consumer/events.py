@@ -199,6 +199,18 @@ class TopicMetadata(ApplicationEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadFromStart(ApplicationEvent):
+    """Read these topics from their beginnings wherever ``auto.offset.reset`` would be asked, for good."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshMetadata(ApplicationEvent):
+    """Ask for metadata: what is known of a topic may be old."""
+
+
+@dataclass(frozen=True, slots=True)
 class EnforceRebalance(ApplicationEvent):
     """Rejoin the group (KIP-568)."""
 

@@ -163,6 +163,11 @@ class PartitionState:
         return any(self.partition in lost for lost in self._subscription.losses.values())
 
     @property
+    def is_from_start(self) -> bool:
+        """Whether reading goes on at the beginning of the log when its position is lost: see `Subscription`."""
+        return self.partition.topic in self._subscription.from_start
+
+    @property
     def awaits_fetch(self) -> bool:
         """Whether a fetch of its present position is on its way."""
         flight = self.flight
@@ -205,6 +210,9 @@ class Subscription:
         self.losses: dict[int, frozenset[TopicPartition]] = {}
         """What was lost, by the callback that tells the application. Until that has ended, the application may still
         commit what it has of these in a transaction, so the committed offset is no place to go on from."""
+        self.from_start: frozenset[str] = frozenset()
+        """Topics that are read from their beginnings wherever ``auto.offset.reset`` would be asked: no other place has
+        their records."""
         self.moves = 0
         """How many positions were ever set: whoever waits for one looks again when it grows."""
         self.has_ranges = False

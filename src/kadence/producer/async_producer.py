@@ -313,7 +313,7 @@ class AsyncProducer:
         Raises:
             IllegalStateError: no transaction is open.
             BrokerError: the group's coordinator refused, for example because the consumer is no longer a member;
-                abort the transaction.
+                abort the transaction. UnknownTopicOrPartitionError has the ``partitions`` whose topics were deleted.
             KafkaTimeoutError: no answer within ``max.block.ms``; abort the transaction.
             TypeError, ValueError: ``offsets`` has no offsets by partition, or ``group_metadata`` is not a
                 consumer's `GroupMetadata`.

@@ -6,11 +6,13 @@ Each step keeps three things in agreement: the order of the partition (`sequence
 
 from __future__ import annotations
 
+from logging import INFO, WARNING
+
 from kadence.clock import FOREVER
 from kadence.config import ProducerConfig
 from kadence.connection.request import Backoff
 from kadence.errors import KafkaError, TransactionAbortedError
-from kadence.logs import logger
+from kadence.logs import LogLimiter, logger
 from kadence.producer.accumulator import Accumulator, Batch
 from kadence.producer.identity import Identity
 from kadence.producer.sequences import PartitionDelivery
@@ -47,6 +49,8 @@ class Outcomes:
         self._topics = topics
         self._identity = identity
         self._transactions = identity if isinstance(identity, Transactions) else None
+        self._told = LogLimiter()
+        """Of which topics the log has said that records were not written. The futures say it of each."""
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.partitions: dict[TopicPartition, PartitionDelivery] = {}
         self.undecided: set[TopicPartition] = set()
@@ -149,8 +153,8 @@ class Outcomes:
             if self._transactions is not None:
                 self._transactions.not_written(error, was_sent=batch.attempts > 0)
         # Nothing of a transaction is lost silently: its end raises, and readers see none of it.
-        log = _log.warning if self._transactions is None else _log.info
-        log("records not written: %r: %s", batch, error)
+        is_news = self._transactions is None and self._told.is_new(self._measures.now, batch.tp.topic, None)
+        _log.log(WARNING if is_news else INFO, "records not written: %r: %s", batch, error)
         self._lost(batch)
         batch.delivery.fail(error, record_errors, first=batch.first)
 
@@ -193,6 +197,8 @@ class Outcomes:
         """Drop what is known of the partitions of topics that nobody uses."""
         with self._accumulator.gate:
             self._accumulator.forget(topics)
+        for topic in topics:
+            self._told.over(topic)
         idle = [tp for tp in self.partitions if tp.topic in topics and tp not in self.undecided]
         for tp in idle:
             partition = self.partitions[tp]

@@ -28,6 +28,7 @@ from kadence.errors import (
     IllegalStateError,
     KafkaError,
     ProducerFencedError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     for_code,
 )
@@ -42,14 +43,26 @@ __all__ = ["Transactions"]
 _ADD_AGAIN_MS: Final = 20
 """How soon is asked again for what came before the end of the transaction before was written; as Java's."""
 
+_PATIENCE_MS: Final = 2_000
+"""A new topic takes a moment to spread among the brokers. One that a coordinator does not know for so long is gone."""
+
+_NAMED: Final = 5
+"""Partitions named in the text of an error."""
+
 
 @dataclass(eq=False)
 class _Offsets:
-    """Offsets of a group on their way into the transaction. ``is_added``: the coordinator knows of the group."""
+    """Offsets of a group on their way into the transaction.
+
+    Attributes:
+        is_added: the coordinator knows of the group.
+        unknown_since: since when (ms) the group's coordinator has not known one of their topics.
+    """
 
     group: GroupMetadata
     pending: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
     is_added: bool = False
+    unknown_since: int | None = None
 
 
 class Transactions(Lifecycle):
@@ -355,8 +368,24 @@ class Transactions(Lifecycle):
         if code == ec.INVALID_PRODUCER_EPOCH and self._is_v2:
             # The group's coordinator knows as little as a leader why an epoch is old.
             self._fail_transaction(for_code(code))
+        elif code == ec.UNKNOWN_TOPIC_OR_PARTITION and self._is_gone(now, sent):
+            unknown = frozenset(tp for tp, each in codes.items() if each == code)
+            self._abort_for(
+                UnknownTopicOrPartitionError(
+                    f"the group's coordinator does not know {', '.join(map(str, sorted(unknown)[:_NAMED]))}, so the "
+                    "offsets cannot be part of the transaction",
+                    partitions=unknown,
+                ),
+                adds=True,
+            )
         else:
             self._is_well(now, code, group=sent.group.group_id, adds=True)
+
+    def _is_gone(self, now: int, sent: _Offsets) -> bool:
+        """Whether the coordinator has not known a topic for so long that it was deleted."""
+        if sent.unknown_since is None:
+            sent.unknown_since = now
+        return now - sent.unknown_since >= _PATIENCE_MS
 
     def _ask_for_end(self, now: int) -> None:
         if (self._is_started or self._is_unsure) and not self._is_ended:
@@ -445,10 +474,7 @@ class Transactions(Lifecycle):
         if outcome is Outcome.FENCED:
             self._fail(self._fenced())
         elif outcome is Outcome.ABORT and self.state in (*SENDING, State.ABORTING, State.ABORTABLE):
-            self._raise_epoch, self._asks_why = True, False
-            # What could not be added is no news to an abort, which undoes it.
-            if self.state in SENDING or (self.state is State.ABORTING and not adds):
-                self._move(State.ABORTABLE, for_code(code))
+            self._abort_for(for_code(code), adds=adds)
         elif outcome in (Outcome.RETRY, Outcome.FIND_AGAIN):
             if outcome is Outcome.FIND_AGAIN:
                 self._found.pop(self._key(group), None)
@@ -456,6 +482,12 @@ class Transactions(Lifecycle):
         else:
             self._fail(for_code(code))
         return False
+
+    def _abort_for(self, error: KafkaError, *, adds: bool) -> None:
+        self._raise_epoch, self._asks_why = True, False
+        # What could not be added is no news to an abort, which undoes it.
+        if self.state in SENDING or (self.state is State.ABORTING and not adds):
+            self._move(State.ABORTABLE, error)
 
     def _aborted_by_brokers(self, code: int) -> KafkaError:
         return for_code(

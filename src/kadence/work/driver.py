@@ -68,6 +68,9 @@ class Insides(Reading, Protocol):
     def unlisten(self, listener: Any) -> Any:
         """Undo `listen`: tell this one, and subscribe to what was subscribed to before. Awaited under asyncio."""
 
+    def read_from_start(self, topic: str) -> None:
+        """Read this topic from its beginning wherever it has no valid position, whatever auto.offset.reset says."""
+
     def subscribes_to(self, topic: str) -> bool:
         """Whether this topic is subscribed to, by its name or by a pattern that the consumer matches itself."""
 
@@ -90,6 +93,9 @@ class Insides(Reading, Protocol):
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Undo `pause`. `end` does so for all."""
+
+    def refresh_metadata(self) -> None:
+        """Have the network side ask for metadata. It waits for nothing."""
 
     def nudge(self) -> None: ...
     def begin(self, desk: Desk, workers: int) -> None: ...
@@ -178,6 +184,7 @@ class _Work:
                 changed=changed,
                 caller=inside.aside.caller("kadence-work-transactions"),
                 renew=inside.renew_identity,
+                refresh=inside.refresh_metadata,
             )
             self.processing = processing
             self.close = processing.transactions.close
@@ -441,6 +448,8 @@ def _with_retries(inside: Insides, settings: Settings) -> frozenset[str] | None:
             f"Retry(topic={topic!r}) needs a subscription by names, to which this topic is added; this consumer has a "
             "pattern or partitions by assign()"
         )
+    # Before it is subscribed to. What is written there has no other copy: where it came from it is done.
+    inside.read_from_start(topic)
     return None if topic in inside.topics else inside.topics | {topic}
 
 

@@ -12,16 +12,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
+from kadence.client.repeating import Repeating
 from kadence.clock import FOREVER, Clock, add_ms
 from kadence.errors import (
     CommitFailedError,
     ConfigError,
     IllegalStateError,
     KafkaError,
-    OffsetMetadataTooLargeError,
     RebalanceInProgressError,
     WakeupError,
 )
+from kadence.errors.remedies import REPEATED, Remedy, remedy_of
 from kadence.logs import logger
 from kadence.printable import plural
 from kadence.types import GroupMetadata, OffsetAndMetadata, ReadOffset, TopicPartition
@@ -117,7 +118,9 @@ class Processing:
         self.is_put_back = False
         self._following = self._new_following()
         self._woken: WakeupError | None = None
+        self._is_starting = True
         self._is_committing = False
+        self._repeating = Repeating(commit_ms)
         self._told: dict[Task, int] = {}
         self._hot_told = 0
 
@@ -138,6 +141,7 @@ class Processing:
         error: BaseException | None = None
         try:
             yield from self.assigned(tuple(subject.assignment()))
+            self._is_starting = False
             while not desk.is_ended and not subject.stopping:
                 yield from self._turn()
                 if self._is_finished():
@@ -159,10 +163,13 @@ class Processing:
         Raises:
             ConfigError: one of them is missing.
         """
-        for name, topic in (
-            ("dead_letter", self._settings.dead_letter),
-            ("Retry.topic", self._settings.retry.topic),
-        ):
+        settings = self._settings
+        names = {
+            settings.bad_letter: "dead.letter.topic",
+            settings.dead_letter: "dead_letter",
+            settings.retry.topic: "Retry.topic",
+        }
+        for topic, name in names.items():
             if topic is not None and not (yield PartitionsOf(topic)):
                 raise ConfigError(f"{name}: the cluster has no topic {topic!r}; create it first")
 
@@ -230,6 +237,7 @@ class Processing:
         desk = self._desk
         until = add_ms(self._clock.now_ms(), self._settings.drain_ms)
         desk.is_waited_for = True
+        desk.hurry()
         while running := self._running(None, until):
             if self._clock.now_ms() >= until:
                 log.warning(
@@ -302,19 +310,24 @@ class Processing:
     ) -> None:
         self._is_committing = False
         if error is None:
+            self._repeating.succeeded()
             self.committed.update({p: read[p] for p in offsets})
-        elif isinstance(error, OffsetMetadataTooLargeError):
-            self._shorten()
-        else:
-            log.warning("not committed; it is tried again: %s", error)
+        elif not self._is_shortened(error, offsets):
+            again = self._repeating.failed(self._clock.now_ms())
+            self._commit_at = max(again.at, self._commit_at)
+            log.log(again.level, "not committed; it is tried again: %s", error)
 
-    def _shorten(self) -> None:
+    def _is_shortened(self, error: Exception, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
+        """Whether a commit of these was too large, and the next one has less metadata."""
+        if remedy_of(error) is not Remedy.FORM or not any(at.metadata for at in offsets.values()):
+            return False
         self._metadata_bytes //= 2
         log.warning(
             "the broker takes only short metadata with commits (offset.metadata.max.bytes): it gets %d bytes now, and "
             "more records may be repeated after a crash",
             self._metadata_bytes,
         )
+        return True
 
     def _commit_at_last(self, partitions: tuple[TopicPartition, ...] | None) -> Steps:
         """Commit what is done of these, and forget them; None: all, at the end of the processing.
@@ -344,16 +357,15 @@ class Processing:
         while True:
             try:
                 yield Commit(read)
-            except OffsetMetadataTooLargeError:
-                self._shorten()
-                with self._desk.lock:
-                    read = self._desk.scheduler.frontiers(read, self._metadata_bytes)
-                continue
             except WakeupError as error:
                 # It ends the processing, and not the commit.
                 self._woken = error
                 continue
             except KafkaError as error:
+                if self._is_shortened(error, {p: each.at for p, each in read.items()}):
+                    with self._desk.lock:
+                        read = self._desk.scheduler.frontiers(read, self._metadata_bytes)
+                    continue
                 self._tell_uncommitted(error)
             else:
                 self.committed.update(read)
@@ -369,9 +381,24 @@ class Processing:
 
     def assigned(self, partitions: tuple[TopicPartition, ...]) -> Steps:
         """These are this member's from now on. What was done above their committed offsets is skipped."""
-        retries = tuple(p for p in partitions if p.topic == self._settings.retry.topic)
-        if retries and self._in_group:
-            yield from self._retries_from_start((yield Committed(retries)))
+        topic = self._settings.retry.topic
+        retries = tuple(p for p in partitions if p.topic == topic) if self._is_starting else ()
+        found: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
+        # One that the consumer had before may stand behind records that nobody has tried. One that comes later is read
+        # from its start by itself: `Insides.read_from_start`.
+        while retries and self._in_group and not self._subject.stopping:
+            try:
+                found = yield Committed(retries)
+                break
+            except KafkaError as error:
+                if remedy_of(error) not in REPEATED:
+                    raise
+                again = self._repeating.failed(self._clock.now_ms(), "look-up")
+                log.log(
+                    again.level, "what the group has committed is not known, and is asked again: %s", error
+                )
+                yield Idle(again.at)
+        yield from self._retries_from_start(found)
         yield from self._following.assign(partitions)
 
     def _retries_from_start(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> Steps:
@@ -397,6 +424,7 @@ class Processing:
         # A second Ctrl-C in the midst of the end leaves this to close(), which the first one told to wait for nothing.
         until = add_ms(self._clock.now_ms(), 0 if desk.is_over else self._settings.drain_ms)
         desk.is_waited_for = True
+        desk.hurry()
         try:
             while running := self._running(partitions, until):
                 if self._clock.now_ms() >= until:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from typing import Any, Final
 
+from kadence.client.repeating import Repeating
 from kadence.types import ReadOffset, TopicPartition
 from kadence.work.frontier import METADATA_BYTES
 from kadence.work.letters import ProducerRecord
@@ -34,10 +35,11 @@ class Finished:
 
     Attributes:
         number: in the order in which calls ended. counter: of a dead letter or a retry record, what counts it.
-        not_before: when its records may be sent (ms). context: of the handler; what it sends belongs to its trace.
+        not_before: when its records may be sent (ms). repeating: when those of a letter that was refused are.
+        context: of the handler; what it sends belongs to its trace.
     """
 
-    __slots__ = ("context", "counter", "not_before", "number", "outputs", "tasks")
+    __slots__ = ("context", "counter", "not_before", "number", "outputs", "repeating", "tasks")
 
     def __init__(
         self, number: int, tasks: Sequence[Task], outputs: Sequence[ProducerRecord], counter: str | None
@@ -47,6 +49,7 @@ class Finished:
         self.outputs = outputs
         self.counter = counter
         self.not_before = 0
+        self.repeating: Repeating | None = None
         self.context = copy_context()
 
 

@@ -11,14 +11,14 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from kadence.clock import FOREVER
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 from kadence.work.frontier import METADATA_BYTES, Frontier, Run, Stretch
 
-__all__ = ["Lane", "Limits", "Order", "PartitionWork", "Scheduler", "Task", "read_offset"]
+__all__ = ["Earlier", "Lane", "Limits", "Order", "PartitionWork", "Scheduler", "Task", "read_offset"]
 
 Order = Literal["key", "partition", "none"]
 
@@ -161,12 +161,23 @@ class Task:
         return self.work.is_gone
 
 
+class Earlier(NamedTuple):
+    """What was tried of a record before it was read.
+
+    Attributes:
+        record: it, as handlers get it. attempts: how many failed. due: not before this (ms; 0: at once).
+    """
+
+    record: Record[Any, Any]
+    attempts: int
+    due: int
+
+
 class Scheduler:
     """All records that were read and are not done.
 
     Args:
-        earlier: what was tried of a record before it was read: how many attempts failed, and when it is due (ms; 0 at
-            once). None: nothing, of any.
+        earlier: says what was tried of a record before it was read. None: nothing, of any.
         retry_topic: whose records may be due long after they are read.
 
     Attributes:
@@ -180,7 +191,7 @@ class Scheduler:
         self,
         order: Order,
         limits: Limits,
-        earlier: Callable[[Record[Any, Any], int], tuple[int, int]] | None = None,
+        earlier: Callable[[Record[Any, Any], int], Earlier] | None = None,
         retry_topic: str | None = None,
     ) -> None:
         self.partitions: dict[TopicPartition, PartitionWork] = {}
@@ -307,7 +318,7 @@ class Scheduler:
                 lane = found
             task = Task(record, work, lane, size)
             if self._earlier is not None:
-                task.attempts, task.due = self._earlier(record, now)
+                task.record, task.attempts, task.due = self._earlier(record, now)
             lane.tasks.append(task)
             if len(lane.tasks) == 1:
                 self._line_up(lane, now)

@@ -135,6 +135,15 @@ def test_kip320_without_a_policy_truncation_is_raised_once_and_a_seek_resolves_i
     assert "Fetch" in world.names()
 
 
+def test_kip320_a_topic_that_is_read_from_its_start_needs_no_policy() -> None:
+    world = reading(auto_offset_reset="none")
+    world.subscription.from_start = frozenset({P0.topic})
+    world.tell_metadata(told({P0: 2}, epoch=6))
+    world.epoch_ends(world.ask("OffsetForLeaderEpoch"), 5, 7)
+    assert "Fetch" in world.names(100)
+    assert world.errors() == []
+
+
 @pytest.mark.parametrize("policy", ["earliest", "none"])
 def test_kip320_records_that_were_only_buffered_are_read_again_and_nothing_is_lost(policy: str) -> None:
     world = reading(auto_offset_reset=policy)

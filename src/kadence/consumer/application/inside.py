@@ -11,7 +11,7 @@ from kadence.clock import Clock, add_ms
 from kadence.consumer.application.arguments import is_among
 from kadence.consumer.application.commits import parts_of
 from kadence.consumer.application.core import Core
-from kadence.consumer.events import Seek
+from kadence.consumer.events import ReadFromStart, RefreshMetadata, Seek
 from kadence.consumer.fetch.dead_letters import LetterProducers
 from kadence.consumer.fetch.decoding import decoding_one
 from kadence.consumer.shared_partition import SharedPartition
@@ -189,6 +189,12 @@ class Inside:
         """Those that are assigned still: of some that are lost `process` may not have been told yet."""
         assignment = self._shared_state.assignment
         return (each for partition in partitions if (each := assignment.get(partition)) is not None)
+
+    def read_from_start(self, topic: str) -> None:
+        self._shared_state.send(ReadFromStart(0, 0, frozenset({topic})))
+
+    def refresh_metadata(self) -> None:
+        self._shared_state.send(RefreshMetadata(0, 0))
 
     def wall_ms(self) -> int:
         return self.clock.now_ms() + self._shared_state.wall_offset_ms()

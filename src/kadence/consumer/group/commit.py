@@ -31,6 +31,7 @@ from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import ClusterView, GroupConfig, Membership
 from kadence.consumer.subscription import PartitionState
 from kadence.errors import CommitFailedError, ConnectError, KafkaError, KafkaTimeoutError
+from kadence.errors.remedies import Remedy, remedy_of_code
 from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.protocol.offset_commit import (
@@ -46,15 +47,8 @@ __all__ = ["CommitRequestManager"]
 log = logger("kadence.consumer")
 
 IDENTITY: Final = frozenset(
-    {
-        error_codes.UNKNOWN_MEMBER_ID,
-        error_codes.ILLEGAL_GENERATION,
-        error_codes.REBALANCE_IN_PROGRESS,
-        error_codes.FENCED_INSTANCE_ID,
-        error_codes.STALE_MEMBER_EPOCH,
-        error_codes.FENCED_MEMBER_EPOCH,
-    }
-)
+    code for code in error_codes.NAMES if remedy_of_code(code) is Remedy.MEMBERSHIP
+) | {error_codes.FENCED_INSTANCE_ID}
 """Codes that judge the member, not the offsets."""
 
 

@@ -419,7 +419,8 @@ class OffsetsRequestManager:
 
     def _apply_policy(self, state: PartitionState, error: KafkaError) -> None:
         """The position is lost: look up where the policy says to go on, or raise and wait for a seek."""
-        if self._policy == "none":
+        policy = "earliest" if state.is_from_start else self._policy
+        if policy == "none":
             state.lost = None
             self._add_event(
                 Failed(error, partition=state.partition, fetch_epoch=state.shared_partition.fetch_epoch)
@@ -427,15 +428,19 @@ class OffsetsRequestManager:
             return
         if not isinstance(error, NoOffsetForPartitionError):
             log.info(
-                "%s: the position is no longer valid; applying auto.offset.reset=%s",
+                "%s: the position is no longer valid; %s",
                 state.partition,
-                self._policy,
+                "reading goes on at the beginning"
+                if state.is_from_start
+                else f"applying auto.offset.reset={policy}",
             )
         duration_ms = self._config.reset_duration_ms
-        if duration_ms is not None:
+        if policy == "earliest":
+            timestamp = _EARLIEST
+        elif duration_ms is not None:
             timestamp = max(self._wall() - duration_ms, 0)
         else:
-            timestamp = _EARLIEST if self._policy == "earliest" else _LATEST
+            timestamp = _LATEST
         if (
             state.shared_partition.end is not None
             and type(error) is OffsetOutOfRangeError

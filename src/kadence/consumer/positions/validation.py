@@ -97,7 +97,7 @@ class Truncation:
             self._move(state, position, given_epoch)
             return
         log.warning("%s", _lost(state, position, diverging))
-        if not self._has_policy:
+        if not (self._has_policy or state.is_from_start):
             # Keep its epoch: whoever starts from this offset, once committed, is told of the truncation again.
             self._move(state, position, given_epoch)
             self._raise(state, _error(state, position, diverging, epoch))
