@@ -128,7 +128,7 @@ def test_a_record_that_fails_is_tried_again_and_then_a_dead_letter(world: World)
         dead_letter="dead",
     )
     member.close()
-    assert repr(totals) == "Totals(done=20, failed=5, retried=0, dead_lettered=1, skipped=0)"
+    assert repr(totals) == "Totals(done=20, failed=5, retried=0, dead_lettered=1, already_done=0)"
     assert attempts[b"7"] == attempts[b"8"] == 3
     [letter] = world.read("dead")
     headers = dict(letter.headers)

@@ -143,7 +143,7 @@ def test_after_a_restart_what_was_done_is_skipped_and_stays_done() -> None:
     scheduler = Scheduler("none", Limits())
     assigned(scheduler, done=[(1, 2), (3, 6)])
     scheduler.add(P, records(b"a", b"b", b"c", b"d"), 0)
-    assert (scheduler.total, scheduler.skipped) == (2, 2)
+    assert (scheduler.total, scheduler.already_done) == (2, 2)
     at = committable(scheduler)
     assert (at.offset, decode(0, at.metadata)) == (0, [(1, 2), (3, 6)])
     for task in taken(scheduler):

@@ -331,7 +331,8 @@ class Desk:
             self._finished([task])
 
         def unsent(error: BaseException) -> None:
-            instead = self._instead(task, letter, error)
+            # When nobody waits any more, the producer is closed, which says nothing of the letter.
+            instead = None if self.is_over else self._instead(task, letter, error)
             if isinstance(instead, Letter):
                 self._letter(task, instead)
                 return

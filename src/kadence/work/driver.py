@@ -71,6 +71,9 @@ class Insides(Reading, Protocol):
     def read_from_start(self, topic: str) -> None:
         """Read this topic from its beginning wherever it has no valid position, whatever auto.offset.reset says."""
 
+    def partitions_of(self, topic: str) -> Any:
+        """The partitions of a topic, however long brokers are away; None once it is to stop. Awaited under asyncio."""
+
     def subscribes_to(self, topic: str) -> bool:
         """Whether this topic is subscribed to, by its name or by a pattern that the consumer matches itself."""
 
@@ -257,6 +260,8 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
 
     def carry(steps: Steps) -> None:
         def do(step: Step) -> Any:
+            if isinstance(step, PartitionsOf):
+                return inside.partitions_of(step.topic)
             if not isinstance(step, Idle):
                 return _asked(consumer, inside, step)
             event.wait(wait_seconds(step.until, inside.clock.now_ms()))
@@ -334,6 +339,8 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
 
     async def carry(steps: Steps) -> None:
         async def do(step: Step) -> Any:
+            if isinstance(step, PartitionsOf):
+                return await inside.partitions_of(step.topic)
             if not isinstance(step, Idle):
                 return await _asked(consumer, inside, step)
             try:
@@ -421,9 +428,7 @@ async def _to_its_end(call: Coroutine[Any, Any, None]) -> None:
     task.result()
 
 
-def _asked(
-    consumer: Any, inside: Insides, step: Poll | Commit | Committed | PartitionsOf | Seek | SeekToStart
-) -> Any:
+def _asked(consumer: Any, inside: Insides, step: Poll | Commit | Committed | Seek | SeekToStart) -> Any:
     """What the consumer returns; under asyncio it is awaited."""
     if isinstance(step, Poll):
         return consumer.poll(step.ms / 1000, max_records=step.max_records)
@@ -431,8 +436,6 @@ def _asked(
         return inside.commit(step.offsets)
     if isinstance(step, Committed):
         return consumer.committed(step.partitions)
-    if isinstance(step, PartitionsOf):
-        return consumer.partitions_for(step.topic)
     if isinstance(step, SeekToStart):
         return consumer.seek_to_beginning(step.partitions)
     return inside.seek(step.partition, step.at, is_committed=step.is_committed)

@@ -15,11 +15,9 @@ from typing import Final, Protocol
 from kadence.client.repeating import Repeating
 from kadence.clock import FOREVER, Clock, add_ms
 from kadence.errors import (
-    CommitFailedError,
     ConfigError,
     IllegalStateError,
     KafkaError,
-    RebalanceInProgressError,
     WakeupError,
 )
 from kadence.errors.remedies import REPEATED, Remedy, remedy_of
@@ -170,8 +168,12 @@ class Processing:
             settings.retry.topic: "Retry.topic",
         }
         for topic, name in names.items():
-            if topic is not None and not (yield PartitionsOf(topic)):
-                raise ConfigError(f"{name}: the cluster has no topic {topic!r}; create it first")
+            if topic is not None:
+                found = yield PartitionsOf(topic)
+                if found is None:
+                    return
+                if not found:
+                    raise ConfigError(f"{name}: the cluster has no topic {topic!r}; create it first")
 
     def _turn(self) -> Steps:
         """One poll, and what it brought."""
@@ -372,10 +374,7 @@ class Processing:
             return
 
     def _tell_uncommitted(self, error: Exception) -> None:
-        if isinstance(error, CommitFailedError | RebalanceInProgressError):
-            log.warning("not committed, another member has these partitions: %s", error)
-        else:
-            log.warning("not committed, so some records come again: %s", error)
+        log.warning("not committed, so some records come again: %s", error)
 
     # ------------------------------------------------------------ rebalances: H6
 

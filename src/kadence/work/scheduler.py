@@ -198,7 +198,7 @@ class Scheduler:
         self.total = 0
         self.nbytes = 0
         self.running: dict[Task, None] = {}
-        self.skipped = 0
+        self.already_done = 0
         self.finished = 0
         self.wants_look = False
         self._order = order
@@ -219,7 +219,7 @@ class Scheduler:
     # ------------------------------------------------------------ what comes and goes
 
     def assign(self, partition: TopicPartition, done: Iterable[Run] = ()) -> PartitionWork:
-        """This member has the partition from now on; ``done`` is above its committed offset and is skipped."""
+        """This member has the partition from now on; ``done`` is above its committed offset, and is not done again."""
         before = self.partitions.get(partition)
         work = self.partitions[partition] = PartitionWork(partition, done)
         # Whoever reads was told so, and is told when that ends.
@@ -303,7 +303,7 @@ class Scheduler:
         added = nbytes = 0
         for record in records:
             if not give(record.offset, record.leader_epoch):
-                self.skipped += 1
+                self.already_done += 1
                 continue
             key, value = record.key, record.value
             size = _RECORD_BYTES + (0 if key is None else len(key)) + (0 if value is None else len(value))

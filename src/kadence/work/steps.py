@@ -35,7 +35,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsOf:
-    """Gives the partitions of a topic, none where the cluster does not have it."""
+    """Gives the partitions of a topic, none where the cluster does not have it; None if the consumer stops before.
+
+    Brokers that are away are waited for as long as polls would wait for them.
+    """
 
     topic: str
 

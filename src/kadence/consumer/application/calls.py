@@ -103,7 +103,6 @@ class Calls:
         self._interceptors = core.interceptors
         self._arrow_polls: ArrowPolls | None = None
         self._has_told_unit = False
-        self._close_by = FOREVER
 
     # ------------------------------------------------------------ what to read
 
@@ -338,18 +337,19 @@ class Calls:
 
     def _placed(self, partition: TopicPartition, deadline: int) -> Waits[Origin]:
         """The position, as soon as it is known."""
-        core = self._core
+        core, began = self._core, self._clock.now_ms()
         while (at := self._shared_state.shared_partition(partition).current()) is None:
             core.check()
             if partition in core.lost:
                 raise IllegalStateError(
                     f"{partition} was lost: the next poll tells of it, and looks up its position"
                 )
-            if self._clock.now_ms() >= deadline:
+            now = self._clock.now_ms()
+            if now >= deadline:
                 raise KafkaTimeoutError(
                     f"no position for {partition} yet: {self._shared_state.shared_partition(partition).why_unplaced()}"
                 )
-            yield deadline
+            yield min(deadline, core.exchange.grace.wait_until(now, began))
         return at
 
     def pause(self, partitions: Partitions) -> None:
@@ -531,8 +531,7 @@ class Calls:
     # ------------------------------------------------------------ the end
 
     def stop(self, grace: Seconds | None) -> None:
-        if (ms := to_ms(grace)) is not None:
-            self._close_by = add_ms(self._clock.now_ms(), ms)
+        self._core.exchange.grace.begin(self._clock.now_ms(), grace)
         self._core.stop()
         return cast(None, NotAwaited("consumer", "ends iterations and polls")) if self._awaits else None
 
@@ -541,15 +540,13 @@ class Calls:
         return self._core.stopping
 
     def busy(self) -> str | None:
-        """What the application works on instead of closing this consumer, and where; None when it does not. Any thread.
+        """What the application does instead of closing this consumer, and where; None once it closes it. Any thread.
 
-        None, too, while a poll waits: that one ends with `stop`.
+        It may work on records, or wait in a call. A poll is none of these: it ends with `stop`.
         """
-        core = self._core
-        since = self._shared_state.progress.processing_since(self._clock.now_ms())
-        if core.closing or since is None or core.stalls.thread is None:
+        if self._core.closing or self._shared_state.ended:
             return None
-        return core.stalls.present()
+        return self._core.stalls.present()
 
     def leave_unfinished(self) -> None:
         """Leave the group, without a commit, whatever the application is doing. Any thread; waits for nothing."""
@@ -560,7 +557,8 @@ class Calls:
         now, ms = self._clock.now_ms(), to_ms(timeout)
         if ms is not None:
             return add_ms(now, ms)
-        return max(min(add_ms(now, _CLOSE_MS), self._close_by), add_ms(now, FAREWELL_MS))
+        by = min(add_ms(now, _CLOSE_MS), self._core.exchange.grace.close_by)
+        return max(by, add_ms(now, FAREWELL_MS))
 
     def close(self, deadline: int, *, processed_only: bool, leave: bool | None = None) -> Waits[None]:
         return self._core.close(deadline, processed_only=processed_only, leave=leave)

@@ -344,6 +344,9 @@ class Core:
             self._poll_measures.waited(now)
             if self.pace is not None:
                 self.pace.returns(now, returned)
+            if self.closed:
+                # By another thread, which could not wait for what ran inside.
+                self._collector.drop_all()
         return made(chunks)
 
     def _serve(self) -> Waits[bool]:
@@ -396,6 +399,7 @@ class Core:
         finally:
             steps.is_taking = False
         if self.closed:
+            self._collector.drop_all()
             raise ClosedError("this consumer is closed")
         return taken
 
@@ -531,6 +535,7 @@ class Core:
             return
         self._rebalancing.closing = True
         self.exchange.woken = False
+        self.exchange.grace.end()
         error: Exception | None = None
         try:
             try:

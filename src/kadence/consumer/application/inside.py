@@ -7,18 +7,18 @@ from typing import Any
 
 from kadence.client.aside import Aside
 from kadence.client.waits import Waits
-from kadence.clock import Clock, add_ms
+from kadence.clock import FOREVER, Clock, add_ms
 from kadence.consumer.application.arguments import is_among
 from kadence.consumer.application.commits import parts_of
 from kadence.consumer.application.core import Core
-from kadence.consumer.events import ReadFromStart, RefreshMetadata, Seek
+from kadence.consumer.events import ReadFromStart, RefreshMetadata, Seek, TopicMetadata
 from kadence.consumer.fetch.dead_letters import LetterProducers
 from kadence.consumer.fetch.decoding import decoding_one
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import ConcurrentAccessError
 from kadence.records import Record
-from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
+from kadence.types import OffsetAndMetadata, PartitionInfo, ReadOffset, TopicPartition
 from kadence.work.desk import Desk
 from kadence.work.frontier import Stretch
 from kadence.work.meters import Meters, Totals
@@ -39,7 +39,7 @@ class Inside:
         self,
         core: Core,
         shared_state: SharedState,
-        run: Callable[[Waits[None]], Any],
+        run: Callable[[Waits[Any]], Any],
         producers: LetterProducers,
         aside: Aside,
     ) -> None:
@@ -76,6 +76,14 @@ class Inside:
 
     def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
         return self._run(self._listened(listener, topics, self._deadline()))
+
+    def partitions_of(self, topic: str) -> Any:
+        """The partitions of a topic, however long brokers are away; None as soon as the consumer is to stop."""
+        return self._run(self._partitions_of(topic))
+
+    def _partitions_of(self, topic: str) -> Waits[list[PartitionInfo] | None]:
+        found = yield from self._core.exchange.call_unless_stopped(TopicMetadata, FOREVER, topics=(topic,))
+        return None if found is None else found.get(topic, [])
 
     def _listened(self, listener: Any, topics: frozenset[str] | None, deadline: int) -> Waits[None]:
         """Rebalances are told to ``listener``. ``topics``: in place of those that are subscribed to by name."""

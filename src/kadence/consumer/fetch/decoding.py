@@ -227,8 +227,13 @@ class Decoding:
 
 
 def _said_of(record: Record, field: str, error: Exception) -> str:
-    """Never the bytes, nor what an exception says of them: they may be secret."""
-    return f"the {field} of {record.topic}-{record.partition} at offset {record.offset} is bad ({type(error).__name__})"
+    """Never the bytes, nor what an exception says of them: they may be secret. Where it met them may be told."""
+    kind = type(error).__name__
+    if isinstance(error, UnicodeDecodeError):
+        kind += f" at byte {error.start}"
+    elif isinstance(line := getattr(error, "lineno", None), int):  # of JSON
+        kind += f" at line {line}, column {getattr(error, 'colno', None)}"
+    return f"the {field} of {record.topic}-{record.partition} at offset {record.offset} is bad ({kind})"
 
 
 def decoding_one(config: ConsumerConfig) -> Callable[[Record], Record]:
