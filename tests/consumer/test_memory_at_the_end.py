@@ -128,7 +128,7 @@ def test_a_thread_that_close_did_not_wait_for_lets_go_when_it_comes_back(
         assert may.wait(PATIENCE)
         return given[0]
 
-    more = {"value_deserializer": hangs} if where == "deserialiser" else {}
+    more: dict[str, Any] = {"value_deserializer": hangs} if where == "deserialiser" else {}
     consumer = Consumer(settings(servers, group_id="g"), **more)
     consumer.assign_topics("t")
     if where == "callback":

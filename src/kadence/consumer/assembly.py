@@ -96,6 +96,7 @@ def _turn(
     delegate = NetworkClientDelegate(client, shared_state.measures.requests)
     jobs = around.jobs(f"{config.client_id}-jobs", client.wakeup)
     metadata = MetadataManager(config, background_event_handler)
+    subscription.topic_id_of = metadata.topic_id
     managers: list[RequestManager] = [metadata]
     membership: Membership | None = None
     coordinator: CoordinatorRequestManager | None = None

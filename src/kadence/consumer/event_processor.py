@@ -235,7 +235,9 @@ class ApplicationEventProcessor:
         del now
         if call.partition in self._subscription.partitions:
             self._subscription.widen(call.partition, call.offset)
-            self._subscription.position(call.partition, call.offset, call.leader_epoch, call.processed)
+            self._subscription.position(
+                call.partition, call.offset, call.leader_epoch, call.processed, call.committed
+            )
             self._answer(call)
         else:
             self._answer(
@@ -380,7 +382,7 @@ class BackgroundEventHandler:
         if self._shared_state.assignment is not self._subscription.snapshot:
             self._shared_state.assignment = self._subscription.snapshot
         if self._moves != self._subscription.moves:
-            self._moves = self._subscription.moves
+            self._moves = self._shared_state.moves = self._subscription.moves
             self._shared_state.signal.set()
 
 

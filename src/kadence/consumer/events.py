@@ -119,13 +119,15 @@ class Polled(ApplicationEvent):
 class Seek(ApplicationEvent):
     """Move one position. With an epoch the position is validated before it is fetched (KIP-320).
 
-    ``processed``: what may be committed until a later poll proves more; None: ``offset`` itself.
+    ``processed``: what may be committed until a later poll proves more; None: ``offset`` itself. ``committed``: what
+    the group has committed, where that is this place.
     """
 
     partition: TopicPartition
     offset: int
     leader_epoch: int | None
     processed: tuple[int, int | None] | None = None
+    committed: OffsetAndMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +145,17 @@ class Commit(ApplicationEvent):
     ``retry``: somebody waits for the `Answer`; else its end is told by `CommitCompleted`. ``parting``: because
     something ends; not worth waiting for where no broker is there. Either is repeated on retriable errors until the
     deadline; a commit that is neither is tried once. ``lost``: partitions that were lost, of which no poll has told the
-    application yet: they are refused, though they may have been assigned anew (C12).
+    application yet: they are refused, though they may have been assigned anew (C12). ``read_under``: of offsets that
+    follow from what was read, the fetch epoch of that. They count only under it (C19): where a partition is read under
+    another one by now, its topic was made anew, say, its offset is left out without an error, and the end of the commit
+    does not name it.
     """
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     retry: bool
     parting: bool = False
     lost: frozenset[TopicPartition] = frozenset()
+    read_under: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def what(self) -> str:

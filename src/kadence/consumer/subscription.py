@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
 from kadence.consumer.shared_partition import NotFetchedReason, Origin, SharedPartition
 from kadence.errors import KafkaError
-from kadence.types import TopicPartition
+from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.wire import ZERO_UUID
 
 __all__ = ["Bucket", "Flight", "PartitionState", "Status", "Subscription"]
@@ -66,6 +66,7 @@ class PartitionState:
         "floor",
         "former_topic_ids",
         "in_flight",
+        "is_by_policy",
         "is_told",
         "lost",
         "named_at",
@@ -106,6 +107,8 @@ class PartitionState:
         """What AWAIT_RESET asks for: −2 earliest, −1 latest, else ms since 1970; None: the policy, or a seek."""
         self.beyond: int | None = None
         """What it asks for next if the log has lost its end, and not its beginning; see `Subscription.await_reset`."""
+        self.is_by_policy = False
+        """Whether ``auto.offset.reset`` asks for it."""
         self.lost: KafkaError | None = None
         """Why the position is of no use any more, until ``auto.offset.reset`` has been applied."""
         self.retry_at = 0
@@ -218,6 +221,8 @@ class Subscription:
         """What the fetch manager has to look at again, assigned or no longer; it clears this."""
         self.unplaced: dict[TopicPartition, PartitionState] = {}
         """Of what is assigned: those that are not FETCHING."""
+        self.topic_id_of: Callable[[str], bytes] = lambda topic: ZERO_UUID
+        """The id that the cluster's topic of this name has now, as far as is known."""
         self._fetch_epochs = 0
 
     @property
@@ -309,10 +314,13 @@ class Subscription:
         offset: int,
         epoch: int | None,
         processed: tuple[int, int | None] | None = None,
+        committed: OffsetAndMetadata | None = None,
     ) -> None:
         """Start a new fetch epoch at ``offset``: data fetched before is dropped when it would be handed out.
 
-        ``processed``: what may be committed until a later poll proves more; None: ``offset`` itself.
+        Args:
+            processed: what may be committed until a later poll proves more; None: ``offset`` itself.
+            committed: what the group has committed, where that is this place.
         """
         state = self.partitions[partition]
         shared_partition = state.shared_partition
@@ -320,10 +328,34 @@ class Subscription:
         shared_partition.fetch_epoch = self.next_fetch_epoch()
         state.trouble, state.retry_at, state.named_at = None, 0, -1
         state.offset, state.epoch = offset, epoch
-        state.epoch_starts, state.checked, state.topic_id, state.doubted = [], None, ZERO_UUID, False
+        state.epoch_starts, state.checked, state.doubted = [], None, False
+        topic_id = self.topic_id_of(partition.topic)
+        if topic_id in state.former_topic_ids:
+            # A broker that is behind still tells of the topic before.
+            topic_id = ZERO_UUID
+        if state.topic_id in state.former_topic_ids:
+            shared_partition.topic_since = shared_partition.fetch_epoch
+        state.topic_id = topic_id
         state.status, state.reset_timestamp, state.lost = Status.FETCHING, None, None
-        shared_partition.origin = Origin(shared_partition.fetch_epoch, offset, epoch, processed, continued)
+        shared_partition.origin = Origin(
+            shared_partition.fetch_epoch,
+            offset,
+            epoch,
+            processed,
+            continued,
+            state.topic_id,
+            committed,
+            state.is_by_policy,
+        )
+        state.is_by_policy = False
         self.moves += 1
+
+    def identify(self, state: PartitionState, topic_id: bytes) -> None:
+        """The position is of this topic, whose id was not known when it was set."""
+        state.topic_id = topic_id
+        if (origin := state.shared_partition.origin) is not None:
+            state.shared_partition.origin = origin._replace(topic_id=topic_id)
+            self.moves += 1
 
     def continues(self, partition: TopicPartition, offset: int) -> bool:
         """Whether a range that begins at ``offset`` begins where the one before it ended, so that reading just goes on.
@@ -346,15 +378,22 @@ class Subscription:
             state.mark()
         self.has_ranges = self.has_ranges or end is not None
 
-    def await_reset(self, partition: TopicPartition, timestamp: int, *, beyond: int | None = None) -> None:
+    def await_reset(
+        self,
+        partition: TopicPartition,
+        timestamp: int,
+        *,
+        beyond: int | None = None,
+        is_by_policy: bool = False,
+    ) -> None:
         """The position is to be looked up (−2 earliest, −1 latest); until then there is none.
 
         Args:
             beyond: look this up instead if the offset found is not behind the lost position, which then lay beyond the
-                end of the log.
+                end of the log. is_by_policy: ``auto.offset.reset`` wants it, and not the program.
         """
         state = self.partitions[partition]
-        state.beyond = beyond
+        state.beyond, state.is_by_policy = beyond, is_by_policy
         state.shared_partition.fetch_epoch = self.next_fetch_epoch()
         state.shared_partition.origin = None
         state.status, state.reset_timestamp, state.retry_at, state.lost = (

@@ -38,6 +38,7 @@ from kadence.consumer.application.arguments import (
     topic_names,
 )
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
+from kadence.consumer.application.commits import parts_of
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.processing import Stall
 from kadence.consumer.decoded_records import Records
@@ -398,16 +399,33 @@ class Calls:
 
     def commit(self, offsets: Offsets | Work | None, timeout: Seconds | None) -> Waits[None]:
         self._core.need_group("commit()")
-        return self._core.commits.commit(self._to_offsets(offsets), self._deadline(timeout))
+        given, read_under = self._to_offsets(offsets)
+        return self._core.commits.commit(given, self._deadline(timeout), read_under)
 
     def commit_async(self, offsets: Offsets | Work | None, callback: CommitCallback | None) -> None:
         self._core.need_group("commit_async()")
-        self._core.commits.commit_async(self._to_offsets(offsets), callback_of(callback, awaits=self._awaits))
+        given, read_under = self._to_offsets(offsets)
+        self._core.commits.commit_async(given, callback_of(callback, awaits=self._awaits), read_under)
 
-    def _to_offsets(self, offsets: Offsets | Work | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    def _to_offsets(
+        self, offsets: Offsets | Work | None
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata] | None, dict[TopicPartition, int]]:
+        """What is to be committed, and of what was read the fetch epochs under which it counts."""
         if self._tracked is not None and isinstance(offsets, self._tracked.kind):
-            return self._tracked.offsets(self._fetch_epochs())
-        return to_offsets(cast("Offsets | None", offsets))
+            return parts_of(self._tracked.offsets(self._fetch_epochs()))
+        given = to_offsets(cast("Offsets | None", offsets))
+        # Offsets that the program names are its word. Those of records are of the topic that these were read from.
+        is_read = not (given is None or isinstance(offsets, Mapping))
+        return given, self._read_under(given) if is_read and given else {}
+
+    def _read_under(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The fetch epochs under which what polls returned of these counts: the present ones, in the same topic."""
+        assignment = self._shared_state.assignment
+        return {
+            partition: at.fetch_epoch if at.fetch_epoch < each.topic_since else each.fetch_epoch
+            for partition in partitions
+            if (each := assignment.get(partition)) is not None and (at := each.position) is not None
+        }
 
     def track(self, records: Iterable[Record[Any, Any]]) -> Work:
         if self._config.auto_commit:
@@ -420,7 +438,13 @@ class Calls:
 
             self._tracked = Tracked()
         passed = records.next_offsets() if isinstance(records, Records) else {}
-        return self._tracked.add(records, passed, self._fetch_epochs())
+        # Only polls move these, so they are of what the last one returned.
+        returned_under = {
+            p: at.fetch_epoch
+            for p, each in self._shared_state.assignment.items()
+            if (at := each.position) is not None
+        }
+        return self._tracked.add(records, passed, returned_under)
 
     def _fetch_epochs(self) -> dict[TopicPartition, int]:
         return {p: each.fetch_epoch for p, each in self._shared_state.assignment.items()}

@@ -330,7 +330,9 @@ class Core:
                     if chunks or self._collector.advanced:
                         break
                     now = self.clock.now_ms()
-                if now >= deadline or (self.manual and self.is_finished) or exchange.nudged:
+                # `process` knows by itself when there is nothing more to read, and waits for what is in work.
+                is_over = self.manual and not self.is_working and self.is_finished
+                if now >= deadline or is_over or exchange.nudged:
                     break
                 yield self.commits.next_wake(deadline)
                 now, has_looked = self.clock.now_ms(), False

@@ -124,17 +124,31 @@ class Pending:
     """Of the topics that were read when the commit was given: one made anew since is another topic (KIP-516)."""
     sent: bool = False
     done: bool = False
-    told: bool = False
+    is_answered: bool = False
     error: KafkaError | None = None
     failure: KafkaError | None = None
     """Why the last attempt is repeated."""
     lost: set[TopicPartition] = field(default_factory=set)
     """Partitions left out, because they were not the member's all the time."""
+    void: set[TopicPartition] = field(default_factory=set)
+    """Partitions left out, because they are not read under the fetch epoch any more under which the offset was."""
+    is_bare: bool = False
+    """Whether metadata is left out, which was too large: who parts from partitions cannot shorten it any more."""
 
     @property
     def offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What is to be committed still."""
-        return {p: offset for p, offset in self.call.offsets.items() if p not in self.lost}
+        return {
+            p: OffsetAndMetadata(at.offset, at.leader_epoch) if self.is_bare else at
+            for p, at in self.call.offsets.items()
+            if not (p in self.lost or p in self.void)
+        }
+
+    @property
+    def told(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """The offsets that its end is about."""
+        offsets = self.call.offsets
+        return {p: at for p, at in offsets.items() if p not in self.void} if self.void else offsets
 
     def succeed(self) -> None:
         self.done = True
@@ -289,7 +303,12 @@ class CommitRequestManager:
         tenure = {partition: self._membership.tenure(partition) for partition in call.offsets}
         read = {p.topic: held.topic_id for p, held in tenure.items() if held is not None}
         topic_ids = {topic: topic_id for topic, topic_id in read.items() if topic_id != ZERO_UUID}
-        self._queue.append(Pending(call, tenure, topic_ids, lost=set(call.lost)))
+        pending = Pending(call, tenure, topic_ids, lost=set(call.lost))
+        for partition, fetch_epoch in call.read_under.items():
+            held = tenure.get(partition)
+            if held is not None and held.shared_partition.fetch_epoch != fetch_epoch:
+                pending.void.add(partition)
+        self._queue.append(pending)
         self._first_deadline = min(self._first_deadline, call.deadline)
 
     def _fail_oldest(self, now: int) -> None:
@@ -391,15 +410,16 @@ class CommitRequestManager:
     def _answer_early(self, pending: Pending) -> None:
         """Whoever waits for it must not wait for the commits before it too."""
         if pending.call.retry:
-            pending.told = True
+            pending.is_answered = True
             self._add_event(Answer(pending.call.id, None, pending.error))
 
     def _send(self, now: int, requests: list[Request]) -> int:
         managed = self._membership.managed
+        self._leave_out_former_topics()
         if managed:
             self._refuse_what_was_lost()
         batch = [pending for pending in self._queue if not pending.done]
-        if not any(pending.call.offsets for pending in batch):
+        if not any(pending.offsets for pending in batch):
             for pending in batch:
                 pending.done = True
             self._tell(now)
@@ -426,6 +446,16 @@ class CommitRequestManager:
         )
         requests.append(self._attempt.request)
         return FOREVER
+
+    def _leave_out_former_topics(self) -> None:
+        """Offsets of a topic that was made anew since: before OffsetCommit 10 brokers know topics by names only."""
+        for pending in self._queue:
+            if pending.done or not pending.call.read_under:
+                continue
+            for partition in pending.call.read_under:
+                held = pending.tenure.get(partition)
+                if held is not None and pending.topic_ids.get(partition.topic) in held.former_topic_ids:
+                    pending.void.add(partition)
 
     def _refuse_what_was_lost(self) -> None:
         for pending in self._queue:
@@ -489,6 +519,12 @@ class CommitRequestManager:
             error = error_of(own)
             if error is None:
                 pending.succeed()
+            elif (
+                error_codes.OFFSET_METADATA_TOO_LARGE in own.values()
+                and pending.call.parting
+                and not pending.is_bare
+            ):
+                pending.is_bare = True
             elif all(code == error_codes.NONE or self._gone(pending, p, code) for p, code in own.items()):
                 pending.done, pending.error = True, error
             else:
@@ -540,9 +576,9 @@ class CommitRequestManager:
             pending = self._queue.popleft()
             call = pending.call
             if not call.retry:
-                self._add_event(CommitCompleted(call.id, call.offsets, pending.error))
-            elif not pending.told:
-                self._add_event(Answer(call.id, None, pending.error))
+                self._add_event(CommitCompleted(call.id, pending.told, pending.error))
+            elif not pending.is_answered:
+                self._add_event(Answer(call.id, frozenset(pending.void) or None, pending.error))
         if not self._queue:
             self._first_deadline = FOREVER
         self._release(now)
