@@ -350,10 +350,7 @@ class Core:
         return made(chunks)
 
     def _serve(self) -> Waits[bool]:
-        """What a poll has to do before it takes records.
-
-        False: it returns nothing. The consumer is to stop, or a callback has unsubscribed: nothing would end a wait.
-        """
+        """What a poll has to do before it takes records. False: it returns none, after `stop` or an unsubscribe()."""
         shared_state, exchange = self._shared_state, self.exchange
         # Looked at first: a member that gives up tells why before it waits for a poll.
         wants_polled = shared_state.wants_polled
