@@ -13,10 +13,12 @@ from datetime import datetime
 from typing import Final
 
 from kadence.clock import wall_time
+from kadence.consumer.shared_partition import SharedPartition
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = [
     "AddBackgroundEvent",
+    "AddPartitions",
     "Answer",
     "ApplicationEvent",
     "Assign",
@@ -38,6 +40,7 @@ __all__ = [
     "Rebalance",
     "RebalanceFailed",
     "RebalanceFinished",
+    "RemovePartitions",
     "ResetPositions",
     "RevokePartitions",
     "Seek",
@@ -98,6 +101,21 @@ class Assign(ApplicationEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class AddPartitions(Assign):
+    """Manual assignment: read these, too. What is assigned is known on the network thread alone.
+
+    Several tasks may add partitions at once, each with a call of its own.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartitions(ApplicationEvent):
+    """Manual assignment: read these no more, and the others on."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AssignTopics(ApplicationEvent):
     """Manual assignment of all partitions of these topics, those that are made later too.
 
@@ -119,10 +137,11 @@ class Polled(ApplicationEvent):
 class Seek(ApplicationEvent):
     """Move one position. With an epoch the position is validated before it is fetched (KIP-320).
 
+    It is that of one assignment of a partition, which ``shared_partition`` belongs to. Of another one nothing is moved.
     ``processed``: what may be committed until a later poll proves more; None: ``offset`` itself.
     """
 
-    partition: TopicPartition
+    shared_partition: SharedPartition
     offset: int
     leader_epoch: int | None
     processed: tuple[int, int | None] | None = None
@@ -130,9 +149,9 @@ class Seek(ApplicationEvent):
 
 @dataclass(frozen=True, slots=True)
 class ResetPositions(ApplicationEvent):
-    """Seek to the beginning (timestamp −2) or end (−1) of partitions, lazily."""
+    """Seek to the beginning (timestamp −2) or end (−1) of partitions, lazily: of these assignments, as `Seek`."""
 
-    partitions: tuple[TopicPartition, ...]
+    shared_partitions: tuple[SharedPartition, ...]
     timestamp: int
 
 
@@ -143,13 +162,15 @@ class Commit(ApplicationEvent):
     ``retry``: somebody waits for the `Answer`; else its end is told by `CommitCompleted`. ``parting``: because
     something ends; not worth waiting for where no broker is there. Either is repeated on retriable errors until the
     deadline; a commit that is neither is tried once. ``lost``: partitions that were lost, of which no poll has told the
-    application yet: they are refused, though they may have been assigned anew (C12).
+    application yet: they are refused, though they may have been assigned anew (C12). ``known``: the assignment that the
+    program knows, where it named the offsets: of another assignment of a partition they are refused, too.
     """
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     retry: bool
     parting: bool = False
     lost: frozenset[TopicPartition] = frozenset()
+    known: Mapping[TopicPartition, SharedPartition] | None = field(default=None, compare=False)
 
     @property
     def what(self) -> str:
@@ -226,6 +247,8 @@ _CALLS: Final[dict[type[ApplicationEvent], str]] = {
     Subscribe: "subscribe()",
     Unsubscribe: "unsubscribe()",
     Assign: "assign()",
+    AddPartitions: "incremental_assign()",
+    RemovePartitions: "incremental_unassign()",
     AssignTopics: "assign_topics()",
     Seek: "seek()",
     ResetPositions: "seek_to_beginning() or seek_to_end()",
@@ -294,7 +317,12 @@ class RevokePartitions(CallbackNeeded):
 
 @dataclass(frozen=True, slots=True)
 class AssignPartitions(CallbackNeeded):
-    """These are new (may be empty). With a listener they are fetched once the answer is there."""
+    """These are new (may be empty). With a listener they are fetched once the answer is there.
+
+    ``shared_partitions``: this assignment of each, which the application knows from now on.
+    """
+
+    shared_partitions: Mapping[TopicPartition, SharedPartition] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,16 @@ from kadence.lag import end_offset, lag
 from kadence.metrics.sensors import Meter
 from kadence.types import TopicPartition
 
-__all__ = ["NotFetched", "NotFetchedReason", "Origin", "Raised", "SharedPartition", "Unfetched", "Unstable"]
+__all__ = [
+    "NotFetched",
+    "NotFetchedReason",
+    "Origin",
+    "Raised",
+    "SharedPartition",
+    "Start",
+    "Unfetched",
+    "Unstable",
+]
 
 
 class NotFetchedReason(enum.Enum):
@@ -105,6 +114,13 @@ _OPEN_MS: Final = 5_000
 """A transaction that is open for so long counts as a reason. Others come and go all the time, and hold nobody up."""
 
 
+class Start(NamedTuple):
+    """A place that ``auto.offset.reset`` chose. ``number``: of all such choices of the consumer, from 1 on."""
+
+    number: int
+    offset: int
+
+
 class Origin(NamedTuple):
     """Where a fetch epoch starts to read. Replaced as one value, so its parts never mix."""
 
@@ -115,6 +131,8 @@ class Origin(NamedTuple):
     """Offset and epoch up to which all was processed when a fetch epoch began in the midst of reading, if less."""
     continued: int = -1
     """The fetch epoch before it, where it began in the midst of reading."""
+    start: Start | None = None
+    """Where ``auto.offset.reset`` had reading begin that has come here without a jump of the program."""
 
 
 class Unstable(NamedTuple):

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from kadence.consumer.shared_partition import NotFetchedReason, Origin, SharedPartition
+from kadence.consumer.shared_partition import NotFetchedReason, Origin, SharedPartition, Start
 from kadence.errors import KafkaError
 from kadence.types import TopicPartition
 from kadence.wire import ZERO_UUID
@@ -66,6 +66,7 @@ class PartitionState:
         "floor",
         "former_topic_ids",
         "in_flight",
+        "is_by_policy",
         "is_told",
         "lost",
         "named_at",
@@ -104,6 +105,8 @@ class PartitionState:
         """Ids that the topic of this name had before: a broker that still tells one of them is behind."""
         self.reset_timestamp: int | None = None
         """What AWAIT_RESET asks for: −2 earliest, −1 latest, else ms since 1970; None: the policy, or a seek."""
+        self.is_by_policy = False
+        """Whether that is what ``auto.offset.reset`` says, and no choice of the program."""
         self.beyond: int | None = None
         """What it asks for next if the log has lost its end, and not its beginning; see `Subscription.await_reset`."""
         self.lost: KafkaError | None = None
@@ -204,6 +207,8 @@ class Subscription:
         commit what it has of these in a transaction, so the committed offset is no place to go on from."""
         self.moves = 0
         """How many positions were ever set: whoever waits for one looks again when it grows."""
+        self.starts = 0
+        """How many places ``auto.offset.reset`` has chosen."""
         self.has_ranges = False
         """Whether any partition was ever to be read up to an end."""
         self.changed: dict[PartitionState, None] = {}
@@ -301,21 +306,40 @@ class Subscription:
         offset: int,
         epoch: int | None,
         processed: tuple[int, int | None] | None = None,
+        *,
+        goes_on: bool = False,
     ) -> None:
         """Start a new fetch epoch at ``offset``: data fetched before is dropped when it would be handed out.
 
-        ``processed``: what may be committed until a later poll proves more; None: ``offset`` itself.
+        Args:
+            processed: what may be committed until a later poll proves more; None: ``offset`` itself.
+            goes_on: reading goes on there, and neither the program nor a reset has chosen the place.
         """
         state = self.partitions[partition]
         shared_partition = state.shared_partition
+        before = shared_partition.origin if goes_on else None
+        start = None if before is None else before.start
+        if start is not None and start.offset > offset:
+            # The log was cut off before it.
+            start = start._replace(offset=offset)
         continued = -1 if processed is None else shared_partition.fetch_epoch
         shared_partition.fetch_epoch = self.next_fetch_epoch()
         state.trouble, state.retry_at, state.named_at = None, 0, -1
         state.offset, state.epoch = offset, epoch
         state.epoch_starts, state.checked, state.topic_id, state.doubted = [], None, ZERO_UUID, False
         state.status, state.reset_timestamp, state.lost = Status.FETCHING, None, None
-        shared_partition.origin = Origin(shared_partition.fetch_epoch, offset, epoch, processed, continued)
+        shared_partition.origin = Origin(
+            shared_partition.fetch_epoch, offset, epoch, processed, continued, start
+        )
         self.moves += 1
+
+    def found_by_policy(self, partition: TopicPartition, offset: int) -> None:
+        """As `position`: ``auto.offset.reset`` has led there, and nothing before it is to be read (`Start`)."""
+        self.position(partition, offset, None)
+        shared_partition = self.partitions[partition].shared_partition
+        assert shared_partition.origin is not None
+        self.starts += 1
+        shared_partition.origin = shared_partition.origin._replace(start=Start(self.starts, offset))
 
     def continues(self, partition: TopicPartition, offset: int) -> bool:
         """Whether a range that begins at ``offset`` begins where the one before it ended, so that reading just goes on.
@@ -338,15 +362,23 @@ class Subscription:
             state.mark()
         self.has_ranges = self.has_ranges or end is not None
 
-    def await_reset(self, partition: TopicPartition, timestamp: int, *, beyond: int | None = None) -> None:
+    def await_reset(
+        self,
+        partition: TopicPartition,
+        timestamp: int,
+        *,
+        beyond: int | None = None,
+        is_by_policy: bool = False,
+    ) -> None:
         """The position is to be looked up (−2 earliest, −1 latest); until then there is none.
 
         Args:
+            is_by_policy: ``auto.offset.reset`` says so, and not the program.
             beyond: look this up instead if the offset found is not behind the lost position, which then lay beyond the
                 end of the log.
         """
         state = self.partitions[partition]
-        state.beyond = beyond
+        state.beyond, state.is_by_policy = beyond, is_by_policy
         state.shared_partition.fetch_epoch = self.next_fetch_epoch()
         state.shared_partition.origin = None
         state.status, state.reset_timestamp, state.retry_at, state.lost = (

@@ -153,7 +153,7 @@ def test_c5_an_exception_when_partitions_are_lost_surfaces_and_the_member_comes_
     subject.subscribe(topic, listener=listener)
     read(subject, 40)
     # Longer than the processing timeout, seen by the network thread: the assignment goes.
-    cluster.until(lambda: not subject.assignment())
+    cluster.until(lambda: not subject._core.assigned)
     with pytest.raises(ZeroDivisionError):
         poll_until(subject, lambda: False)
     assert listener.of("lost") == set(partitions(topic))
@@ -346,7 +346,7 @@ def test_b11_partitions_that_went_before_their_assigned_callback_ran_are_told_as
     one = cluster.consumer(**impatient(protocol, group))
     one.subscribe(topic, listener=listener)
     one.poll(0)
-    cluster.until(lambda: len(one.assignment()) == 4)
+    cluster.until(lambda: len(one._core.assigned) == 4)
     left_for_good(cluster, caplog)
     poll_until(one, lambda: len(listener.of("assigned")) == 4)
     assert [kind for kind, told in listener.told if told] == ["lost", "assigned"]

@@ -222,21 +222,19 @@ class Calls:
             raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
         self._refuse_followed()
         starts, ends = ranges(partitions)
-        wanted = partitions_of((*self._shared_state.assignment, *partitions_of(partitions)))
-        yield from core.assign(wanted, starts, ends, self._deadline(timeout))
+        yield from core.add_partitions(partitions_of(partitions), starts, ends, self._deadline(timeout))
 
     def incremental_unassign(self, partitions: Partitions, timeout: Seconds | None) -> Waits[None]:
         core = self._core
         if not core.manual:
             raise IllegalStateError("this consumer has no partitions by assign()")
         self._refuse_followed()
-        removed = frozenset(partitions_of(partitions))
+        removed = partitions_of(partitions)
         for partition in removed:
-            self._shared_state.shared_partition(partition)
+            self._core.known.shared_partition(partition)
         deadline = self._deadline(timeout)
         yield from core.auto_commit_now(deadline, processed_only=True)
-        left = tuple(partition for partition in self._shared_state.assignment if partition not in removed)
-        yield from core.assign(left, {}, {}, deadline)
+        yield from core.remove_partitions(removed, deadline)
 
     def _refuse_followed(self) -> None:
         if self._core.followed:
@@ -251,7 +249,7 @@ class Calls:
         return self._core.subscribed or frozenset()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        return frozenset(self._shared_state.assignment)
+        return frozenset(self._core.known.partitions)
 
     # ------------------------------------------------------------ records
 
@@ -318,18 +316,20 @@ class Calls:
         self, partition: Partition, offset: int | OffsetAndMetadata, timeout: Seconds | None
     ) -> Waits[None]:
         start, epoch = target(offset)
-        partition = partition_of(partition)
-        self._shared_state.shared_partition(partition)
+        shared_partition = self._core.known.shared_partition(partition_of(partition))
         yield from self._core.hand_over(
-            m.Seek, self._deadline(timeout), partition=partition, offset=start, leader_epoch=epoch
+            m.Seek,
+            self._deadline(timeout),
+            shared_partition=shared_partition,
+            offset=start,
+            leader_epoch=epoch,
         )
 
     def reset(self, partitions: Partitions, timestamp: int, timeout: Seconds | None) -> Waits[None]:
-        chosen = partitions_of(partitions) or tuple(self._shared_state.assignment)
-        for partition in chosen:
-            self._shared_state.shared_partition(partition)
+        known = self._core.known
+        chosen = tuple(map(known.shared_partition, partitions_of(partitions) or known.partitions))
         yield from self._core.hand_over(
-            m.ResetPositions, self._deadline(timeout), partitions=chosen, timestamp=timestamp
+            m.ResetPositions, self._deadline(timeout), shared_partitions=chosen, timestamp=timestamp
         )
 
     def position(self, partition: Partition, timeout: Seconds | None) -> Waits[int]:
@@ -338,7 +338,7 @@ class Calls:
     def _placed(self, partition: TopicPartition, deadline: int) -> Waits[Origin]:
         """The position, as soon as it is known."""
         core = self._core
-        while (at := self._shared_state.shared_partition(partition).current()) is None:
+        while (at := self._core.known.shared_partition(partition).current()) is None:
             core.check()
             if partition in core.lost:
                 raise IllegalStateError(
@@ -346,7 +346,7 @@ class Calls:
                 )
             if self._clock.now_ms() >= deadline:
                 raise KafkaTimeoutError(
-                    f"no position for {partition} yet: {self._shared_state.shared_partition(partition).why_unplaced()}"
+                    f"no position for {partition} yet: {self._core.known.shared_partition(partition).why_unplaced()}"
                 )
             yield deadline
         return at
@@ -354,26 +354,26 @@ class Calls:
     def pause(self, partitions: Partitions) -> None:
         now = self._clock.now_ms()
         for partition in partitions_of(partitions):
-            shared_partition = self._shared_state.shared_partition(partition)
+            shared_partition = self._core.known.shared_partition(partition)
             if not shared_partition.paused:
                 shared_partition.paused_at, shared_partition.paused = now, True
                 self._shared_state.look_at(shared_partition)
 
     def resume(self, partitions: Partitions) -> None:
         for partition in partitions_of(partitions):
-            shared_partition = self._shared_state.shared_partition(partition)
+            shared_partition = self._core.known.shared_partition(partition)
             if shared_partition.paused:
                 shared_partition.paused = False
                 self._shared_state.look_at(shared_partition)
 
     def finished(self) -> frozenset[TopicPartition]:
         return frozenset(
-            p for p, shared_partition in self._shared_state.assignment.items() if shared_partition.is_finished
+            p for p, shared_partition in self._core.known.partitions.items() if shared_partition.is_finished
         )
 
     def paused(self) -> frozenset[TopicPartition]:
         return frozenset(
-            p for p, shared_partition in self._shared_state.assignment.items() if shared_partition.paused
+            p for p, shared_partition in self._core.known.partitions.items() if shared_partition.paused
         )
 
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
@@ -391,7 +391,7 @@ class Calls:
         return found
 
     def current_lag(self, partition: Partition) -> int | None:
-        shared_partition = self._shared_state.shared_partition(partition_of(partition))
+        shared_partition = self._core.known.shared_partition(partition_of(partition))
         return shared_partition.lag(read_committed=self._config.isolation_level == "read_committed")
 
     # ------------------------------------------------------------ commits
@@ -423,7 +423,7 @@ class Calls:
         return self._tracked.add(records, passed, self._fetch_epochs())
 
     def _fetch_epochs(self) -> dict[TopicPartition, int]:
-        return {p: each.fetch_epoch for p, each in self._shared_state.assignment.items()}
+        return {p: each.fetch_epoch for p, each in self._core.known.partitions.items()}
 
     def committed(
         self, partitions: Partitions, timeout: Seconds | None
@@ -472,6 +472,7 @@ class Calls:
 
     def group_metadata(self) -> GroupMetadata:
         self._core.need_group("group_metadata()")
+        self._core.commits.is_transactional = True
         return self._core.identity
 
     def rebalances(self) -> Sequence[m.Rebalance]:
@@ -547,7 +548,7 @@ class Calls:
         return (
             f"<{kind} {self._config.client_id} group={self._config.group_id or '-'} "
             f"{'closed' if core.closed else 'open'} member={core.group.member_id or '-'} "
-            f"generation={core.group.generation_id} assigned={len(self._shared_state.assignment)}>"
+            f"generation={core.group.generation_id} assigned={len(core.known.partitions)}>"
         )
 
     def _deadline(self, timeout: Seconds | None) -> int:

@@ -25,6 +25,7 @@ from kadence.consumer.application.callbacks import (
 )
 from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange
+from kadence.consumer.application.known import KnownAssignment
 from kadence.consumer.application.processing import Pace, Stalls
 from kadence.consumer.decoded_records import Attention
 from kadence.consumer.fetch._fetch_collector import FetchCollector
@@ -39,7 +40,7 @@ from kadence.errors import (
 from kadence.loading import load
 from kadence.logs import logger
 from kadence.records import Columns, Record
-from kadence.types import GroupMetadata, TopicPartition
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
@@ -79,6 +80,8 @@ class Core:
         self.manual = False
         self.is_working = False
         self.followed: frozenset[str] = frozenset()
+        self._choices = 0
+        """How often the application has said what to read."""
         self._shared_state = shared_state
         # Steps, which do not enter a shell, are refused in a child: see `fetch._steps`.
         in_children(shared_state.attention, _raise)
@@ -89,8 +92,9 @@ class Core:
             GroupMetadata(config.group_id or "", group_instance_id=config.group_instance_id),
         )
         self.interceptors = Interceptors(config.interceptors, shared_state) if config.interceptors else None
-        self.commits = Commits(config, shared_state, self.exchange, clock, self.interceptors)
-        self._rebalancing = Rebalancing(shared_state, self.exchange, self.commits, clock)
+        self.known = KnownAssignment(shared_state, lambda: self.manual)
+        self.commits = Commits(config, shared_state, self.exchange, clock, self.interceptors, self.known)
+        self._rebalancing = Rebalancing(shared_state, self.exchange, self.commits, clock, self.known)
         self._collector = FetchCollector(
             shared_state,
             check_crcs=config.check_crcs,
@@ -146,7 +150,6 @@ class Core:
         self.hand_over = self.exchange.hand_over
         self.wakeup = self.exchange.wakeup
         self.nudge = self.exchange.nudge
-        self.moved = self._collector.moved
         self.stop = self.exchange.stop
         if config.group_id is not None and config.processing_timeout_ms > config.max_poll_interval_ms:
             log.warning(
@@ -212,6 +215,11 @@ class Core:
     def lost(self) -> frozenset[TopicPartition]:
         """What the group has taken from this member, of which no poll has told yet."""
         return frozenset() if self.manual else self.exchange.lost
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        """What is assigned, whether the program was told of it or not. Any thread."""
+        return frozenset(self._shared_state.assignment)
 
     @property
     def rebalances(self) -> list[m.Rebalance]:
@@ -427,6 +435,15 @@ class Core:
             if self.pace is not None:
                 self.pace.returns(self.clock.now_ms(), 0)
 
+    def moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where partitions stand of which the poll under way has passed over more than the records that it returns.
+
+        Also where reading begins at a place that ``auto.offset.reset`` chose: whoever commits what polls passed over,
+        in a transaction for example, commits that, too. Each such place is told once.
+        """
+        passed, starts = self._collector.moved(), self.commits.untold_starts()
+        return {**starts, **passed} if starts else passed
+
     def note_raised(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
         """The poll under way has put back what it took, and raises for what comes next of these."""
         for partition in partitions:
@@ -449,6 +466,7 @@ class Core:
     ) -> Waits[None]:
         """Replace the subscription. Once this returns no record of a topic that left it is returned by a poll."""
         self.forgive()
+        self._choices += 1
         self.subscribed, self.pattern, self.listener = topics, pattern or regex, listener
         self.patterns = pattern, regex
         self._shared_state.wants_polled = True
@@ -473,12 +491,30 @@ class Core:
 
         What was sent takes effect even when the wait for its answer is interrupted.
         """
+        self._choices += 1
         self.manual = True
         self.followed = frozenset()
         yield from self.hand_over(m.Assign, deadline, partitions=partitions, starts=starts, ends=ends)
 
+    def add_partitions(
+        self,
+        partitions: tuple[TopicPartition, ...],
+        starts: Mapping[TopicPartition, tuple[int, int | None]],
+        ends: Mapping[TopicPartition, int | None],
+        deadline: int,
+    ) -> Waits[None]:
+        """Read these, too."""
+        self._choices += 1
+        self.manual = True
+        yield from self.hand_over(m.AddPartitions, deadline, partitions=partitions, starts=starts, ends=ends)
+
+    def remove_partitions(self, partitions: tuple[TopicPartition, ...], deadline: int) -> Waits[None]:
+        """Read these no more."""
+        yield from self.hand_over(m.RemovePartitions, deadline, partitions=partitions)
+
     def assign_topics(self, topics: frozenset[str], timestamp: int | None, deadline: int) -> Waits[None]:
         """Read all partitions of these, as `messages.AssignTopics` says."""
+        self._choices += 1
         self.manual = True
         self.followed = topics
         yield from self.hand_over(m.AssignTopics, deadline, topics=topics, timestamp=timestamp)
@@ -499,6 +535,7 @@ class Core:
         which the next call runs that serves them.
         """
         error: Exception | None = None
+        choices = self._choices
         if self.manual:
             self.commits.commit_soon()
         try:
@@ -506,10 +543,14 @@ class Core:
         except Exception as raised:  # noqa: BLE001 - raised below: whatever a callback raised, the group is left
             error = raised
         finally:
-            self.subscribed = self.pattern = None
-            self.manual = False
-            self.followed = frozenset()
-        self.listener = None
+            # Another task may have said meanwhile what to read next.
+            if choices == self._choices:
+                self.subscribed = self.pattern = None
+                self.manual = False
+                self.followed = frozenset()
+        if choices == self._choices:
+            self.listener = None
+            self.known.forget()
         self.exchange.adopt_identity()
         if error is not None:
             raise error
@@ -547,6 +588,7 @@ class Core:
         self.closed = True
         self._shared_state.attention.up = True
         self._shared_state.assignment = {}
+        self.known.forget()
         self._collector.drop_all()
         if self.interceptors is not None:
             self.interceptors.close()

@@ -295,7 +295,14 @@ class CommitRequestManager:
         tenure = {partition: self._membership.tenure(partition) for partition in call.offsets}
         read = {p.topic: held.topic_id for p, held in tenure.items() if held is not None}
         topic_ids = {topic: topic_id for topic, topic_id in read.items() if topic_id != ZERO_UUID}
-        self._queue.append(Pending(call, tenure, topic_ids, lost=set(call.lost)))
+        lost = set(call.lost)
+        if call.known is not None and self._membership.managed:
+            lost.update(
+                p
+                for p, held in tenure.items()
+                if held is not None and held.shared_partition is not call.known.get(p)
+            )
+        self._queue.append(Pending(call, tenure, topic_ids, lost=lost))
         self._first_deadline = min(self._first_deadline, call.deadline)
 
     def _fail_oldest(self, now: int) -> None:

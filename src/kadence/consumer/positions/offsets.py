@@ -434,9 +434,9 @@ class OffsetsRequestManager:
         ):
             # Retention may have taken the offset. Who reads a range then wants the records of it that are left: the
             # policy would pass over them.
-            self._subscription.await_reset(state.partition, _EARLIEST, beyond=timestamp)
+            self._subscription.await_reset(state.partition, _EARLIEST, beyond=timestamp, is_by_policy=True)
         else:
-            self._subscription.await_reset(state.partition, timestamp)
+            self._subscription.await_reset(state.partition, timestamp, is_by_policy=True)
 
     # ------------------------------------------------------------ resets
 
@@ -563,7 +563,10 @@ class OffsetsRequestManager:
                     at.offset,
                     _NAMES.get(state.reset_timestamp or 0, "by time"),
                 )
-                self._subscription.position(partition, at.offset, None)
+                if state.is_by_policy:
+                    self._subscription.found_by_policy(partition, at.offset)
+                else:
+                    self._subscription.position(partition, at.offset, None)
                 continue
             if partition in found and state.reset_timestamp not in (_EARLIEST, _LATEST):
                 # No record is that young. Those that come from now on are, so start at the end.
