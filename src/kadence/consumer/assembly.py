@@ -23,6 +23,7 @@ from kadence.consumer.group.auto import AutoMembership
 from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
+from kadence.consumer.group.keeping import OffsetKeeper
 from kadence.consumer.group.kip848_member import ConsumerMembership, new_member_id
 from kadence.consumer.group.membership import Membership
 from kadence.consumer.measures import Measures
@@ -135,7 +136,10 @@ def _turn(
         subscription, metadata, offsets, membership, commits, background_event_handler
     )
     processor.is_cut_off = client.is_cut_off
-    if commits is not None:
+    if commits is not None and membership is not None:
+        keeper = OffsetKeeper(commits, membership, subscription, config.request_timeout_ms)
+        processor.keep = keeper.keep
+        managers.append(keeper)
         commits.is_cut_off = client.is_cut_off
 
     def metadata_changed(now: int) -> None:

@@ -75,6 +75,8 @@ class ApplicationEventProcessor:
         """Topics whose partitions are assigned as they are made."""
         self.is_cut_off: Callable[[], bool] = lambda: False
         """Tells whether no broker is there."""
+        self.keep: Callable[[int, int, Callable[[int], None]], None] = lambda now, deadline, done: done(now)
+        """Commits what is committed again."""
         self.closing: m.Close | None = None
         self._steps: dict[type[m.ApplicationEvent], Callable[[int, Any], None]] = {
             m.Subscribe: self._subscribe,
@@ -87,6 +89,7 @@ class ApplicationEventProcessor:
             m.Seek: self._seek,
             m.ResetPositions: self._reset,
             m.Commit: self._commit,
+            m.KeepCommitted: self._keep_committed,
             m.FetchCommitted: self._fetch_committed,
             m.ListOffsets: self._list_offsets,
             m.TopicMetadata: self._topic_metadata,
@@ -275,6 +278,9 @@ class ApplicationEventProcessor:
             self._answer(call, InvalidGroupIdError("a commit needs group.id"))
         else:
             self._commits.commit(now, call)
+
+    def _keep_committed(self, now: int, call: m.KeepCommitted) -> None:
+        self.keep(now, call.deadline, lambda _: self._answer(call))
 
     def _fetch_committed(self, now: int, call: m.FetchCommitted) -> None:
         if self._commits is None:

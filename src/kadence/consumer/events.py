@@ -34,6 +34,7 @@ __all__ = [
     "Failed",
     "FetchCommitted",
     "IdentityChanged",
+    "KeepCommitted",
     "ListOffsets",
     "LosePartitions",
     "Polled",
@@ -175,6 +176,11 @@ class Commit(ApplicationEvent):
     @property
     def what(self) -> str:
         return _about(type(self), (p.topic for p in self.offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCommitted(ApplicationEvent):
+    """Commit what is committed for the assigned partitions again, unchanged: the group is about to be left."""
 
 
 @dataclass(frozen=True, slots=True)

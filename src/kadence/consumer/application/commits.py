@@ -34,6 +34,8 @@ log = logger("kadence.consumer")
 _REFRESH_MS: Final = 60_000
 """How often offsets are committed though they have not changed, at most."""
 
+_KEEP_MS: Final = 2_000
+
 _LEAST_WAIT_MS: Final = 100
 """How long a poll waits, at least, before it looks again for something to commit when a commit is due already."""
 
@@ -260,6 +262,20 @@ class Commits:
         if self.is_automatic:
             offsets = self._changed(self._proved() if processed_only else self.consumed())
             yield from self._commit_quietly(offsets, deadline)
+
+    def keep(self, deadline: int) -> Waits[None]:
+        """Before the group is left: what it has committed for these partitions is kept from being forgotten.
+
+        It is not worth a long wait: a coordinator that is silent has the time of one look at most.
+        """
+        if self._known.is_by_hand or not self._known.partitions or self._shared_state.ended:
+            return
+        until = min(deadline, add_ms(self._clock.now_ms(), _KEEP_MS))
+        call_id = self._exchange.start(m.KeepCommitted, until)
+        try:
+            yield from self._exchange.finish(m.KeepCommitted, call_id, until, heeds_wakeup=False)
+        except KafkaError as error:
+            log.debug("committed offsets were not committed again: %s", error)
 
     def commit_soon(self) -> None:
         """Commit what is processed, without waiting: a manual assignment ends, and there is no group to tell of it."""

@@ -539,6 +539,7 @@ class Core:
         if self.manual:
             self.commits.commit_soon()
         try:
+            yield from self.commits.keep(self._half_way(deadline))
             yield from self.exchange.leave(m.Unsubscribe, deadline, self._serving_until(deadline))
         except Exception as raised:  # noqa: BLE001 - raised below: whatever a callback raised, the group is left
             error = raised
@@ -566,6 +567,7 @@ class Core:
             try:
                 if not self._shared_state.ended:
                     yield from self.auto_commit_now(self._half_way(deadline), processed_only=processed_only)
+                    yield from self.commits.keep(self._half_way(deadline))
                     yield from self.exchange.leave(
                         m.Close, deadline, self._serving_until(deadline), leave=leave
                     )

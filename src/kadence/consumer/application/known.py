@@ -38,6 +38,11 @@ class KnownAssignment:
         self._told = _NOTHING
 
     @property
+    def is_by_hand(self) -> bool:
+        """Whether partitions are assigned by hand."""
+        return self._by_hand()
+
+    @property
     def partitions(self) -> Mapping[TopicPartition, SharedPartition]:
         """The shared partition of each. Nobody changes this mapping."""
         return self._shared_state.assignment if self._by_hand() else self._told

@@ -39,7 +39,11 @@ class ConsumerState:
         return self._calls.subscription()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are assigned to this consumer now."""
+        """The partitions that are assigned to this consumer, as the last poll, or a callback within it, has told.
+
+        Between polls the group may take some away. Calls that name one of these then have no effect on it, even if it
+        has come back meanwhile, or say that it was lost; the next poll tells (`on_partitions_lost`).
+        """
         return self._calls.assignment()
 
     def pause(self, partitions: Partitions) -> None:

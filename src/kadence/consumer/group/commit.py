@@ -275,6 +275,7 @@ class CommitRequestManager:
         self._attempt: Attempt | None = None
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._refused_as: GroupMetadata | None = None
+        self._given: dict[TopicPartition, int] = {}
         self._committed = CommittedOffsets(coordinator, metadata, config)
         coordinator.on_failed.append(self._coordinator_failed)
 
@@ -282,6 +283,15 @@ class CommitRequestManager:
     def pending(self) -> int:
         """Commits whose result is not told yet."""
         return len(self._queue)
+
+    @property
+    def is_stranded(self) -> bool:
+        """No coordinator is known to which a commit could go now."""
+        return self._coordinator.node_id is None or self.is_cut_off()
+
+    def was_given(self, partition: TopicPartition, since: int) -> bool:
+        """Whether an offset of it was given then (ms) or later."""
+        return (at := self._given.get(partition)) is not None and at >= since
 
     def trouble(self) -> str | None:
         """Why a commit that waits has not succeeded yet; None when nothing is known."""
@@ -295,6 +305,7 @@ class CommitRequestManager:
         tenure = {partition: self._membership.tenure(partition) for partition in call.offsets}
         read = {p.topic: held.topic_id for p, held in tenure.items() if held is not None}
         topic_ids = {topic: topic_id for topic, topic_id in read.items() if topic_id != ZERO_UUID}
+        self._given.update(dict.fromkeys(call.offsets, now))
         lost = set(call.lost)
         if call.known is not None and self._membership.managed:
             lost.update(
@@ -552,6 +563,9 @@ class CommitRequestManager:
         while self._queue and self._queue[0].done:
             pending = self._queue.popleft()
             call = pending.call
+            if not (call.retry or call.id):
+                # The network side's own: nobody asked for it.
+                continue
             if not call.retry:
                 self._add_event(CommitCompleted(call.id, call.offsets, pending.error))
             elif not pending.told:
