@@ -139,6 +139,7 @@ def _turn(
     if commits is not None and membership is not None:
         keeper = OffsetKeeper(commits, membership, subscription, config.request_timeout_ms)
         processor.keep = keeper.keep
+        commits.is_foreign, commits.was_ours = subscription.is_foreign, subscription.ever.__contains__
         managers.append(keeper)
         commits.is_cut_off = client.is_cut_off
 

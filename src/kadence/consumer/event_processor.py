@@ -396,6 +396,7 @@ class BackgroundEventHandler:
         if self._shared_state.assignment is not self._subscription.snapshot:
             self._shared_state.assignment = self._subscription.snapshot
         self._shared_state.starts = self._subscription.starts
+        self._shared_state.topics = self._subscription.topics
         if self._moves != self._subscription.moves:
             self._moves = self._subscription.moves
             self._shared_state.signal.set()

@@ -356,6 +356,7 @@ class SharedState:
             there; None: all records come by `put`.
         assignment: shared partitions of the assigned partitions, replaced as a whole (network).
         missing: topics that the application reads and the cluster does not have, or does not show (network).
+        topics: what is subscribed to by name, or matches a pattern that is matched here (network).
         starts: how many places ``auto.offset.reset`` has chosen (network).
         changed: shared partitions that the network thread is to look at again: paused, resumed, drained to a mark
             (application).
@@ -398,6 +399,7 @@ class SharedState:
         self.signal: Signal = Signal() if arrivals is None else arrivals.flag()
         self.assignment: Mapping[TopicPartition, SharedPartition] = MappingProxyType({})
         self.missing: Mapping[str, Unfetched] = MappingProxyType({})
+        self.topics: frozenset[str] = frozenset()
         self.starts = 0
         self.changed: deque[SharedPartition] = deque()
         self.wake_held = -1

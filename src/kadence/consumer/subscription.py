@@ -59,6 +59,7 @@ class PartitionState:
         "beyond",
         "checked",
         "doubted",
+        "end_before",
         "epoch",
         "epoch_starts",
         "fetched_bytes",
@@ -105,6 +106,8 @@ class PartitionState:
         """Ids that the topic of this name had before: a broker that still tells one of them is behind."""
         self.reset_timestamp: int | None = None
         """What AWAIT_RESET asks for: −2 earliest, −1 latest, else ms since 1970; None: the policy, or a seek."""
+        self.end_before: int | None = None
+        """Where the log ended before a time is looked up: there reading begins if no record is that young."""
         self.is_by_policy = False
         """Whether that is what ``auto.offset.reset`` says, and no choice of the program."""
         self.beyond: int | None = None
@@ -198,6 +201,8 @@ class Subscription:
         """Whether partitions come from a group (subscribe) rather than from assign()."""
         self.has_listener = False
         self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.ever: set[TopicPartition] = set()
+        """What a group has ever given to this consumer."""
         self.snapshot: Mapping[TopicPartition, SharedPartition] = MappingProxyType({})
         """What the application sees: immutable, replaced as a whole."""
         self.callbacks = itertools.count(1)
@@ -227,6 +232,10 @@ class Subscription:
         if self.regex is not None:
             return frozenset()
         return frozenset(p for p in self.partitions if p.topic not in self.topics)
+
+    def is_foreign(self, partition: TopicPartition) -> bool:
+        """Whether it has nothing to do with this subscription, and never had. With a regex nobody here can tell."""
+        return self.regex is None and partition.topic not in self.topics and partition not in self.ever
 
     def status_set(self, state: PartitionState) -> None:
         """Keeps ``unplaced`` true, and has the fetch manager look."""
@@ -277,6 +286,8 @@ class Subscription:
                 state.shared_partition.origin = None
                 state.mark()
         self.partitions = new
+        if self.by_group:
+            self.ever.update(new)
         self.unplaced = {p: s for p, s in new.items() if s.status is not Status.FETCHING}
         self._publish()
 
@@ -378,7 +389,7 @@ class Subscription:
                 end of the log.
         """
         state = self.partitions[partition]
-        state.beyond, state.is_by_policy = beyond, is_by_policy
+        state.beyond, state.is_by_policy, state.end_before = beyond, is_by_policy, None
         state.shared_partition.fetch_epoch = self.next_fetch_epoch()
         state.shared_partition.origin = None
         state.status, state.reset_timestamp, state.retry_at, state.lost = (

@@ -31,6 +31,7 @@ from kadence.consumer.application.arguments import (
     pattern_of,
     ranges,
     target,
+    text,
     time_of_topics,
     timestamps_of,
     to_offsets,
@@ -246,7 +247,13 @@ class Calls:
         return self._core.unsubscribe(self._deadline(timeout))
 
     def subscription(self) -> frozenset[str]:
-        return self._core.subscribed or frozenset()
+        core = self._core
+        if core.pattern is None:
+            return core.subscribed or frozenset()
+        if core.patterns[0] is not None:
+            return self._shared_state.topics
+        # The broker matches, and tells of topics by their partitions only.
+        return frozenset(partition.topic for partition in core.known.partitions)
 
     def assignment(self) -> frozenset[TopicPartition]:
         return frozenset(self._core.known.partitions)
@@ -494,6 +501,7 @@ class Calls:
         self._core.need_group("enforce_rebalance()")
         if not isinstance(reason, str):
             raise TypeError(f"a reason is a str, not {reason!r}")
+        text(reason, "a reason")
         self._shared_state.send(m.EnforceRebalance(0, 0, reason))
 
     def metrics(self) -> Mapping[MetricName, float]:

@@ -35,7 +35,11 @@ class ConsumerState:
     # ------------------------------------------------------------ what is read
 
     def subscription(self) -> frozenset[str]:
-        """Topics given to `subscribe`; empty for a pattern or a manual assignment."""
+        """Topics given to `subscribe`; empty for a manual assignment.
+
+        Of a pattern those that match it now, as far as is known yet; where the broker matches (`SubscriptionPattern`),
+        those of which this consumer has partitions.
+        """
         return self._calls.subscription()
 
     def assignment(self) -> frozenset[TopicPartition]:
