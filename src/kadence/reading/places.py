@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from kadence.consumer.consumer import Consumer
 from kadence.errors import UnknownTopicOrPartitionError
+from kadence.reading.by_time import by_own_times
 from kadence.types import TopicPartition
 
 __all__ = ["Moment", "Place", "Ranges", "place_of", "planned"]
@@ -99,11 +100,12 @@ def planned(
     numbers: Iterable[int] | None,
     since: Place,
     until: Place,
+    settings: Mapping[str, Any],
 ) -> Ranges:
     """The range of each partition, inside of what its log holds now; some may be empty.
 
     Args:
-        numbers: the partitions of each topic to read; None: all.
+        numbers: the partitions of each topic to read; None: all. settings: those of the consumer.
 
     Raises:
         UnknownTopicOrPartitionError: there is no such topic or partition. ValueError: a mapping names a partition
@@ -111,8 +113,8 @@ def planned(
     """
     partitions = [each for topic in topics for each in _partitions(consumer, topic, numbers)]
     firsts, lasts = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-    starts = _offsets(consumer, since, firsts, lasts, topics, "since")
-    ends = _offsets(consumer, until, firsts, lasts, topics, "until")
+    starts = _offsets(consumer, since, firsts, lasts, topics, "since", settings)
+    ends = _offsets(consumer, until, firsts, lasts, topics, "until", settings)
     return {p: (min(starts[p], ends[p]), ends[p]) for p in partitions}
 
 
@@ -138,6 +140,7 @@ def _offsets(
     lasts: Mapping[TopicPartition, int],
     topics: Sequence[str],
     name: str,
+    settings: Mapping[str, Any],
 ) -> dict[TopicPartition, int]:
     if place == EARLIEST:
         return dict(firsts)
@@ -148,9 +151,11 @@ def _offsets(
         # What is not named is read as if nothing had been said.
         usual = firsts if name == "since" else lasts
         return {p: min(max(given.get(p, usual[p]), firsts[p]), lasts[p]) for p in firsts}
-    found = consumer.offsets_for_times(dict.fromkeys(firsts, place))
+    times = dict.fromkeys(firsts, place)
+    told = {p: None if at is None else at.offset for p, at in consumer.offsets_for_times(times).items()}
+    found = by_own_times(settings, times, told, lasts)
     # Nothing is so late. Or a record came after the ends were looked up, and is what the time leads to.
-    return {p: lasts[p] if (at := found[p]) is None else min(at.offset, lasts[p]) for p in firsts}
+    return {p: lasts[p] if (at := found[p]) is None else at for p in firsts}
 
 
 def _named(

@@ -220,7 +220,7 @@ class _Reading:
     def tables(self) -> Iterator[pa.Table]:
         """What is polled, decoded; none is empty."""
         with Consumer(self.config) as consumer:
-            ranges = planned(consumer, self.topics, self.numbers, self.since, self.until)
+            ranges = planned(consumer, self.topics, self.numbers, self.since, self.until, self.config)
             ranges = {p: (start, end) for p, (start, end) in ranges.items() if start < end}
             if ranges:
                 consumer.assign(ranges)

@@ -31,8 +31,7 @@ from kadence.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kadence.consumer.application.commits import Commits
-    from kadence.consumer.application.exchange import Exchange
-    from kadence.consumer.application.known import KnownAssignment
+    from kadence.consumer.application.exchange import Exchange, KnownAssignment
 
 __all__ = [
     "AsyncRebalanceListener",

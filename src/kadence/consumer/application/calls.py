@@ -144,6 +144,9 @@ class Calls:
         return pattern.pattern
 
     def assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
+        # Members of groups need none of it.
+        from kadence.consumer.application.assigning import assign
+
         core = self._core
         if core.subscribed is not None or core.pattern is not None:
             raise IllegalStateError("this consumer has topics by subscribe(); unsubscribe() before assign()")
@@ -154,7 +157,7 @@ class Calls:
             yield from core.unsubscribe(deadline)
             return
         yield from core.auto_commit_now(deadline, processed_only=True)
-        yield from core.assign(wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
+        yield from assign(core, wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
 
     def assign_topics(
         self,
@@ -163,6 +166,9 @@ class Calls:
         end: StartOfTopics | None,
         timeout: Seconds | None,
     ) -> Waits[None]:
+        from kadence.consumer.application.assigning import follow
+        from kadence.consumer.application.by_time import led_to, looked_up
+
         core = self._core
         if core.subscribed is not None or core.pattern is not None:
             raise IllegalStateError(
@@ -177,8 +183,16 @@ class Calls:
             return
         yield from core.auto_commit_now(deadline, processed_only=True)
         # So that the assignment is there when the call returns, and not with some later poll.
-        yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
-        yield from core.assign_topics(names, timestamp, deadline)
+        found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
+        places: dict[TopicPartition, int] = {}
+        if timestamp is not None and timestamp >= 0:
+            partitions = [TopicPartition(name, info.partition) for name in found for info in found[name]]
+            # The end first: what comes before the time is looked up is from then on, too.
+            lasts = yield from looked_up(core, partitions, LATEST, deadline)
+            places = yield from led_to(core, timestamp, lasts, deadline)
+        yield from follow(core, names, timestamp, deadline)
+        for partition, offset in places.items():
+            yield from self.seek(partition, offset, None)
         if timestamp == LATEST:
             # Where the end is must be known before the caller writes anything.
             for partition in tuple(self._shared_state.assignment):
@@ -188,6 +202,9 @@ class Calls:
         self, names: frozenset[str], timestamp: int | None, until: int, deadline: int
     ) -> Waits[None]:
         """All partitions that these topics have now, each up to where ``until`` is now."""
+        from kadence.consumer.application.assigning import assign
+        from kadence.consumer.application.by_time import led_to, looked_up
+
         core = self._core
         found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
         if missing := sorted(names - {name for name, infos in found.items() if infos}):
@@ -195,37 +212,30 @@ class Calls:
                 f"topic {missing[0]!r} does not exist, so where its partitions end cannot be looked up"
             )
         partitions = [TopicPartition(name, info.partition) for name in found for info in found[name]]
-        lasts = yield from self._looked_up(partitions, LATEST, deadline)
-        ends = lasts if until == LATEST else (yield from self._looked_up(partitions, until, deadline))
-        # A record may have come since the ends were looked up, and be what the time leads to. And nothing is so late
-        # where no record is.
-        ends = {p: min(ends.get(p, lasts[p]), lasts[p]) for p in partitions}
+        lasts = yield from looked_up(core, partitions, LATEST, deadline)
+        yield from core.auto_commit_now(deadline, processed_only=True)
+        ends = lasts if until == LATEST else (yield from led_to(core, until, lasts, deadline))
         starts: dict[TopicPartition, int] = {}
         if timestamp is not None:
-            firsts = yield from self._looked_up(partitions, timestamp, deadline)
+            firsts = lasts if timestamp == LATEST else (yield from led_to(core, timestamp, lasts, deadline))
             # What begins after its end is done before it begins.
-            starts = {p: min(firsts.get(p, ends[p]), ends[p]) for p in partitions}
-        yield from core.auto_commit_now(deadline, processed_only=True)
+            starts = {p: min(firsts[p], ends[p]) for p in partitions}
         places = {p: (at, None) for p, at in starts.items()}
-        yield from core.assign(tuple(partitions), places, ends, deadline)
-
-    def _looked_up(
-        self, partitions: Sequence[TopicPartition], timestamp: int, deadline: int
-    ) -> Waits[dict[TopicPartition, int]]:
-        found = yield from self._core.call(
-            m.ListOffsets, deadline, timestamps=dict.fromkeys(partitions, timestamp)
-        )
-        return {partition: at.offset for partition, at in found.items() if at is not None}
+        yield from assign(core, tuple(partitions), places, ends, deadline)
 
     def incremental_assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
+        from kadence.consumer.application.assigning import add
+
         core = self._core
         if core.subscribed is not None or core.pattern is not None:
             raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
         self._refuse_followed()
         starts, ends = ranges(partitions)
-        yield from core.add_partitions(partitions_of(partitions), starts, ends, self._deadline(timeout))
+        yield from add(core, partitions_of(partitions), starts, ends, self._deadline(timeout))
 
     def incremental_unassign(self, partitions: Partitions, timeout: Seconds | None) -> Waits[None]:
+        from kadence.consumer.application.assigning import remove
+
         core = self._core
         if not core.manual:
             raise IllegalStateError("this consumer has no partitions by assign()")
@@ -235,7 +245,7 @@ class Calls:
             self._core.known.shared_partition(partition)
         deadline = self._deadline(timeout)
         yield from core.auto_commit_now(deadline, processed_only=True)
-        yield from core.remove_partitions(removed, deadline)
+        yield from remove(core, removed, deadline)
 
     def _refuse_followed(self) -> None:
         if self._core.followed:
@@ -449,8 +459,12 @@ class Calls:
     def edge_offsets(
         self, partitions: Partitions, timestamp: int, timeout: Seconds | None
     ) -> Waits[dict[TopicPartition, int]]:
+        from kadence.consumer.application.by_time import looked_up
+
         wanted = partitions_of(partitions)
-        return (yield from self._looked_up(wanted, timestamp, self._deadline(timeout))) if wanted else {}
+        return (
+            (yield from looked_up(self._core, wanted, timestamp, self._deadline(timeout))) if wanted else {}
+        )
 
     def offsets_for_times(
         self, timestamps: Timestamps, timeout: Seconds | None

@@ -7,7 +7,7 @@ waited for or run, and its shell (`shell.py` for threads, `async_shell.py` for a
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from threading import current_thread
 from typing import TYPE_CHECKING, TypeVar
@@ -24,8 +24,7 @@ from kadence.consumer.application.callbacks import (
     Rebalancing,
 )
 from kadence.consumer.application.commits import Commits
-from kadence.consumer.application.exchange import Exchange
-from kadence.consumer.application.known import KnownAssignment
+from kadence.consumer.application.exchange import Exchange, KnownAssignment
 from kadence.consumer.application.processing import Pace, Stalls
 from kadence.consumer.decoded_records import Attention
 from kadence.consumer.fetch._fetch_collector import FetchCollector
@@ -80,7 +79,7 @@ class Core:
         self.manual = False
         self.is_working = False
         self.followed: frozenset[str] = frozenset()
-        self._choices = 0
+        self.choices = 0
         """How often the application has said what to read."""
         self._shared_state = shared_state
         # Steps, which do not enter a shell, are refused in a child: see `fetch._steps`.
@@ -291,6 +290,10 @@ class Core:
         take = self._take if self.decoding is None else self._take_decoded
         return self._poll(deadline, partial(take, limit), made)
 
+    def poll_bytes(self, deadline: int, limit: int) -> Waits[list[tuple[TopicPartition, list[Record]]]]:
+        """As `poll`, and no deserialiser or interceptor sees the records."""
+        return self._poll(deadline, partial(self._collector.take_records, limit), list)
+
     def poll_columns(
         self, deadline: int, limit: int, *, columns: tuple[str, ...], max_bytes: int | None
     ) -> Waits[list[tuple[TopicPartition, list[Columns]]]]:
@@ -454,7 +457,7 @@ class Core:
         """The poll under way returns rows before this offset only."""
         self._collector.cut(partition, offset)
 
-    # ------------------------------------------------------------ subscription, and assignment by hand
+    # ------------------------------------------------------------ subscription
 
     def subscribe(
         self,
@@ -466,7 +469,7 @@ class Core:
     ) -> Waits[None]:
         """Replace the subscription. Once this returns no record of a topic that left it is returned by a poll."""
         self.forgive()
-        self._choices += 1
+        self.choices += 1
         self.subscribed, self.pattern, self.listener = topics, pattern or regex, listener
         self.patterns = pattern, regex
         self._shared_state.wants_polled = True
@@ -479,45 +482,6 @@ class Core:
             has_listener=listener is not None,
             regex=regex,
         )
-
-    def assign(
-        self,
-        partitions: tuple[TopicPartition, ...],
-        starts: Mapping[TopicPartition, tuple[int, int | None]],
-        ends: Mapping[TopicPartition, int | None],
-        deadline: int,
-    ) -> Waits[None]:
-        """Read exactly these, as `messages.Assign` says.
-
-        What was sent takes effect even when the wait for its answer is interrupted.
-        """
-        self._choices += 1
-        self.manual = True
-        self.followed = frozenset()
-        yield from self.hand_over(m.Assign, deadline, partitions=partitions, starts=starts, ends=ends)
-
-    def add_partitions(
-        self,
-        partitions: tuple[TopicPartition, ...],
-        starts: Mapping[TopicPartition, tuple[int, int | None]],
-        ends: Mapping[TopicPartition, int | None],
-        deadline: int,
-    ) -> Waits[None]:
-        """Read these, too."""
-        self._choices += 1
-        self.manual = True
-        yield from self.hand_over(m.AddPartitions, deadline, partitions=partitions, starts=starts, ends=ends)
-
-    def remove_partitions(self, partitions: tuple[TopicPartition, ...], deadline: int) -> Waits[None]:
-        """Read these no more."""
-        yield from self.hand_over(m.RemovePartitions, deadline, partitions=partitions)
-
-    def assign_topics(self, topics: frozenset[str], timestamp: int | None, deadline: int) -> Waits[None]:
-        """Read all partitions of these, as `messages.AssignTopics` says."""
-        self._choices += 1
-        self.manual = True
-        self.followed = topics
-        yield from self.hand_over(m.AssignTopics, deadline, topics=topics, timestamp=timestamp)
 
     # ------------------------------------------------------------ commits
 
@@ -535,7 +499,7 @@ class Core:
         which the next call runs that serves them.
         """
         error: Exception | None = None
-        choices = self._choices
+        choices = self.choices
         if self.manual:
             self.commits.commit_soon()
         try:
@@ -545,11 +509,11 @@ class Core:
             error = raised
         finally:
             # Another task may have said meanwhile what to read next.
-            if choices == self._choices:
+            if choices == self.choices:
                 self.subscribed = self.pattern = None
                 self.manual = False
                 self.followed = frozenset()
-        if choices == self._choices:
+        if choices == self.choices:
             self.listener = None
             self.known.forget()
         self.exchange.adopt_identity()
