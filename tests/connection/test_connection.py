@@ -22,7 +22,7 @@ from kadence.protocol.fetch import FetchRequest, FetchResponse
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.join_group import JoinGroupRequest
 from kadence.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
-from kadence.protocol.produce import ProduceRequest
+from kadence.protocol.produce import ProduceRequest, ProduceResponse
 
 NOW = 1_000_003
 EVERYTHING = [
@@ -241,6 +241,22 @@ def test_throttling_holds_the_client_back() -> None:
     assert connection.held_until == NOW + 700
     assert not connection.can_send(NOW + 699)
     assert connection.can_send(NOW + 700)
+
+
+def test_throttling_gives_what_is_in_flight_as_much_more_time() -> None:
+    # Kafka reads nothing of a connection that it throttles (KIP-219). A producer without idempotence that took that for
+    # silence wrote everything twice.
+    connection = ready()
+    for _ in range(3):
+        send(connection, ProduceRequest(acks=1))
+    before = connection.next_deadline()
+    [(first, _), *_] = written(connection)
+    answer(
+        connection, ProduceResponse(throttle_time_ms=30_000), first.request_api_version, first.correlation_id
+    )
+    assert connection.next_deadline() == before + 30_000
+    assert connection.overdue(before + 29_999) is None
+    assert connection.overdue(before + 30_000) is not None
 
 
 def test_a_missing_api_is_told_at_once() -> None:

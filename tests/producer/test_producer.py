@@ -14,6 +14,7 @@ import textwrap
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -278,6 +279,25 @@ def test_buffer_memory_blocks_and_then_raises() -> None:
         # Room again as soon as the broker answers.
         producer.flush(PATIENCE)
         assert producer.send("t", b"x" * 300).result(PATIENCE).offset == 2
+
+
+def test_a_large_record_that_waits_for_room_is_not_passed_by_small_ones(broker: Broker) -> None:
+    broker.create_topic("t", 1)
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "buffer.memory": 1_000, "batch.size": 1}
+    with Producer(settings) as producer, ThreadPoolExecutor(3) as threads:
+        producer.partitions_for("t")
+        accumulator = producer._accumulator
+        with broker.faults.freeze():
+            first = producer.send("t", b"x" * 300)
+            waiting = []
+            for value in (b"large" * 150, b"small", b"small"):
+                # The small ones would fit.
+                waiting.append(threads.submit(producer.send, "t", value))
+                until(lambda: accumulator.blocked == len(waiting))
+        futures = [first, *(each.result(PATIENCE) for each in waiting)]
+        assert [each.result(PATIENCE).offset for each in futures] == [0, 1, 2, 3]
+        until(lambda: not accumulator.blocked)
+        assert not accumulator.claimed_bytes
 
 
 def test_a_topic_that_does_not_exist() -> None:

@@ -89,7 +89,7 @@ def test_kip1102_a_broker_that_says_so_is_believed_at_once(strategy: str) -> Non
 
 def test_failures_are_repeated_after_a_backoff() -> None:
     world = World()
-    world.topics.want("t", world.now)
+    number = world.topics.want("t", world.now)
     request = ask(world)
     assert request is not None
     world.fail(request, DisconnectedError("gone"))
@@ -101,7 +101,7 @@ def test_failures_are_repeated_after_a_backoff() -> None:
     assert request is not None
     world.fail(request, AuthenticationError("no"))
     assert world.topics.failure is not None
-    assert not world.topics.awaits("t"), "whoever waits is told"
+    assert not world.topics.awaits(number), "whoever waits is told"
     world.advance(1_000)
     assert ask(world) is not None, "what is used is asked for again all the same"
 
@@ -125,16 +125,16 @@ def test_the_answer_to_an_earlier_question_is_not_the_one_that_is_awaited() -> N
     world.topics.want("t", world.now)
     before = ask(world)
     assert before is not None
-    world.topics.want("u", world.now)
+    number = world.topics.want("u", world.now)
     world.answer(before, world.metadata())
-    assert world.topics.awaits("u")
+    assert world.topics.awaits(number)
     request = ask(world)
     assert request is not None
     assert names_of(request) == ["u"], "what is known is not asked for again"
     answer = world.metadata()
     answer.topics = [MetadataResponseTopic(name="u")]
     world.answer(request, answer)
-    assert not world.topics.awaits("u")
+    assert not world.topics.awaits(number)
     assert set(world.topics.cluster.topics) == {"t", "u"}
 
 
@@ -325,3 +325,22 @@ def test_whoever_waits_in_vain_gets_an_error_of_its_own() -> None:
             producer._send_checks._raise_if_hopeless("t")
         assert raised.value is not failure
         assert failure.__traceback__ is None
+
+
+def test_a_call_waits_for_its_own_answer_whoever_else_asks() -> None:
+    """As the sender does in each turn, for a batch whose partition has no leader any more."""
+    world = World()
+    number = world.topics.want("t", world.now)
+    request = ask(world)
+    assert request is not None
+    world.topics.want("t", world.now)
+    world.answer(request, world.metadata())
+    assert not world.topics.awaits(number)
+    later = world.topics.want("t", world.now)
+    for error in (DisconnectedError("gone"), None):
+        assert world.topics.awaits(later)
+        world.advance(1_000)
+        request = ask(world)
+        assert request is not None
+        world.fail(request, error) if error else world.answer(request, world.metadata())
+    assert not world.topics.awaits(later)

@@ -16,9 +16,11 @@ from kadence.errors import (
     DisconnectedError,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
     ProducerFencedError,
     TransactionAbortedError,
     UnsupportedVersionError,
+    for_code,
 )
 from kadence.producer import Producer
 from kadence.producer.transaction_states import TRANSITIONS, State
@@ -487,14 +489,169 @@ def test_brokers_without_transactions_are_told_of_in_one_sentence() -> None:
         done()
 
 
-def test_a_commit_that_ran_out_of_time_can_be_waited_for_again_but_not_aborted() -> None:
+def until_the_commit_is_asked(world: TransactionWorld) -> tuple[Callable[[], bool], Request]:
+    """A transaction of one record whose commit has begun: whether it is done, and its EndTxn, not answered."""
+    world.begin()
+    world.append()
+    done = world.now_in.begin_commit()
+    return done, sent_of(world, EndTxnRequest)
+
+
+def sent_of(world: TransactionWorld, kind: type) -> Request:
+    """The first request of this kind, not answered; those before it are."""
+    for _ in range(30):
+        for request in world.turn():
+            if isinstance(request.message, kind):
+                return request
+            if isinstance(request.message, ProduceRequest):
+                world.acknowledge(request)
+            else:
+                world.say(request)
+        world.advance(200)
+    raise AssertionError(f"no {kind.__name__} was sent")
+
+
+NO_METADATA = KafkaTimeoutError("no metadata of the topic")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("is_lost", [False, True], ids=["answered", "its first answer was lost"])
+def test_a_commit_that_was_asked_for_does_not_change_by_a_record_that_is_refused(
+    version: int, *, is_lost: bool
+) -> None:
+    world = TransactionWorld(version=version)
+    done, end = until_the_commit_is_asked(world)
+    assert end.message.committed
+    world.now_in.not_taken(NO_METADATA)
+    if is_lost:
+        world.lose(end)
+        world.now_in.not_taken(NO_METADATA)
+    else:
+        world.say(end)
+    world.run(done)
+    assert {each.committed for each in world.asked if isinstance(each, EndTxnRequest)} == {True}
+    assert world.now_in.state is State.READY
+    with pytest.raises(IllegalStateError, match="no transaction is open"):
+        world.now_in.begin_abort()
+
+
+def test_a_record_that_is_refused_before_the_commit_was_asked_for_fails_the_transaction() -> None:
     world = TransactionWorld()
     world.begin()
     world.append()
-    world.now_in.begin_commit()
+    done = world.now_in.begin_commit()
+    world.now_in.not_taken(NO_METADATA)
+    with pytest.raises(KafkaTimeoutError, match="no metadata of the topic"):
+        done()
+    world.run(world.now_in.begin_abort())
+    assert EndTxnRequest not in map(type, world.asked)
+
+
+def test_a_commit_is_told_even_if_the_producer_fails_while_its_answer_is_on_its_way() -> None:
+    world = TransactionWorld()
+    done, end = until_the_commit_is_asked(world)
+    refused = for_code(ec.CLUSTER_AUTHORIZATION_FAILED)
+    world.now_in.not_written(refused, was_sent=False)
+    world.say(end)
+    assert done()
+    assert world.now_in.state is State.FAILED
+
+
+def test_a_producer_that_fails_while_an_abort_is_on_its_way_stays_failed() -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.append()
+    world.run()
+    done = world.now_in.begin_abort()
+    end = sent_of(world, EndTxnRequest)
+    world.now_in.not_taken(for_code(ec.CLUSTER_AUTHORIZATION_FAILED))
+    world.say(end)
+    with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
+        done()
+
+
+def test_a_commit_that_ran_out_of_time_can_be_waited_for_again_and_aborted_until_it_is_asked_for() -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.append()
+    first = world.now_in.begin_commit()
+    second = world.now_in.begin_commit()
+    assert not first()
+    assert not second()
+    aborted = world.now_in.begin_abort()
+    with pytest.raises(IllegalStateError, match=r"not committed: abort_transaction\(\) was called"):
+        first()
+    world.run(aborted)
+    world.now_in.begin()
+    world.append()
+    done = world.now_in.begin_commit()
+    with pytest.raises(IllegalStateError, match=r"not committed: abort_transaction\(\) was called"):
+        second()
+    sent_of(world, EndTxnRequest)
     with pytest.raises(IllegalStateError, match=r"commit_transaction\(\) has not ended"):
         world.now_in.begin_abort()
-    world.run(world.now_in.begin_commit())
+    assert not done()
+
+
+def test_ctrl_c_in_the_last_instant_of_a_commit_lets_the_program_ask_again() -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.append()
+    done = world.now_in.begin_commit()
+    world.now_in.waits()
+    world.run(done)
+    # The call did not return; the program calls again, as the page advises.
+    assert world.now_in.begin_commit()()
+    world.now_in.has_returned()
+    with pytest.raises(IllegalStateError, match="no transaction is open"):
+        world.now_in.begin_commit()
+
+
+def test_v2_offsets_of_an_old_epoch_fail_the_transaction_and_not_the_producer() -> None:
+    world = TransactionWorld()
+    world.codes = {TxnOffsetCommitRequest: [ec.INVALID_PRODUCER_EPOCH]}
+    world.begin()
+    done = world.now_in.begin_offsets(OFFSETS, GROUP)
+    with pytest.raises(BrokerError, match="the brokers have aborted the transaction"):
+        world.run(done)
+    world.run(world.now_in.begin_abort())
+    world.now_in.begin()
+
+
+def test_v1_offsets_of_an_old_epoch_fence_the_producer() -> None:
+    world = TransactionWorld(version=1)
+    world.codes = {TxnOffsetCommitRequest: [ec.INVALID_PRODUCER_EPOCH]}
+    world.begin()
+    with pytest.raises(ProducerFencedError):
+        world.run(world.now_in.begin_offsets(OFFSETS, GROUP))
+
+
+def test_offsets_whose_time_is_over_are_not_part_of_a_commit() -> None:
+    world = TransactionWorld()
+    world.codes = {TxnOffsetCommitRequest: [ec.UNKNOWN_TOPIC_OR_PARTITION] * 1000}
+    world.begin()
+    done = world.now_in.begin_offsets(OFFSETS, GROUP)
+    world.run()
+    assert not done()
+    world.now_in.not_taken(KafkaTimeoutError("send_offsets_to_transaction()"))
+    with pytest.raises(KafkaTimeoutError, match="send_offsets_to_transaction"):
+        world.now_in.begin_commit()
+    assert world.now_in.end_for_close()
+    world.run()
+    assert not world.now_in.end_for_close()
+
+
+def test_offsets_that_wait_while_another_thread_aborts_wait_no_more() -> None:
+    world = TransactionWorld()
+    world.begin()
+    done = world.now_in.begin_offsets(OFFSETS, GROUP)
+    aborted = world.now_in.begin_abort()
+    with pytest.raises(IllegalStateError, match=r"not sent: abort_transaction\(\) was called"):
+        done()
+    world.run(aborted)
+    world.now_in.begin()
+    with pytest.raises(IllegalStateError, match=r"not sent: abort_transaction\(\) was called"):
+        done()
 
 
 def test_a_transaction_left_open_is_somebody_elses_and_the_next_has_another_name() -> None:

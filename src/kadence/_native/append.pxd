@@ -64,6 +64,7 @@ cdef class FastAppender:
     cdef readonly long long buffer_memory
     cdef readonly long long largest
     cdef public long long used_bytes
+    cdef public long long claimed_bytes
     cdef public bint is_usable
     cdef object acquire
     cdef object release

@@ -75,6 +75,7 @@ class TopicInfo:
 
 class FastAppender:
     used_bytes: int
+    claimed_bytes: int
     is_usable: bool
     def __init__(
         self,

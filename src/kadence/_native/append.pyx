@@ -158,7 +158,8 @@ class FastAppender:
         gate: the producer's lock. places: by topic; emptied when the cluster changes.
         batch_size, buffer_memory: bounds. largest: most bytes of one record.
         wall_ms: the time of records that have none.
-        used_bytes: bytes of all undecided batches. is_usable: False once the producer is closed, failed or forked.
+        used_bytes: bytes of all undecided batches. claimed_bytes: what the record needs that has waited for room the longest;
+            nobody else gets it. is_usable: False once the producer is closed, failed or forked.
     """
 
     def __init__(
@@ -312,7 +313,7 @@ class FastAppender:
             not batch.is_open
             or not self.is_usable
             or batch.size + size >= batch.limit
-            or self.used_bytes + size > self.buffer_memory
+            or self.used_bytes + self.claimed_bytes + size > self.buffer_memory
         ):
             return None
         index: cython.Py_ssize_t = batch.builder.frame.count

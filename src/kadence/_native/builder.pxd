@@ -27,14 +27,10 @@ cdef extern from "frame.h" nogil:
                      const unsigned char* value, Py_ssize_t value_size)
 
 @cython.final
-cdef class _Bytes:
-    cdef unsigned char* data
-    cdef Py_ssize_t size
+cdef class _View:
     cdef bint is_held
     cdef Py_buffer view
-    cdef void hold(self, object value) except *
 
 cdef class RecordEncoder:
     cdef kd_frame frame
     cdef void _append(self, long long timestamp, object key, object value, object headers) except *
-    cdef void _write(self, long long timestamp, _Bytes held_key, _Bytes held_value, tuple headers) except *

@@ -27,27 +27,33 @@ UNLOCKED_FROM = cython.declare(cython.Py_ssize_t, 2097152)
 
 @cython.final
 @cython.cclass
-class _Bytes:
-    """A key or value while it is copied: where it lies, and what keeps it there."""
+class _View:
+    """Keeps the memory of a key or value that is not bytes where it is, while it is copied."""
 
     def __dealloc__(self):
         if self.is_held:
             PyBuffer_Release(cython.address(self.view))
 
-    @cython.cfunc
-    def hold(self, value: object) -> cython.void:
-        """Point at a value's bytes; size -1 for None."""
-        if value is None:
-            self.data = cython.NULL
-            self.size = -1
-        elif type(value) is bytes:
-            self.data = cython.cast(cython.p_uchar, PyBytes_AS_STRING(value))
-            self.size = PyBytes_GET_SIZE(value)
-        else:
-            PyObject_GetBuffer(value, cython.address(self.view), PyBUF_SIMPLE)
-            self.is_held = True
-            self.data = cython.cast(cython.p_uchar, self.view.buf)
-            self.size = self.view.len
+
+@cython.cfunc
+def _point(
+    value: object, data: cython.pointer[cython.p_uchar], size: cython.pointer[cython.Py_ssize_t]
+) -> object:
+    """Point at a value's bytes; size -1 for None. Returns what must live as long as the pointer is used."""
+    if value is None:
+        data[0] = cython.NULL
+        size[0] = -1
+        return None
+    if type(value) is bytes:
+        data[0] = cython.cast(cython.p_uchar, PyBytes_AS_STRING(value))
+        size[0] = PyBytes_GET_SIZE(value)
+        return value
+    held: _View = _View.__new__(_View)
+    PyObject_GetBuffer(value, cython.address(held.view), PyBUF_SIMPLE)
+    held.is_held = True
+    data[0] = cython.cast(cython.p_uchar, held.view.buf)
+    size[0] = held.view.len
+    return held
 
 
 @cython.cclass
@@ -115,41 +121,40 @@ class RecordEncoder:
 
     @cython.cfunc
     def _append(self, timestamp: cython.longlong, key, value, headers) -> cython.void:
-        # Of this call alone: what reads headers may be anybody's code, which may append here, too.
-        held_key: _Bytes = _Bytes.__new__(_Bytes)
-        held_value: _Bytes = _Bytes.__new__(_Bytes)
-        held_key.hold(key)
-        held_value.hold(value)
-        self._write(timestamp, held_key, held_value, None if not headers else tuple(headers))
-
-    @cython.cfunc
-    def _write(
-        self, timestamp: cython.longlong, held_key: _Bytes, held_value: _Bytes, headers: tuple | None
-    ) -> cython.void:
+        key_data: cython.p_uchar = cython.NULL
+        value_data: cython.p_uchar = cython.NULL
+        key_size: cython.Py_ssize_t = -1
+        value_size: cython.Py_ssize_t = -1
         name_size: cython.Py_ssize_t = 0
         name: cython.p_const_char
-        encoded: list = []
+        encoded: list | None = None
+        count: cython.Py_ssize_t = 0
         tail: cython.Py_ssize_t = 1
         p: cython.p_uchar
-        if headers is not None:
-            tail = kd_width(len(headers))
-            for key, value in headers:
-                if type(key) is not str:
-                    raise TypeError(f"a header's key must be str, not {type(key).__name__}")
-                PyUnicode_AsUTF8AndSize(key, cython.address(name_size))
-                if value is not None and type(value) is not bytes:
-                    value = bytes(memoryview(value))
-                encoded.append((key, value))
+        # Of this call alone: what reads buffers and headers may be anybody's code, which may append here, too.
+        key_held = _point(key, cython.address(key_data), cython.address(key_size))
+        value_held = _point(value, cython.address(value_data), cython.address(value_size))
+        if headers:
+            encoded = []
+            for name_text, content in headers:
+                if type(name_text) is not str:
+                    raise TypeError(f"a header's key must be str, not {type(name_text).__name__}")
+                PyUnicode_AsUTF8AndSize(name_text, cython.address(name_size))
+                if content is not None and type(content) is not bytes:
+                    content = bytes(memoryview(content))
+                encoded.append((name_text, content))
                 tail += kd_width(name_size) + name_size
-                tail += 1 if value is None else kd_width(PyBytes_GET_SIZE(value)) + PyBytes_GET_SIZE(value)
+                tail += 1 if content is None else kd_width(PyBytes_GET_SIZE(content)) + PyBytes_GET_SIZE(content)
+            count = len(encoded)
+            tail += kd_width(count) - 1
         # From here on nothing is made: the texts of names were made above, and are kept by their strings.
         done: cython.int = kd_add(
             cython.address(self.frame),
             timestamp,
-            held_key.data,
-            held_key.size,
-            held_value.data,
-            held_value.size,
+            key_data,
+            key_size,
+            value_data,
+            value_size,
             tail,
             cython.address(p),
         )
@@ -161,15 +166,17 @@ class RecordEncoder:
             raise RecordTooLargeError(
                 f"a batch of more than {self.frame.used} bytes; Kafka's format ends at 2 GiB"
             )
-        p = kd_put(p, len(encoded))
-        for key, value in encoded:
-            name = PyUnicode_AsUTF8AndSize(key, cython.address(name_size))
+        p = kd_put(p, count)
+        if encoded is None:
+            return
+        for name_text, content in encoded:
+            name = PyUnicode_AsUTF8AndSize(name_text, cython.address(name_size))
             p = kd_put_bytes(p, cython.cast(cython.p_uchar, name), name_size)
-            if value is None:
+            if content is None:
                 p = kd_put(p, -1)
             else:
                 p = kd_put_bytes(
-                    p, cython.cast(cython.p_uchar, PyBytes_AS_STRING(value)), PyBytes_GET_SIZE(value)
+                    p, cython.cast(cython.p_uchar, PyBytes_AS_STRING(content)), PyBytes_GET_SIZE(content)
                 )
 
     def records(self) -> bytes:

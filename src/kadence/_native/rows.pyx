@@ -328,7 +328,7 @@ class Rows:
                     start,
                     stop,
                     now,
-                    appender.buffer_memory,
+                    appender.buffer_memory - appender.claimed_bytes,
                     cython.address(used),
                     cython.address(failed),
                 )

@@ -261,6 +261,9 @@ class BrokerConnection:
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.held_until = max(self.held_until, now + throttle_ms)
+            # The broker reads nothing of a connection that it throttles: what waits there has so much more time.
+            for sent in self._in_flight:
+                sent.deadline = add_ms(sent.deadline, throttle_ms)
         return Completed(head.request, response, None, head.version, now, loan, head.sent_at)
 
     # -- authenticating

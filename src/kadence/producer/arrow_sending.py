@@ -144,7 +144,7 @@ class ArrowSending:
             with send_checks.gate:
                 try:
                     yield BREATH
-                    if not accumulator.has_room(size):
+                    if send_checks.must_wait_for_room(size):
                         yield from self._wait_for_room(size, chunk.first_row + row)
                 except GeneratorExit:
                     self._cut_short(chunk.first_row + row, KafkaError("send_arrow() was interrupted"))
@@ -193,7 +193,7 @@ class ArrowSending:
     def _cut_short(self, handed: int, error: KafkaError) -> None:
         """Half a table must not be committed. Under the lock."""
         if handed and self._send_checks.transactions is not None:
-            self._send_checks.transactions.not_written(error, was_sent=False)
+            self._send_checks.transactions.not_taken(error)
             self._wakeup()
 
 

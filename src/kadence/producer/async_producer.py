@@ -31,6 +31,7 @@ from kadence.producer.transaction_calls import (
     abort_after,
     begin,
     can_abort,
+    has_returned,
     not_aborted,
     send_offsets,
     settle,
@@ -42,6 +43,7 @@ from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, Topic
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kadence.client.waits import Waits
     from kadence.metrics import MetricName
     from kadence.producer.settings import ProducerSettings
 
@@ -285,7 +287,7 @@ class AsyncProducer:
             KafkaTimeoutError: not ready within ``max.block.ms``; call it again to continue.
             BrokerError: a broker refused, for example because this client may not use the ``transactional.id``.
         """
-        await self._shell.run(settle(self._send_checks, Transactions.begin_init, "init_transactions()"))
+        await self._settle(settle(self._send_checks, Transactions.begin_init, "init_transactions()"))
 
     async def begin_transaction(self) -> None:
         """Open a transaction. All records sent until its end belong to it.
@@ -324,15 +326,16 @@ class AsyncProducer:
         Consumers with ``isolation.level=read_committed`` see all its records from then on.
 
         Raises:
-            IllegalStateError: no transaction is open.
-            KafkaTimeoutError: not committed within ``max.block.ms``; call it again to continue.
+            IllegalStateError: no transaction is open, or another call of `abort_transaction` has aborted it meanwhile.
+            KafkaTimeoutError: not committed within ``max.block.ms``; call it again to continue. Until the coordinator
+                is asked to commit, which waits for all records and offsets, `abort_transaction` ends it instead.
             ProducerFencedError: another producer took over the ``transactional.id``, or brokers before transactions
                 v2 aborted a transaction that was open for longer than ``transaction.timeout.ms``. Close this
                 producer.
             KafkaError: a record was not written, or the transaction was open for too long. Call `abort_transaction`
                 and begin a new transaction.
         """
-        await self._shell.run(settle(self._send_checks, Transactions.begin_commit, "commit_transaction()"))
+        await self._settle(settle(self._send_checks, Transactions.begin_commit, "commit_transaction()"))
 
     async def abort_transaction(self) -> None:
         """Drop the records that were not sent yet, and abort the transaction.
@@ -345,7 +348,7 @@ class AsyncProducer:
             ProducerFencedError: another producer took over the ``transactional.id``, which has aborted the
                 transaction.
         """
-        await self._shell.run(settle(self._send_checks, Transactions.begin_abort, "abort_transaction()"))
+        await self._settle(settle(self._send_checks, Transactions.begin_abort, "abort_transaction()"))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -370,10 +373,14 @@ class AsyncProducer:
         except BaseException as error:
             if can_abort(self._send_checks):
                 try:
-                    await self._shell.run(abort_after(self._send_checks, error))
+                    await self._settle(abort_after(self._send_checks, error))
                 except KafkaError as failure:
                     not_aborted(error, failure)
             raise
+
+    async def _settle(self, step: Waits[None]) -> None:
+        await self._shell.run(step)
+        has_returned(self._send_checks)
 
     # ------------------------------------------------------------ the end
 

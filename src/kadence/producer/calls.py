@@ -165,7 +165,7 @@ class Calls:
         elif not is_anywhere:
             partition = self._partition(topic, key, place)
         with self._gate:
-            if not accumulator.has_room(size):
+            if send_checks.must_wait_for_room(size):
                 yield from send_checks.wait_for_room(size, deadline)
             if not accumulator.is_usable:
                 # Somebody closed it, or the transaction failed, while this call waited.
@@ -188,7 +188,7 @@ class Calls:
         if transactions is None or isinstance(error, SerializationError | IllegalStateError):
             return
         with self._gate:
-            transactions.not_written(error, was_sent=False)
+            transactions.not_taken(error)
         self._wakeup()
 
     def _partition(self, topic: str, key: bytes | None, place: TopicInfo) -> int | None:

@@ -32,6 +32,7 @@ from kadence.producer.transaction_calls import (
     abort_after,
     begin,
     can_abort,
+    has_returned,
     not_aborted,
     send_offsets,
     settle,
@@ -43,6 +44,7 @@ from kadence.types import GroupMetadata, OffsetAndMetadata, PartitionInfo, Topic
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kadence.client.waits import Waits
     from kadence.metrics import MetricName
     from kadence.producer.settings import ProducerSettings
 
@@ -279,7 +281,7 @@ class Producer:
             KafkaTimeoutError: not ready within ``max.block.ms``; call it again to continue.
             BrokerError: a broker refused, for example because this client may not use the ``transactional.id``.
         """
-        self._shell.run(settle(self._send_checks, Transactions.begin_init, "init_transactions()"))
+        self._settle(settle(self._send_checks, Transactions.begin_init, "init_transactions()"))
 
     def begin_transaction(self) -> None:
         """Open a transaction. All records sent until its end belong to it.
@@ -318,15 +320,16 @@ class Producer:
         Consumers with ``isolation.level=read_committed`` see all its records from then on.
 
         Raises:
-            IllegalStateError: no transaction is open.
-            KafkaTimeoutError: not committed within ``max.block.ms``; call it again to continue.
+            IllegalStateError: no transaction is open, or another call of `abort_transaction` has aborted it meanwhile.
+            KafkaTimeoutError: not committed within ``max.block.ms``; call it again to continue. Until the coordinator
+                is asked to commit, which waits for all records and offsets, `abort_transaction` ends it instead.
             ProducerFencedError: another producer took over the ``transactional.id``, or brokers before transactions
                 v2 aborted a transaction that was open for longer than ``transaction.timeout.ms``. Close this
                 producer.
             KafkaError: a record was not written, or the transaction was open for too long. Call `abort_transaction`
                 and begin a new transaction.
         """
-        self._shell.run(settle(self._send_checks, Transactions.begin_commit, "commit_transaction()"))
+        self._settle(settle(self._send_checks, Transactions.begin_commit, "commit_transaction()"))
 
     def abort_transaction(self) -> None:
         """Drop the records that were not sent yet, and abort the transaction.
@@ -339,7 +342,7 @@ class Producer:
             ProducerFencedError: another producer took over the ``transactional.id``, which has aborted the
                 transaction.
         """
-        self._shell.run(settle(self._send_checks, Transactions.begin_abort, "abort_transaction()"))
+        self._settle(settle(self._send_checks, Transactions.begin_abort, "abort_transaction()"))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -364,10 +367,14 @@ class Producer:
         except BaseException as error:
             if can_abort(self._send_checks):
                 try:
-                    self._shell.run(abort_after(self._send_checks, error))
+                    self._settle(abort_after(self._send_checks, error))
                 except KafkaError as failure:
                     not_aborted(error, failure)
             raise
+
+    def _settle(self, step: Waits[None]) -> None:
+        self._shell.run(step)
+        has_returned(self._send_checks)
 
     # ------------------------------------------------------------ the end
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from kadence._native.append import TopicInfo
 from kadence.client.engine import ended, forked_error, in_children
 from kadence.client.gate import Gate
-from kadence.client.loop_gate import LoopGate
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
 from kadence.config import ProducerConfig
@@ -26,6 +25,7 @@ from kadence.errors import (
 )
 from kadence.errors.copies import own_copy
 from kadence.producer.accumulator import Accumulator
+from kadence.producer.futures import runs_callbacks
 from kadence.producer.network_state import NetworkState
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
@@ -72,7 +72,7 @@ class SendChecks:
         self._network = network
         self.transactions = transactions
         self._pid = os.getpid()
-        self._line: dict[object, None] = {}
+        self._line: dict[object, int] = {}
         self.gate: Gate = accumulator.gate
         self.is_closed = False
         self.is_stopping = False
@@ -204,10 +204,10 @@ class SendChecks:
     def _ask_for(self, topic: str, deadline: int) -> Waits[None]:
         """Ask for a topic, and wait for the answer."""
         began = self._clock.now_ms()
-        self._topics.want(topic, began)
+        number = self._topics.want(topic, began)
         self._network.wakeup()
         try:
-            while self._topics.awaits(topic):
+            while self._topics.awaits(number):
                 yield from self._wait_for_topic(topic, deadline)
         finally:
             self._accumulator.measures.metadata_ms += self._clock.now_ms() - began
@@ -276,14 +276,25 @@ class SendChecks:
             spent = self._accumulator.measures.calls_ms
             spent[call] = spent.get(call, 0) + self._clock.now_ms() - began
 
+    def must_wait_for_room(self, size: int) -> bool:
+        """Whether a record of ``size`` bytes must wait for room.
+
+        What the record needs that has waited longest is not given to others, but to callbacks, which cannot wait.
+        """
+        accumulator = self._accumulator
+        claimed = 0 if runs_callbacks(self.gate) else accumulator.claimed_bytes
+        return not accumulator.has_room(size + claimed) or (claimed > 0 and not accumulator.incomplete)
+
     def wait_for_room(self, size: int, deadline: int) -> Waits[None]:
+        """Wait in one line until a record of ``size`` bytes may come in; a large one is not passed by small ones."""
         measures, began = self._accumulator.measures, self._clock.now_ms()
         ticket = object()
-        self._line[ticket] = None
+        self._line[ticket] = size
+        self._claim()
         self._accumulator.blocked += 1
         self._network.wakeup()
         try:
-            while not (self._accumulator.has_room(size) and self._is_next(ticket)):
+            while not (next(iter(self._line)) is ticket and self._accumulator.has_room(size)):
                 yield from self.wait(
                     deadline,
                     f"no room for a record of {size} bytes within max.block.ms={self._config.max_block_ms}: "
@@ -299,12 +310,12 @@ class SendChecks:
             measures.room_ms.record(now, now - began)
             self._accumulator.blocked -= 1
             del self._line[ticket]
-            if self._line and isinstance(self.gate, LoopGate):
+            self._claim()
+            if self._line:
                 self.gate.notify_all()
 
-    def _is_next(self, ticket: object) -> bool:
-        """Whether nobody has waited for room for longer. Tasks are woken some at a time, and threads in no order."""
-        return not isinstance(self.gate, LoopGate) or next(iter(self._line)) is ticket
+    def _claim(self) -> None:
+        self._accumulator.claimed_bytes = next(iter(self._line.values()), 0)
 
     # ------------------------------------------------------------ errors
 

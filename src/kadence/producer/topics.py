@@ -50,6 +50,7 @@ class Topics(Metadata):
         self._gate = gate
         self._used_at: dict[str, int] = {}
         self._wanted: set[str] = set()
+        self._asked = self._answered = 0
         self.stickies: dict[str, StickyPartitioner] = {}
         self.forgotten: set[str] = set()
         self.failure: KafkaError | None = None
@@ -59,14 +60,23 @@ class Topics(Metadata):
         """Something is sent to ``topic``, or asked of it: remember it for another while. Under the producer's lock."""
         self._used_at[topic] = now
 
-    def want(self, topic: str, now: int) -> None:
-        """Ask for ``topic`` at once; brokers that create topics may create it. Network thread, or under the lock."""
+    def want(self, topic: str, now: int) -> int:
+        """Ask for ``topic`` at once; brokers that create topics may create it. Network thread, or under the lock.
+
+        Returns:
+            The number of the request that asks for it, for `awaits`.
+        """
         self._used_at[topic] = now
         self._wanted.add(topic)
+        return self._asked + 1
 
-    def awaits(self, topic: str) -> bool:
-        """Whether the answer to a `want` is still to come. Under the lock."""
-        return topic in self._wanted or (self._in_flight is not None and topic in self._in_flight.tag)
+    def awaits(self, number: int) -> bool:
+        """Whether a request is still to be answered, or repeated. Under the lock.
+
+        Others may ask for the same topic again and again, for batches whose partition has no leader. A call waits for
+        its own answer, not until nobody asks.
+        """
+        return self._answered < number
 
     def sticky(self, topic: str) -> StickyPartitioner:
         """What chooses partitions for records of ``topic`` without a key. Under the lock."""
@@ -93,6 +103,7 @@ class Topics(Metadata):
                 return Poll(wake_at=recover_at)
             self._wanted = set()
             is_full = len(names) == len(self._used_at)
+            self._asked += 1
             return Poll([self._refresh(now, names, creates=creates, is_full=is_full)], recover_at)
 
     def on_response(self, now: int, completed: Completed) -> None:
@@ -106,6 +117,8 @@ class Topics(Metadata):
             # being elected would else be asked for in a loop.
             is_settled = error is None and self._is_settled(request.tag)
             self._backoff.succeeded() if is_settled else self._backoff.failed(now)
+            if error is None or not error.retriable:
+                self._answered = self._asked
             if error is None:
                 self.failure = None
             elif not error.retriable:

@@ -13,7 +13,16 @@ from kadence.producer.transaction_states import Done, State
 from kadence.producer.transactions import Transactions
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-__all__ = ["abort_after", "begin", "can_abort", "not_aborted", "send_offsets", "settle", "time_to_close"]
+__all__ = [
+    "abort_after",
+    "begin",
+    "can_abort",
+    "has_returned",
+    "not_aborted",
+    "send_offsets",
+    "settle",
+    "time_to_close",
+]
 
 _IN_A_HURRY = 1.0
 """Seconds that an abort may take when the program or the task is to end."""
@@ -74,11 +83,18 @@ def settle(
     with send_checks.gate:
         transactions = _transactions(send_checks)
         done = start(transactions)
-        try:
-            yield from send_checks.wait_until(done, call, limit)
-        except (GeneratorExit, KafkaTimeoutError):
-            transactions.left_waiting()
-            raise
+        transactions.waits()
+        yield from send_checks.wait_until(done, call, limit)
+
+
+def has_returned(send_checks: SendChecks) -> None:
+    """The call of `settle` has returned to the program, which so knows the end of the step.
+
+    Ctrl-C in the last instant of a commit leaves the program without that: it calls again, and is told.
+    """
+    transactions = _transactions(send_checks)
+    with send_checks.gate:
+        transactions.has_returned()
 
 
 def send_offsets(
@@ -86,11 +102,16 @@ def send_offsets(
 ) -> Waits[None]:
     """See `Producer.send_offsets_to_transaction`."""
     wanted, member = checked_offsets(offsets), checked_group(group)
-    return settle(
-        send_checks,
-        lambda transactions: transactions.begin_offsets(wanted, member),
-        "send_offsets_to_transaction()",
-    )
+    try:
+        yield from settle(
+            send_checks,
+            lambda transactions: transactions.begin_offsets(wanted, member),
+            "send_offsets_to_transaction()",
+        )
+    except KafkaTimeoutError as error:
+        with send_checks.gate:
+            _transactions(send_checks).not_taken(error)
+        raise
 
 
 def _transactions(send_checks: SendChecks) -> Transactions:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NoReturn
 
@@ -14,7 +15,7 @@ from kadence.errors import IllegalStateError, KafkaError
 from kadence.errors.copies import own_copy
 from kadence.producer.held_lines import HeldLines
 
-__all__ = ["ENDING", "SENDING", "TRANSITIONS", "Done", "Lifecycle", "State"]
+__all__ = ["ENDING", "SENDING", "TRANSITIONS", "Done", "Lifecycle", "State", "Transaction"]
 
 
 class State(Enum):
@@ -37,7 +38,7 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     State.IN_TRANSACTION: frozenset(
         {State.COMMITTING, State.ABORTING, State.ABORTABLE, State.UNINITIALIZED, State.FAILED}
     ),
-    State.COMMITTING: frozenset({State.READY, State.ABORTABLE, State.FAILED}),
+    State.COMMITTING: frozenset({State.READY, State.ABORTING, State.ABORTABLE, State.FAILED}),
     State.ABORTING: frozenset({State.READY, State.ABORTABLE, State.FAILED}),
     State.ABORTABLE: frozenset({State.ABORTING, State.FAILED}),
     State.FAILED: frozenset(),
@@ -51,6 +52,20 @@ Done = Callable[[], bool]
 """Whether what was begun has ended; raises why it failed. Under the lock."""
 
 
+@dataclass(eq=False)
+class Transaction:
+    """What one transaction came to, for those who wait for its end, whatever the producer does meanwhile.
+
+    Attributes:
+        is_commit_asked: whether EndTxn was sent to commit it. It has all its records and offsets then, and only brokers
+            can say that it is not committed.
+        is_committed: whether brokers have said that they committed it, or there was nothing to commit.
+    """
+
+    is_commit_asked: bool = False
+    is_committed: bool = False
+
+
 class Lifecycle:
     """Keeps the state of a transactional producer, and refuses calls that do not fit it.
 
@@ -59,12 +74,14 @@ class Lifecycle:
 
     Attributes:
         state: see `State`. error: why it is ABORTABLE or FAILED. lines: what is to be logged after the lock.
+        transaction: the one that is open, or was last.
     """
 
     def __init__(self, transactional_id: str, admit: Callable[[bool], None]) -> None:
         self.transactional_id = transactional_id
         self.state = State.UNINITIALIZED
         self.error: KafkaError | None = None
+        self.transaction = Transaction()
         self.lines = HeldLines()
         self._admit = admit
         self._is_closing = False
@@ -89,6 +106,7 @@ class Lifecycle:
         if self.state is not State.READY:
             self._refuse("begin_transaction()")
         self._left = None
+        self.transaction = Transaction()
         self._move(State.IN_TRANSACTION)
 
     def begin_commit(self) -> Done:
@@ -97,22 +115,42 @@ class Lifecycle:
             self._move(State.COMMITTING)
         elif not self._joins(State.COMMITTING):
             self._refuse("commit_transaction()")
-        return lambda: self._has_left(State.COMMITTING)
+        transaction = self.transaction
+
+        def done() -> bool:
+            is_over = transaction is not self.transaction
+            if transaction.is_committed and (is_over or self.state is not State.COMMITTING):
+                return True
+            if not is_over and not self._has_left(State.COMMITTING):
+                return False
+            raise IllegalStateError(
+                "the transaction is not committed: abort_transaction() was called meanwhile"
+            )
+
+        return done
 
     def begin_abort(self) -> Done:
-        """Drop what was not sent, and have readers pass over the rest."""
-        if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
+        """Drop what was not sent, and have readers pass over the rest.
+
+        A commit that waits for records or offsets can be aborted, one that the coordinator was asked for cannot.
+        """
+        waits = self.state is State.COMMITTING and not self.transaction.is_commit_asked
+        if waits or self.state in (State.IN_TRANSACTION, State.ABORTABLE):
             self._move(State.ABORTING)
         elif not self._joins(State.ABORTING):
             self._refuse("abort_transaction()")
         return lambda: self._has_left(State.ABORTING)
 
-    def left_waiting(self) -> None:
-        """Whoever began a step waits for it no more: the time was over, or the task was cancelled. The step goes on."""
+    def waits(self) -> None:
+        """Somebody waits for the step that was begun. Before `has_returned` its time or Ctrl-C may end the call."""
         self._left = self.state
 
+    def has_returned(self) -> None:
+        """Whoever waited knows that the step has ended."""
+        self._left = None
+
     def _joins(self, step: State) -> bool:
-        """Whether a call is for a step that is under way, or has ended since whoever began it waits no more."""
+        """Whether a call is for a step that is under way, or has ended without the knowledge of whoever began it."""
         left, self._left = self._left, None
         return self.state is step or (self.state is State.READY and left is step)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from kadence.client.coordinators import KeyType, find, first_version, read
@@ -24,6 +25,7 @@ from kadence.config import ProducerConfig
 from kadence.connection.request import ANY_NODE, Backoff, Completed, Request
 from kadence.errors import (
     BrokerError,
+    IllegalStateError,
     KafkaError,
     ProducerFencedError,
     UnsupportedVersionError,
@@ -102,9 +104,13 @@ class Transactions(Lifecycle):
             self._offsets.append(sent)
 
         def done() -> bool:
-            if sent.pending and self.state in (State.ABORTABLE, State.FAILED) and not self.is_in_doubt:
+            if not sent.pending:
+                return True
+            if self.state in (State.ABORTABLE, State.FAILED) and not self.is_in_doubt:
                 self._refuse("send_offsets_to_transaction()")
-            return not sent.pending
+            if self.state is State.ABORTING or sent not in self._offsets:
+                raise IllegalStateError("the offsets are not sent: abort_transaction() was called meanwhile")
+            return False
 
         return done
 
@@ -169,7 +175,19 @@ class Transactions(Lifecycle):
         self._raise_epoch = self._raise_epoch or was_sent
         if isinstance(error, BrokerError) and error.code in requests.FATAL_TO_RECORDS:
             self._fail(self._fenced() if error.code == ec.PRODUCER_FENCED else error)
-        elif self.state in SENDING:
+        else:
+            self._fail_transaction(error)
+
+    def not_taken(self, error: KafkaError) -> None:
+        """A call gave up before it handed records or offsets over, so the transaction is not whole. Under the lock.
+
+        A commit that the coordinator was asked for is whole without them, and the error is that call's alone.
+        """
+        if not self.transaction.is_commit_asked:
+            self.not_written(error, was_sent=False)
+
+    def _fail_transaction(self, error: KafkaError) -> None:
+        if self.state in SENDING:
             self._move(State.ABORTABLE, error)
             # Another producer of this name has raised the epoch, or the brokers have, to abort what was open for too
             # long. Only the coordinator knows; it is asked by the abort that must follow anyway.
@@ -290,7 +308,7 @@ class Transactions(Lifecycle):
         sent = self._offsets[0]
         if not self._is_v2 and not sent.is_added:
             message = requests.add_offsets(self.transactional_id, self._id, sent.group.group_id)
-            self._ask(now, message, to, self._on_group_added)
+            self._ask(now, message, to, partial(self._on_group_added, sent))
             return
         to = self._coordinator(now, sent.group.group_id)
         if to is not None:
@@ -298,7 +316,12 @@ class Transactions(Lifecycle):
             self._is_started = True
             newest = None if self._is_v2 else requests.LAST_COMMIT_OF_V1
             self._ask(
-                now, commit, to, self._on_offsets, min_version=requests.TELLS_MEMBER, max_version=newest
+                now,
+                commit,
+                to,
+                partial(self._on_offsets, sent),
+                min_version=requests.TELLS_MEMBER,
+                max_version=newest,
             )
 
     def _on_added(self, now: int, response: Any) -> None:
@@ -317,34 +340,38 @@ class Transactions(Lifecycle):
             # The end of the transaction before is being written, which is a matter of milliseconds.
             self._backoff.until = min(self._backoff.until, now + _ADD_AGAIN_MS)
 
-    def _on_group_added(self, now: int, response: Any) -> None:
-        if self._is_well(now, response.error_code, adds=True) and self._offsets:
-            self._offsets[0].is_added = self._is_started = True
+    def _on_group_added(self, sent: _Offsets, now: int, response: Any) -> None:
+        if self._is_well(now, response.error_code, adds=True):
+            sent.is_added = self._is_started = True
             self._is_unsure = False
 
-    def _on_offsets(self, now: int, response: Any) -> None:
-        if not self._offsets:
-            return
-        sent = self._offsets[0]
+    def _on_offsets(self, sent: _Offsets, now: int, response: Any) -> None:
         codes = requests.codes_of_offsets(response)
         for tp in [tp for tp, code in codes.items() if code == ec.NONE]:
             sent.pending.pop(tp, None)
         if not sent.pending:
-            self._offsets.pop(0)
-        self._is_well(now, requests.worst(codes.values()), group=sent.group.group_id, adds=True)
+            self._offsets.remove(sent)
+        code = requests.worst(codes.values())
+        if code == ec.INVALID_PRODUCER_EPOCH and self._is_v2:
+            # The group's coordinator knows as little as a leader why an epoch is old.
+            self._fail_transaction(for_code(code))
+        else:
+            self._is_well(now, code, group=sent.group.group_id, adds=True)
 
     def _ask_for_end(self, now: int) -> None:
         if (self._is_started or self._is_unsure) and not self._is_ended:
             to = self._coordinator(now)
             if to is not None:
-                message = requests.end(
-                    self.transactional_id, self._id, committed=self.state is State.COMMITTING
-                )
+                commits = self.transaction.is_commit_asked = self.state is State.COMMITTING
+                message = requests.end(self.transactional_id, self._id, committed=commits)
                 version = None if self._is_v2 else requests.LAST_END_OF_V1
-                self._ask(now, message, to, self._on_ended, max_version=version)
+                then = self._on_committed if commits else self._on_aborted
+                self._ask(now, message, to, then, max_version=version)
         elif self._needs_id:
             self._ask_for_id(now)
         else:
+            # Nothing was begun at the brokers, or it has ended there.
+            self.transaction.is_committed |= self.state is State.COMMITTING
             self._begin_anew()
             self._gate.notify_all()
 
@@ -355,35 +382,43 @@ class Transactions(Lifecycle):
         # a transaction.
         return self._id[0] < 0 or ((self._raise_epoch or self._is_unsure) and not self._is_v2)
 
-    def _on_ended(self, now: int, response: Any) -> None:
-        is_abort, code = self.state is not State.COMMITTING, response.error_code
-        if is_abort and code == ec.INVALID_PRODUCER_ID_MAPPING:
+    def _on_committed(self, now: int, response: Any) -> None:
+        if response.error_code == ec.INVALID_TXN_STATE and self._is_v2:
+            # It takes the abort for a repetition of its own, and answers with the epoch that goes on.
+            self._fail_transaction(self._aborted_by_brokers(ec.INVALID_TXN_STATE))
+        elif self._is_well(now, response.error_code):
+            self.transaction.is_committed = True
+            self._on_ended(response)
+
+    def _on_aborted(self, now: int, response: Any) -> None:
+        code = response.error_code
+        if code == ec.INVALID_PRODUCER_ID_MAPPING:
             # The coordinator has forgotten the id (transactional.id.expiration.ms), so it has nothing to abort.
             self._id = (-1, -1)
-        elif is_abort and code == ec.INVALID_TXN_STATE and not self._is_started:
+        elif code == ec.INVALID_TXN_STATE and not self._is_started:
             # The request whose answer was lost did not reach it.
             self.lines.add(logging.INFO, "%s: the coordinator has nothing to abort", self.transactional_id)
-        elif code == ec.INVALID_TXN_STATE and not is_abort and self._is_v2:
-            # It takes the abort for a repetition of its own, and answers with the epoch that goes on.
-            self._move(State.ABORTABLE, self._aborted_by_brokers(code))
+        elif not self._is_well(now, code):
             return
-        elif not self._is_well(now, response.error_code):
-            return
+        self._on_ended(response)
+
+    def _on_ended(self, response: Any) -> None:
         self._is_ended, self._asks_why = True, False
         if response.producer_id >= 0:
             self._id = (response.producer_id, response.producer_epoch)
         if self.state is State.ABORTABLE:
             # The application has not aborted yet, and finds it done.
             self.error = self._aborted_by_brokers(ec.INVALID_PRODUCER_EPOCH)
-            return
-        if self._needs_id:
-            self._backoff.succeeded()
-            return  # the next poll asks for it
-        self._begin_anew()
+        elif self._needs_id:
+            self._backoff.succeeded()  # the next poll asks for it
+        else:
+            self._begin_anew()
 
     def _begin_anew(self) -> None:
         self._forget()
-        self._move(State.READY)
+        # It may have failed while the answer was on its way.
+        if self.state is not State.FAILED:
+            self._move(State.READY)
 
     def _forget(self) -> None:
         """What was of the transaction that has ended, or was left."""
