@@ -64,8 +64,9 @@ class Shop:
 async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
     """Clients for as long as the service runs. uvicorn takes the signals, and ends this in order."""
     async with (
+        # Each request waits for its own record, so there is nothing to linger for.
         AsyncProducer(
-            bootstrap_servers=SERVERS, delivery_timeout_ms=10_000, request_timeout_ms=5_000
+            bootstrap_servers=SERVERS, linger_ms=0, delivery_timeout_ms=10_000, request_timeout_ms=5_000
         ) as producer,
         AsyncConsumer(
             bootstrap_servers=SERVERS,

@@ -12,12 +12,25 @@ from typing import Final
 
 from kadence.errors import ConfigError
 
-__all__ = ["Environment", "malformed", "missing"]
+__all__ = ["DEFAULT_SERVERS", "REACHED_S", "SERVERS", "Environment", "malformed", "missing", "servers_of"]
+
+SERVERS: Final = "KADENCE_BOOTSTRAP_SERVERS"
+"""The variable that names brokers for the command line, for `read` and for the examples."""
+
+DEFAULT_SERVERS: Final = "localhost:9092"
+
+REACHED_S: Final = 4.0
+"""How long a connection is tried where a person waits for it: by the command line, and by `read`."""
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 # A value so short would hide parts of words.
 _SHORTEST: Final = 4
+
+
+def servers_of(variables: Mapping[str, str]) -> str:
+    """The brokers where nobody names any."""
+    return variables.get(SERVERS) or DEFAULT_SERVERS
 
 
 class Environment:

@@ -84,8 +84,9 @@ class StopOnSignals:
     """The context manager that `stop_on_signals` returns.
 
     Attributes:
-        received: the first signal that came; None until then. To tell the parent process which signal ended the
-            program, exit with ``128 + received``.
+        received: the first signal that came; None until then. ``received.name`` is its name; formatted by itself it is
+            a number, as Python does it. To tell the parent process which signal ended the program, exit with
+            ``128 + received``.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ SHAPES: dict[str, Shape] = {
     "transactions hanging": of("a transaction in a partition", _HANGING),
     "transactions abort": of("the transaction", _HANGING),
     "transactions fence": of(
-        "a transactional id", "transactional_id state producer_id producer_epoch partitions"
+        "a transactional id", "transactional_id state was producer_id producer_epoch partitions"
     ),
     "dead-letters list": of(
         "dead letters of one origin and error",

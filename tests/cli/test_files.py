@@ -130,7 +130,7 @@ def test_values_with_a_schema(
     monkeypatch.setattr(export, "_GROUP_BYTES", 1)
     ran = kadence("consume", "avro", "--value", "avro", "-o", str(file), "-X", "max.poll.arrow.bytes=1")
     assert ran.status == 1
-    assert "from avro-0, offset 3 on values have fields that none had before" in ran.err
+    assert "from avro:0, offset 3 on values have fields that none had before" in ran.err
     assert pq.read_table(file).num_rows == 3
     for name, kind, said in (
         ("a.csv", "avro", "no columns of structs"),
@@ -232,7 +232,7 @@ def test_a_text_that_is_none_does_not_go_to_csv(broker: Broker, kadence: Run, tm
         producer.send("bytes", b"\xff")
     ran = kadence("consume", "bytes", "-o", str(tmp_path / "b.csv"))
     assert (ran.status, list(tmp_path.iterdir())) == (1, [])
-    assert "the value of bytes-0 at offset 1 is not UTF-8" in ran.err
+    assert "the value of bytes:0 at offset 1 is not UTF-8" in ran.err
 
 
 def test_wrong_command_lines(kadence: Run, tmp_path: Path) -> None:

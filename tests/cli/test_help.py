@@ -92,4 +92,4 @@ def test_tables_fit_80_columns(kadence: Run, broker: Broker, monkeypatch: pytest
         assert len(lines) >= 2
         assert max(len(line.removeprefix("\x1b[1m").removesuffix("\x1b[0m")) for line in lines) <= 80, ran.out
     assert group in whole.out
-    assert f"{topic}-11" in whole.out
+    assert f"{topic}:11" in whole.out

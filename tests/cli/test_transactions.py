@@ -61,7 +61,7 @@ def test_an_open_transaction_is_listed_described_and_fenced(
     assert kadence("transactions", "list", "x*").rows == []
     assert kadence("transactions", "list", "--state", "complete-commit").rows == []
     (described,) = kadence("transactions", "describe", "bill*").rows
-    assert described["partitions"] == ["orders-1"]
+    assert described["partitions"] == ["orders:1"]
     assert (described["state"], described["timeout_ms"]) == ("Ongoing", 60_000)
     assert described["started"].endswith("+00:00")
     assert described["duration_ms"] >= 0
@@ -77,7 +77,10 @@ def test_an_open_transaction_is_listed_described_and_fenced(
         (0, 2, 3),
     ]
     (fenced,) = kadence("transactions", "fence", "billing-1").rows
-    assert (fenced["state"], fenced["partitions"]) == ("Ongoing", ["orders-1"])
+    assert (fenced["was"], fenced["partitions"]) == ("Ongoing", ["orders:1"])
+    # What it prints as the result is that of afterwards.
+    (described,) = kadence("transactions", "describe", "billing-1").rows
+    assert fenced["state"] == described["state"] != "Ongoing"
     until(lambda: kadence("topics", "describe", "orders").rows[1]["last_stable"] == 4, what="it is aborted")
 
 
@@ -106,7 +109,7 @@ def test_a_transaction_that_hangs_is_found_and_aborted(kadence: Run, broker: Bro
     table = kadence("transactions", "hanging", "orders:0", "--wide").out
     assert "start_offset" in table
     ran = kadence("transactions", "abort", "orders:0", "--start-offset", "7")
-    assert "no transaction of orders-0 begins at offset 7: open ones begin at 0" in ran.err
+    assert "no transaction of orders:0 begins at offset 7: open ones begin at 0" in ran.err
     assert kadence("transactions", "abort", "orders", "--start-offset", "0").status == 2
     ran = kadence("transactions", "abort", "orders:0", "--start-offset", "0", "--dry-run")
     assert (ran.rows, ran.err) == (

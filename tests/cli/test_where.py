@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kadence.cli.where import Where, read_where, times_joined
+from kadence.cli.where import read_where, times_joined
+from kadence.where import Where
 
 NOW = 1_700_000_000.0
 HOUR = 3_600_000
@@ -17,7 +18,7 @@ HOUR = 3_600_000
 @pytest.fixture(autouse=True)
 def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine in another zone, at a time that stands still."""
-    monkeypatch.setattr("kadence.cli.where.time.time", lambda: NOW)
+    monkeypatch.setattr("kadence.cli.where.wall_ms", lambda: int(NOW * 1000))
     with monkeypatch.context() as zone:
         zone.setenv("TZ", "Europe/Berlin")
         time.tzset()

@@ -19,6 +19,7 @@ from tests.patience import until
 from kadence import Admin, Consumer, Producer, TopicPartition
 from kadence.broker import Broker
 from kadence.cli.main import make_parser
+from kadence.cli.names import spelled
 from kadence.cli.why import command
 from kadence.testing import FakeClock
 from kadence.testing.pytest_plugin import Brokers
@@ -33,6 +34,7 @@ class Scene:
     def __init__(self, broker: Broker, kadence: Run, stack: ExitStack) -> None:
         self.broker = broker
         self.act: Act = lambda _: None
+        self.meanwhile: Callable[[], None] = lambda: None
         self._kadence = kadence
         self._stack = stack
         self.admin = stack.enter_context(Admin(bootstrap_servers=broker.bootstrap_servers))
@@ -120,10 +122,15 @@ def scene(kadence: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iter
     with ExitStack() as stack:
         made = Scene(broker, kadence, stack)
         looks = iter(range(1, 10_000))
+        began = clock.now_ms()
 
         def pause(seconds: float) -> None:
-            clock.advance(int(seconds * 1000))
-            made.act(next(looks))
+            clock.advance(round(seconds * 1000))
+            # It goes on once a second, however often it is glanced at.
+            if (clock.now_ms() - began) % 1000 == 0:
+                made.act(next(looks))
+            else:
+                made.meanwhile()
 
         monkeypatch.setattr(command, "pause", pause)
         monkeypatch.setattr(command, "clock", clock)
@@ -133,14 +140,17 @@ def scene(kadence: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iter
 # ---------------------------------------------------------------- the situations
 
 
-def test_nothing_is_wrong(scene: Scene) -> None:
+def test_nothing_is_seen(scene: Scene) -> None:
+    """One look of 12 s does not say that nothing is wrong."""
     scene.write(0, 10)
     scene.commit(p0=10)
     ran = scene.why("--wide")
     assert ran.status == 0
-    assert ran.out.startswith(
-        "report: nothing is wrong (Empty, 0 members, 1 partition, lag 0; looked for 12s)"
-    )
+    assert ran.out.splitlines() == [
+        "report: nothing seen in 12s (Empty, 0 members, 1 partition, lag 0)",
+        "   what happens once in some minutes, such as a rebalance loop, takes a longer look:",
+        "   $ kadence groups why report --for 600",
+    ]
     assert scene.why().out == ""
 
 
@@ -160,7 +170,7 @@ def test_1_a_slow_member(scene: Scene) -> None:
     scene.act = act
     found = scene.found()
     assert (found["reason"], found["members"], found["harm"]) == ("slow-member", ["slow"], "slows")
-    assert found["partitions"] == [str(each) for each in mine]
+    assert found["partitions"] == [spelled(each) for each in mine]
     assert found["details"]["share"] == 1
     assert found["details"]["consumed"] == pytest.approx(10)
 
@@ -178,7 +188,7 @@ def test_2_a_hung_transaction(scene: Scene, hangs: bool) -> None:
     scene.commit(p0=0)
     member = scene.member("reader", isolation_level="read_committed")
     found = scene.found()
-    assert (found["reason"], found["partitions"], found["held"]) == ("open-transaction", ["orders-0"], 10)
+    assert (found["reason"], found["partitions"], found["held"]) == ("open-transaction", ["orders:0"], 10)
     details = found["details"]
     assert (details["transactional_id"], details["start_offset"], details["hangs"]) == (
         None if hangs else "billing-1",
@@ -214,7 +224,7 @@ def test_3_a_poison_record(scene: Scene) -> None:
     found = scene.found()
     assert (found["reason"], found["partitions"], found["members"]) == (
         "stuck-record",
-        ["orders-0"],
+        ["orders:0"],
         ["worker"],
     )
     assert found["details"] == {
@@ -227,7 +237,7 @@ def test_3_a_poison_record(scene: Scene) -> None:
     shown = scene._kadence(*found["commands"][0].split()[1:])
     assert json.loads(shown.out)["key"] == "poison"
     page = scene.why("--wide").out
-    assert "1. STOPS: orders-0 stands at offset 3" in page
+    assert "1. STOPS: orders:0 stands at offset 3" in page
     assert max(map(len, page.splitlines())) <= 80
 
 
@@ -249,6 +259,105 @@ def test_4_a_rebalance_loop(scene: Scene) -> None:
     assert (found["reason"], found["members"]) == ("rebalance-loop", ["flapping"])
     assert found["details"]["rebalances"] >= 6
     assert found["details"]["joined"]["flapping"] >= 5
+
+
+def test_4_a_crash_loop_whatever_the_last_look_meets(scene: Scene) -> None:
+    """A record kills each reader; a supervisor starts the next one."""
+    scene.write(0, 400)
+    scene.write(1, 5)
+    scene.commit(p0=24, p1=5)
+    alive: list[Consumer] = []
+
+    def act(look: int) -> None:
+        if look % 3 == 1:
+            alive.append(scene.member("shipping"))
+        elif alive and look % 3 == 0:
+            alive.pop().close()
+
+    scene.act = act
+    for seconds in (12, 13, 14):
+        ran = scene._kadence("groups", "why", GROUP, "--for", str(seconds))
+        assert [(row["reason"], row["harm"]) for row in ran.rows[:2]] == [
+            ("rebalance-loop", "stops"),
+            ("far-behind", "stops"),
+        ], ran.out
+        loop, behind = ran.rows[:2]
+        assert loop["members"] == ["shipping"]
+        assert loop["details"]["looks_without_members"] >= 4
+        assert (behind["partitions"], behind["held"]) == (["orders:0"], 376)
+        assert behind["details"]["offset"] == 24
+        assert behind["commands"] == ["kadence consume orders:0 --from 24 -n 1"]
+        while alive:
+            alive.pop().close()
+
+
+def test_4_consumers_that_live_for_less_than_a_second(scene: Scene) -> None:
+    """Each look meets the group without members, and still it is not one that nobody reads."""
+    scene.write(0, 400)
+    scene.write(1, 5)
+    scene.commit(p0=24, p1=5)
+    parts = iter(range(10_000))
+    alive: list[Consumer] = []
+
+    def meanwhile() -> None:
+        if next(parts) % 4 == 1:
+            alive.append(scene.member("shipping"))
+        elif alive:
+            alive.pop().close()
+
+    scene.meanwhile = meanwhile
+    rows = scene.why().rows
+    assert [row["reason"] for row in rows] == ["rebalance-loop", "far-behind"]
+    assert rows[0]["members"] == ["shipping"]
+    assert rows[1]["commands"] == ["kadence consume orders:0 --from 24 -n 1"]
+
+
+def test_one_rebalance_is_told(scene: Scene) -> None:
+    steady = scene.member("steady")
+    passing: list[Consumer] = []
+
+    def act(look: int) -> None:
+        if look == 5:
+            passing.append(scene.consumer("mail-b"))
+            settle(steady, passing[0])
+        elif look == 8:
+            passing[0].close()
+            takes_all(steady)
+
+    scene.act = act
+    ran = scene.why()
+    assert ran.status == 0
+    (row,) = ran.rows
+    assert (row["reason"], row["harm"], row["members"]) == ("rebalance", "passes", ["mail-b"])
+    assert (row["details"]["joined"], row["details"]["left"]) == ({"mail-b": 1}, {"mail-b": 1})
+    assert row["says"].endswith("in 12s: mail-b left and joined")
+    assert row["evidence"][:2] == ["mail-b joined 7s ago", "mail-b left 4s ago"]
+    assert row["commands"] == ["kadence groups why report --for 600"]
+
+
+def test_several_groups_in_one_look_the_worst_first(scene: Scene) -> None:
+    for partition, count in ((0, 10), (1, 5)):
+        scene.write(partition, count)
+    groups = {"orders-a": (1, 4), "orders-b": (0, 2), "orders-c": (1, 5)}
+    for group, (partition, offset) in groups.items():
+        scene.admin.alter_consumer_group_offsets(group, {tp(partition): offset})
+    looks: list[int] = []
+    scene.act = looks.append
+    for words in (["orders*"], ["orders-a", "orders-c", "orders-b"]):
+        looks.clear()
+        ran = scene._kadence("groups", "why", *words)
+        assert ran.status == command.FOUND
+        assert [(row["group"], row["held"]) for row in ran.rows if row["reason"] == "no-members"] == [
+            ("orders-b", 8),
+            ("orders-a", 1),
+        ]
+        assert len(looks) == 12, "all of them are looked at together"
+    page = scene._kadence("groups", "why", "orders*", "--for", "1", "--wide")
+    heads = [line.split(":")[0] for line in page.out.splitlines() if line.startswith("orders-")]
+    assert heads == ["orders-b", "orders-a", "orders-c"]
+    assert "looking at 3 groups for 1 s" in page.err
+    assert scene._kadence("groups", "why", "nothing*").status == 1
+    assert "there is no group 'x'" in scene._kadence("groups", "why", "orders-a", "x").err
 
 
 def test_5_a_wrong_login(kadence: Run, kadence_new_broker: Brokers) -> None:
@@ -303,7 +412,7 @@ def test_7_an_empty_group_with_lag(scene: Scene) -> None:
     scene.write(1, 5)
     scene.commit(p0=4, p1=5)
     found = scene.found()
-    assert (found["reason"], found["held"], found["partitions"]) == ("no-members", 6, ["orders-0"])
+    assert (found["reason"], found["held"], found["partitions"]) == ("no-members", 6, ["orders:0"])
     assert found["details"] == {"state": "Empty"}
 
 
@@ -384,7 +493,7 @@ def test_12_nobody_subscribes_any_more(scene: Scene) -> None:
     member.subscribe(["other"])
     settle(member)
     found = scene.found()
-    assert (found["reason"], found["partitions"], found["held"]) == ("not-owned", ["orders-0"], 3)
+    assert (found["reason"], found["partitions"], found["held"]) == ("not-owned", ["orders:0"], 3)
 
 
 def transaction(scene: Scene, name: str) -> Producer:
@@ -408,7 +517,7 @@ def test_13_markers_of_transactions_are_no_records(scene: Scene) -> None:
     assert scene.why().rows == []
     with transaction(scene, "billing-3") as open_:
         found = scene.found()
-        assert (found["reason"], found["partitions"]) == ("open-transaction", ["orders-0"])
+        assert (found["reason"], found["partitions"]) == ("open-transaction", ["orders:0"])
         assert found["details"]["transactional_id"] == "billing-3"
         open_.abort_transaction()
 
@@ -427,7 +536,7 @@ def test_14_a_member_at_its_first_record(scene: Scene) -> None:
     assert (found["reason"], found["harm"], found["partitions"], found["members"], found["held"]) == (
         "never-committed",
         "stops",
-        ["orders-0"],
+        ["orders:0"],
         ["worker"],
         12,
     )

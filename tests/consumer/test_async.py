@@ -220,7 +220,7 @@ def test_callbacks_may_be_coroutines(served: Broker) -> None:
 
 def test_polls_from_the_buffer_let_other_tasks_run(served: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     # However fast they are: it is due at each.
-    monkeypatch.setattr("kadence.client.async_shell._BREATH_MS", 0)
+    monkeypatch.setattr("kadence.client.async_shell.BREATH_MS", 0)
 
     async def work() -> None:
         turns = 0

@@ -12,11 +12,12 @@ import pytest
 from tests.consumer.support import Shell
 
 from kadence import Admin, Broker, Consumer, Producer, TopicPartition
-from kadence.cli.where import Range, Where, offsets
+from kadence.cli.where import Range, offsets
 from kadence.reading.by_time import by_own_times
 from kadence.reading.places import planned
 from kadence.spark.source.clients import driver_client
 from kadence.spark.source.options import parse
+from kadence.where import Where
 
 P = TopicPartition("t", 0)
 FIRST, SECOND = 1_700_000_000_000, 1_700_000_001_000
@@ -73,8 +74,12 @@ def test_reading_begins_and_ends_there(broker: Broker, time: int, offset: int | 
     settings = {"bootstrap.servers": broker.bootstrap_servers}
     at = 8 if offset is None else offset
     with Consumer(settings) as consumer:
-        assert planned(consumer, ["t"], None, time, -1, settings) == {P: (at, 8)}
-        assert planned(consumer, ["t"], None, -2, time, settings) == {P: (0, at)}
+        assert planned(consumer, ["t"], None, Where("time", time), Where("latest"), settings, None) == {
+            P: (at, 8)
+        }
+        assert planned(consumer, ["t"], None, Where("earliest"), Where("time", time), settings, None) == {
+            P: (0, at)
+        }
 
 
 @pytest.mark.parametrize(("time", "offset"), LED_TO)

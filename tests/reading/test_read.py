@@ -33,7 +33,7 @@ from kadence.registry import AvroDeserializer, AvroSerializer, SchemaRegistryCli
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(topics={"none": 2, "t": 2, "grows": 2}) as broker:
+    with Broker(topics={"none": 2, "t": 2, "grows": 2, "newest": 2}) as broker:
         write(broker, "t", *(b"%d" % number for number in range(10)))
         yield broker
 
@@ -214,6 +214,79 @@ def test_bad_records(broker: Broker) -> None:
     assert read("bad", value="json", columns=["key"], **servers(broker)).num_rows == 4
 
 
+def test_a_schema(broker: Broker) -> None:
+    documents = [b'{"delay": 1, "from": {"city": "Oslo"}}', b'{"delay": "NA", "from": {"city": "Lima"}}']
+    write(broker, "schema", *documents, partitions=1)
+    given: dict[str, Any] = servers(broker) | {"value": "json", "schema": {"delay": "double"}}
+    with pytest.raises(RecordDeserializationError, match="field delay: a text where double is expected"):
+        read("schema", **given)
+    table = read("schema", errors="null", columns=["value"], **given)
+    assert table["value"].to_pylist() == [{"delay": 1.0}, {"delay": None}]
+    assert table["error"].to_pylist() == [None, "value: field delay: a text where double is expected"]
+    assert read("none", **given).schema.field("value").type == pa.struct([("delay", pa.float64())])
+    # An odd field that is not asked for is none.
+    given["schema"] = {"delay": "double", "from": {"city": str}}
+    table = read("schema", columns=["offset", "from.city"], **given)
+    assert table.to_pydict() == {"offset": [0, 1], "from.city": ["Oslo", "Lima"]}
+    assert table.schema.field("from.city").type == pa.string()
+
+
+def test_single_fields(broker: Broker) -> None:
+    documents = [b'{"a": 1, "offset": 7}', None, b'{"a": 2.5, "b": {"c": "x"}}', b'{"d": 1}']
+    write(broker, "fields", *documents, partitions=1)
+    given: dict[str, Any] = servers(broker) | {"value": "json", "max_poll_arrow_bytes": 1}
+    names = ["a", "offset", "value.offset", "b.c"]
+    table = read("fields", columns=names, **given)
+    assert table.column_names == names
+    assert table["a"].to_pylist() == [1.0, None, 2.5, None]
+    assert table["value.offset"].to_pylist() == [7, None, None, None]
+    assert table["b.c"].to_pylist() == [None, None, "x", None]
+    assert table["offset"].to_pylist() == [0, 1, 2, 3]
+    table = read("fields", columns=["b", "value"], **given)
+    assert table["b"].to_pylist() == [None, None, {"c": "x"}, None]
+    assert read("none", columns=["a"], **given).num_rows == 0
+    with pytest.raises(ValueError, match="no value has a field 'c'; there are: a, offset, b, d"):
+        read("fields", columns=["c"], **given)
+
+
+def test_the_newest_records(broker: Broker) -> None:
+    at = 1_714_564_800_000
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in range(300):
+            # Partition 1 has been quiet for long.
+            partition = 1 if number < 100 else 0
+            producer.send(
+                "newest", b"%d" % number, b"k%d" % (number % 2), timestamp=at + number, partition=partition
+            )
+    given: dict[str, Any] = servers(broker) | {"value": "json"}
+    assert read("newest", limit=120, **given)["value"].to_pylist() == [*range(180, 300)]
+    found = read("newest", limit=120, columns=["value"], keys="k0", **given)
+    assert sorted(found["value"].to_pylist()) == [*range(60, 300, 2)]
+    assert read("newest", until={0: 50}, limit=2, partitions=[0], **given)["value"].to_pylist() == [148, 149]
+    assert read("newest", limit=1_000, **given).num_rows == 300
+    assert read("none", limit=5, **given).num_rows == 0
+    found = [table.num_rows for table in read_batches("newest", limit=7, max_poll_arrow_bytes=1, **given)]
+    assert sum(found) == 7
+    assert read("newest", since="-3", partitions=[1], **given)["value"].to_pylist() == [97, 98, 99]
+    assert read("newest", since="99", partitions=[1], **given)["value"].to_pylist() == [99]
+
+
+def test_the_brokers_of_the_environment(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KADENCE_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+    assert read("t").num_rows == 10
+    with pytest.raises(KafkaTimeoutError, match=r"127\.0\.0\.1:1"):
+        read("t", bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=200)
+
+
+def test_that_no_broker_can_be_reached_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not after default.api.timeout.ms, which is a minute."""
+    monkeypatch.setattr(tables, "REACHED_S", 2.0)
+    with pytest.raises(
+        KafkaTimeoutError, match=r"127.0.0.1:1.*refused; name brokers with bootstrap_servers="
+    ):
+        read("t", bootstrap_servers="127.0.0.1:1")
+
+
 def test_avro(broker: Broker, registry: RegistryServer) -> None:
     client = SchemaRegistryClient(registry.url)
     old = AvroSerializer(client, record("Order", ("id", "int")))
@@ -233,6 +306,11 @@ def test_avro(broker: Broker, registry: RegistryServer) -> None:
     reader = AvroDeserializer(client, record("Order", ("id", "double")))
     table = read("avro", value_deserializer=reader, **given)
     assert table["value"].to_pylist() == [{"id": 1.0}, None, {"id": 2.0}, None]
+    table = read("avro", schema_registry_url=registry.url, columns=["id", "note", "partition"], **given)
+    assert table.select(["id", "note"]).to_pydict() == {
+        "id": [1, None, 2, None],
+        "note": [None, None, "x", None],
+    }
 
 
 def test_it_ends_when_no_broker_sends_anything() -> None:
@@ -276,7 +354,29 @@ def test_an_iterator_that_is_left_closes_its_consumer(broker: Broker) -> None:
         ({"keys": [7]}, TypeError, "texts or bytes, not 7"),
         ({"since": "-1h", "until": "-2h"}, ValueError, "'-2h', is earlier than since, '-1h'"),
         ({"topics": []}, ValueError, "needs a topic"),
-        ({"valeu": "json"}, ConfigError, "unknown consumer configuration key"),
+        (
+            {"valeu": "json"},
+            ConfigError,
+            "no 'valeu': did you mean 'value'\\? read\\(\\) itself has topics, since, until, ",
+        ),
+        ({"rows": 10}, ConfigError, "unknown consumer .* 'rows'.* itself has .*, limit, errors, progress"),
+        ({"max_records": 10}, ConfigError, "itself has topics"),
+        ({"limit": 0}, ValueError, "limit is a number of records, at least 1, not 0"),
+        ({"limit": "10"}, ValueError, "limit is a number"),
+        ({"schema": {"a": int}}, ValueError, "schema is for value='json', not for value='bytes'"),
+        ({"schema": {"a": "what"}, "value": "json"}, ValueError, "schema of a is a schema of pyarrow"),
+        (
+            {"schema": {"a": int}, "value": "json", "columns": ["b"]},
+            ValueError,
+            "the schema has no field 'b'",
+        ),
+        ({"columns": ["a", "a"], "value": "json"}, ValueError, "'a'"),
+        ({"columns": [], "value": "json"}, ValueError, "columns is empty"),
+        (
+            {"columns": ["error"], "value": "json", "errors": "null"},
+            ValueError,
+            "name the field 'value.error'",
+        ),
         ({"value": "avro"}, ConfigError, "schema_registry_url"),
         ({"value": "avro", "value_deserializer": int}, ConfigError, "of this format"),
         ({"value_deserializer": int}, ConfigError, "it is not called"),

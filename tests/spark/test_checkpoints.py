@@ -174,5 +174,5 @@ def test_the_commands(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert main(["checkpoint", "show", str(found)]) == 0
     words = capsys.readouterr().out
-    for said in ("the-query", "it is not known to be in the sink", "t-1", "20", "not of Kafka"):
+    for said in ("the-query", "it is not known to be in the sink", "t:1", "20", "not of Kafka"):
         assert said in words

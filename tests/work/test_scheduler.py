@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -129,7 +129,7 @@ def test_after_a_restart_what_was_done_is_skipped_and_stays_done() -> None:
     scheduler = Scheduler("none", Limits())
     scheduler.assign(P, [(1, 2), (3, 6)])
     scheduler.add(P, records(b"a", b"b", b"c", b"d"), 0)
-    assert (scheduler.total, scheduler.skipped) == (2, 2)
+    assert (scheduler.total, scheduler.already_done) == (2, 2)
     at = scheduler.frontiers()[P]
     assert (at.offset, decode(0, at.metadata)) == (0, [(1, 2), (3, 6)])
     for task in taken(scheduler):
@@ -229,6 +229,38 @@ def test_damaged_metadata_is_ignored(runs: list[tuple[int, int]], place: int) ->
     changed = "A" if text[place] != "A" else "B"
     assert decode(5, text[:place] + changed + text[place + 1 :]) == []
     assert decode(5, text[:place]) == []
+
+
+class Walked(list[Any]):
+    """Counts how often somebody has gone through it."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.walks += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("order", ["key", "partition", "none"])
+def test_a_revocation_of_many_partitions_is_one_walk(order: Order) -> None:
+    """Records that wait for another attempt stay where they are, and so do those of other partitions."""
+    partitions = [TopicPartition("orders", n) for n in range(100)]
+    scheduler = Scheduler(order, Limits())
+    for each in partitions:
+        scheduler.assign(each)
+        scheduler.add(each, records(b"a", b"b", b"c", partition=each), 0)
+    for task in taken(scheduler):
+        if task.record.key != b"c":
+            scheduler.again(task, 1_000, 0)
+    late = scheduler._late = Walked(scheduler._late)
+    running = len(scheduler.running)
+    assert running == {"key": 100, "partition": 0, "none": 100}[order]
+    scheduler.revoke(partitions[:99])
+    assert late.walks <= 1
+    assert scheduler.total == 3 + 99 * (order != "partition")
+    for task in list(scheduler.running):
+        scheduler.done(task, 0)
+    assert {task.record.partition for task in taken(scheduler, 1_000)} == {99}
 
 
 # ---------------------------------------------------------------- back-pressure, H4

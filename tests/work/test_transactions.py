@@ -21,6 +21,7 @@ from kadence import Admin, Consumer, Producer, Record, TopicPartition
 from kadence.client.aside import Calls, _make
 from kadence.clock import SystemClock
 from kadence.errors import ConfigError, KafkaTimeoutError, ProducerFencedError, SerializationError
+from kadence.forked import ThisProcess
 from kadence.protocol import error_codes as ec
 from kadence.protocol.end_txn import EndTxnRequest
 from kadence.protocol.produce import ProduceRequest
@@ -312,7 +313,7 @@ class AtOnce:
     """Makes calls where they are asked for."""
 
     def carry(self, calls: Calls) -> None:
-        _make(calls)
+        _make(calls, ThisProcess())
 
     def end(self) -> None:
         """There is nothing to end."""
@@ -541,6 +542,7 @@ def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() 
         settings,
         desk,
         subject,
+        Mock(),
         clock,
         Mock(),
         Mock(),

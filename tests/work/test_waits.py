@@ -58,6 +58,7 @@ class Desked:
             self.settings,
             self.desk,
             Mock(),
+            Mock(),
             self.clock,
             self.workers.wake,
             self.workers.look,

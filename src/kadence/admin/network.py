@@ -14,13 +14,14 @@ from typing import Final
 
 from kadence.admin.manager import AdminManager, Asked
 from kadence.client import network_thread
-from kadence.client.engine import FORKS, ended, forked_error
+from kadence.client.engine import ended, forked_error
 from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Clock
 from kadence.config import AdminConfig
 from kadence.connection.request import Request
 from kadence.errors import ClosedError
+from kadence.forked import FORKS
 from kadence.logs import logger
 from kadence.net import ConnectionConfig, NetworkClient
 

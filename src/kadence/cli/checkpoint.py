@@ -17,6 +17,7 @@ from kadence.cli.common import (
     print_rows,
     say,
 )
+from kadence.cli.names import spelled
 from kadence.printable import printable
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _in_words(found: Checkpoint) -> None:
         starts, ids = source.point.first, source.point.ids
         rows = [
             {
-                "partition": str(partition),
+                "partition": spelled(partition),
                 "begins": starts.get(partition, ""),
                 "next offset": offset,
                 "topic id": ids.get(partition.topic, ""),

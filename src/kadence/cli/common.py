@@ -17,6 +17,7 @@ from kadence.cli.clusters import clusters_file, names, settings_in, settings_of
 from kadence.cli.paging import paged
 from kadence.cli.tables import print_table
 from kadence.clock import wall_time
+from kadence.environment import DEFAULT_SERVERS, servers_of
 from kadence.errors import ConfigError
 from kadence.printable import printable, printable_json
 
@@ -51,7 +52,6 @@ __all__ = [
 ClientConfig = Literal["AdminConfig", "ConsumerConfig", "ProducerConfig"]
 
 _CLIENTS: Final = get_args(ClientConfig)
-DEFAULT_SERVERS: Final = "localhost:9092"
 _REGISTRY: Final = "schema.registry."
 
 
@@ -96,7 +96,7 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("-"):
                 name = word.partition("=")[0]
                 self.error(f"there is no option {name!r}{self._instead_of(name.lstrip('-'))}")
-            self.error(f"{word!r} is more than it takes")
+            self.error(f"unexpected argument {word!r}")
         return known, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -229,7 +229,7 @@ def client_config(
     }
     if arguments.bootstrap_servers:
         settings["bootstrap.servers"] = arguments.bootstrap_servers
-    settings.setdefault("bootstrap.servers", os.environ.get("KADENCE_BOOTSTRAP_SERVERS", DEFAULT_SERVERS))
+    settings.setdefault("bootstrap.servers", servers_of(os.environ))
     return {**settings, **read_settings(arguments.settings)}
 
 

@@ -134,7 +134,7 @@ class _Sheet:
             pass
         topic, number, offset = (table[name][0].as_py() for name in ("topic", "partition", "offset"))
         raise CommandError(
-            f"from {topic}-{number}, offset {offset} on values have fields that none had before, and a file has the "
+            f"from {topic}:{number}, offset {offset} on values have fields that none had before, and a file has the "
             "same columns from its beginning to its end: write two files (--to, --from), or .jsonl"
         )
 
@@ -197,5 +197,5 @@ def _first_without_text(table: pa.Table, side: str) -> str:
             str(data or b"", "utf-8")
         except UnicodeDecodeError:
             topic, number, offset = (table[name][row].as_py() for name in ("topic", "partition", "offset"))
-            return f"{topic}-{number} at offset {offset}"
+            return f"{topic}:{number} at offset {offset}"
     return "a record"

@@ -74,8 +74,12 @@ def clock_time(wall: float) -> str:
 
 
 def sparkline(values: Sequence[int | None], width: int) -> str:
-    """The last ``width`` values as bars, from the smallest to the largest of them; a flat line stands at the bottom."""
-    shown = values[-width:]
+    """Values as bars, from the smallest to the largest; a flat line stands at the bottom.
+
+    Of more values than ``width`` some are shown, the first and the last among them.
+    """
+    last = len(values) - 1
+    shown = values if last < width else [values[place * last // (width - 1)] for place in range(width)]
     known = [value for value in shown if value is not None]
     if not known:
         return ""

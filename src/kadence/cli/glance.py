@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kadence.cli.common import print_table
+from kadence.cli.names import spelled
 from kadence.lag import per_second
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Glance:
             why = held.get(partition)
             rows.append(
                 {
-                    "partition": str(partition),
+                    "partition": spelled(partition),
                     "position": self._position(partition),
                     "lag": consumer.current_lag(partition),
                     "fetching": "yes" if why is None else _briefly(why),

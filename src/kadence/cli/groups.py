@@ -15,7 +15,7 @@ from kadence.cli.common import (
     print_rows,
     say,
 )
-from kadence.cli.names import chosen, matching, naming, partitions
+from kadence.cli.names import chosen, matching, naming, partitions, spelled
 from kadence.cli.reach import reached
 from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, refuse_outside, tell_presumed
 from kadence.cli.why import options as why
@@ -50,6 +50,7 @@ _EXAMPLES = """\
   kadence groups lag report                  committed, last stable, end, lag
   kadence groups lag report | jq -s 'map(.lag) | add'
   kadence groups why report                  what is wrong, what to do
+  kadence groups why 'orders*'               several, the worst first
   kadence groups why report --for 60 --json | jq -r .reason
   kadence groups reset report --topic flights --to earliest --dry-run
   kadence groups reset report --topic flights:0,3 --to 1200
@@ -102,7 +103,7 @@ def add(commands: Any) -> None:
         "+",
         "GROUP|PATTERN",
     )
-    asking = action("why", "say why a group lags", None, 1, more=why.DESCRIPTION)
+    asking = action("why", "say why groups lag", None, "+", "GROUP|PATTERN", why.DESCRIPTION)
     why.add_options(asking)
     asking.set_defaults(run=why.run)
     reset = action(
@@ -190,7 +191,7 @@ def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
                 "member": member.member_id,
                 "client": member.client_id,
                 "host": member.host,
-                "partitions": [str(tp) for tp in sorted(member.assignment)],
+                "partitions": [spelled(tp) for tp in sorted(member.assignment)],
             }
             for member in group.members
         ]

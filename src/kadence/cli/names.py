@@ -1,19 +1,24 @@
-"""Names on the command line: patterns as in a shell, and partitions of a topic."""
+"""Names on the command line: patterns as in a shell, and partitions, as they are given and shown.
+
+What is shown of a partition can be given: ``orders:2``, and of several ``orders:0-2,5 hotels:3``.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kadence.cli.common import CommandError, UsageError, nearest
 from kadence.errors import BrokerError, KafkaError
+from kadence.printable import printable
 
 if TYPE_CHECKING:
     from kadence import Admin, TopicPartition
 
-__all__ = ["chosen", "matching", "naming", "no_such", "partitions"]
+__all__ = ["chosen", "matching", "naming", "no_such", "partitions", "ranges", "spelled"]
 
 
 def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
@@ -84,7 +89,7 @@ def no_such(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def partitions(admin: Admin, word: str) -> list[TopicPartition]:
-    """``TOPIC`` or ``TOPIC:0,1``: partitions that exist.
+    """``TOPIC``, ``TOPIC:0,1`` or ``TOPIC:0-3,7``: partitions that exist.
 
     Raises:
         UsageError: behind the colon are no numbers. CommandError: there is no such topic or partition.
@@ -93,8 +98,10 @@ def partitions(admin: Admin, word: str) -> list[TopicPartition]:
     from kadence.errors import UnknownTopicOrPartitionError
 
     name, colon, numbers = word.partition(":")
-    if colon and not all(number.isdecimal() for number in numbers.split(",")):
-        raise UsageError(f"write TOPIC for all its partitions, or TOPIC:0,1,2 for some, not {word!r}")
+    if colon and not all(_RUN.fullmatch(run) for run in numbers.split(",")):
+        raise UsageError(
+            f"write TOPIC for all its partitions, or TOPIC:0,2 or TOPIC:0-3,7 for some, not {word!r}"
+        )
     try:
         topic = admin.describe_topics([name])[name]
     except UnknownTopicOrPartitionError:
@@ -102,9 +109,40 @@ def partitions(admin: Admin, word: str) -> list[TopicPartition]:
     found = [TopicPartition(name, info.partition) for info in topic.partitions]
     if not colon:
         return found
-    wanted = [TopicPartition(name, int(number)) for number in numbers.split(",")]
-    for tp in wanted:
-        if tp not in found:
+    wanted: dict[TopicPartition, None] = {}
+    for run in numbers.split(","):
+        first, _, last = run.partition("-")
+        numbers_of = range(int(first), int(last or first) + 1)
+        if not numbers_of:
+            raise UsageError(f"{run} in {word!r} is no range: its smaller number comes first")
+        if numbers_of[-1] >= len(found):
             there = "only partition 0" if len(found) == 1 else f"partitions 0 to {len(found) - 1}"
-            raise CommandError(f"topic {name!r} has {there}, not {tp.partition}")
-    return wanted
+            raise CommandError(f"topic {name!r} has {there}, not {numbers_of[-1]}")
+        wanted.update((TopicPartition(name, number), None) for number in numbers_of)
+    return list(wanted)
+
+
+_RUN: Final = re.compile(r"\d+(-\d+)?")
+
+
+def spelled(partition: TopicPartition) -> str:
+    """A partition as the command line takes it."""
+    return f"{printable(partition.topic)}:{partition.partition}"
+
+
+def ranges(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions in few letters, as the command line takes them: ``flights:0-3,7 hotels:0``."""
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    return " ".join(f"{printable(topic)}:{_runs(numbers)}" for topic, numbers in by_topic.items())
+
+
+def _runs(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

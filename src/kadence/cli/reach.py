@@ -6,10 +6,11 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kadence.cli.clusters import clusters_file
 from kadence.cli.common import CommandError, client_config, cluster_asked, say
+from kadence.environment import REACHED_S
 
 if TYPE_CHECKING:
     import argparse
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from kadence import Admin
 
 __all__ = ["admin_settings", "quiet", "reached", "said_of_cluster"]
-
-REACHED_S: Final = 4.0
-"""How long a connection is tried."""
 
 
 def admin_settings(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from kadence.cli.common import DEFAULT_SERVERS, read_settings
+from kadence.cli.common import read_settings
+from kadence.environment import servers_of
 
 if TYPE_CHECKING:
     import argparse
@@ -40,7 +41,7 @@ class SameCluster:
 
     def command(self, said: str) -> str:
         """A command of ``kadence``, completed; what follows a pipe stays."""
-        is_default = self.servers == os.environ.get("KADENCE_BOOTSTRAP_SERVERS", DEFAULT_SERVERS)
+        is_default = self.servers == servers_of(os.environ)
         first, pipe, rest = said.partition(" | ")
         if self.options:
             first = f"kadence {self.options} {first.removeprefix('kadence ')}"

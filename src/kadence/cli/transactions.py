@@ -20,7 +20,7 @@ from kadence.cli.common import (
     print_rows,
     say,
 )
-from kadence.cli.names import chosen, matching, naming, partitions
+from kadence.cli.names import chosen, matching, naming, partitions, spelled
 from kadence.cli.reach import reached
 from kadence.clock import wall_ms
 from kadence.errors import BrokerError
@@ -56,15 +56,18 @@ transaction of one that it may not see looks as if it hung."""
 
 _ABORT: Final = """
 
-The partition's leader writes the marker that aborts it, and no coordinator is
-asked. So it is for transactions that `kadence transactions hanging` lists. One
-that its coordinator knows is refused: aborted in one partition alone, it may
-be half committed. `kadence transactions fence` aborts it in all of them."""
+The partition's leader writes the marker that aborts it; its coordinator has no
+part in it. So it is for transactions that `kadence transactions hanging`
+lists. All coordinators are asked first, and a transaction that one knows is
+refused: aborted in one partition alone, it may be half committed. `kadence
+transactions fence` aborts it in all of them."""
 
 _FENCE: Final = """
 
 It is for a transaction whose producer is dead. A producer that still runs
-fails at its next call, and has to be started again."""
+fails at its next call, and has to be started again. `state` is that of
+afterwards, `was` and `partitions` are those of before. Until a producer takes
+the id again, `describe` shows the timeout of this command, 60 s."""
 
 _MOST_TIMEOUT_S: Final = 900.0
 """Brokers allow no longer transaction, unless their ``transaction.max.timeout.ms`` says otherwise."""
@@ -246,7 +249,7 @@ def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
             "timeout_ms": each.timeout_ms,
             "started": moment(each.started_ms),
             "duration_ms": None if each.started_ms is None else max(0, now - each.started_ms),
-            "partitions": [str(tp) for tp in sorted(each.partitions)],
+            "partitions": [spelled(tp) for tp in sorted(each.partitions)],
         }
         for name, each in admin.describe_transactions(names).items()
     ]
@@ -297,7 +300,9 @@ def _abort(admin: Admin, arguments: argparse.Namespace) -> None:
     if producer is None:
         begun = sorted(each.transaction_start for each in here if each.transaction_start is not None)
         there = f"open ones begin at {', '.join(map(str, begun))}" if begun else "none is open there"
-        raise CommandError(f"no transaction of {tp} begins at offset {arguments.start_offset}: {there}")
+        raise CommandError(
+            f"no transaction of {spelled(tp)} begins at offset {arguments.start_offset}: {there}"
+        )
     found = _judged(admin, {tp: [producer]}, now, 0)
     if not found:
         names = [
@@ -323,16 +328,18 @@ def _abort(admin: Admin, arguments: argparse.Namespace) -> None:
 def _fence(admin: Admin, arguments: argparse.Namespace) -> None:
     # An id that nobody knows is mistyped: fenced, it would be made.
     before = admin.describe_transactions(arguments.ids)
-    after = admin.fence_producers(arguments.ids)
+    fenced = admin.fence_producers(arguments.ids)
+    after = admin.describe_transactions(fenced, raise_errors=False)
     rows = [
         {
             "transactional_id": name,
-            "state": before[name].state,
+            "state": after[name].state if name in after else None,
+            "was": before[name].state,
             "producer_id": each.producer_id,
             "producer_epoch": each.epoch,
-            "partitions": [str(tp) for tp in sorted(before[name].partitions)],
+            "partitions": [spelled(tp) for tp in sorted(before[name].partitions)],
         }
-        for name, each in after.items()
+        for name, each in fenced.items()
     ]
     _show(rows, arguments)
 
@@ -354,7 +361,7 @@ def _found(
 ) -> list[Hanging]:
     producers = admin.describe_producers(wanted, raise_errors=False)
     for tp, error in producers.errors.items():
-        say(f"{tp} was not looked at: {error}")
+        say(f"{spelled(tp)} was not looked at: {error}")
     return _judged(admin, producers, now_ms, older_than_ms)
 
 

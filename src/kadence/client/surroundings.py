@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kadence.client.engine import Engine
@@ -107,8 +108,13 @@ class JobThread(FinishedJobs):
         self._todo.put(None)
 
     def _run(self) -> None:
+        # Few clients have jobs.
+        from kadence.forked import ThisProcess
+
+        here = ThisProcess()
         while (job := self._todo.get()) is not None:
-            self._do(*job)
+            work, done = job
+            self._do(partial(here.call, work), done)
 
 
 class Surroundings:

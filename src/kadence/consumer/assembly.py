@@ -21,9 +21,10 @@ from kadence.consumer.fetch.manager.fetch import FetchRequestManager
 from kadence.consumer.fetch.manager.fetchable import missing_topics
 from kadence.consumer.group.auto import AutoMembership
 from kadence.consumer.group.commit import CommitRequestManager
+from kadence.consumer.group.committed import OffsetKeeper
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
-from kadence.consumer.group.keeping import OffsetKeeper
+from kadence.consumer.group.held_back import HeldBack
 from kadence.consumer.group.kip848_member import ConsumerMembership, new_member_id
 from kadence.consumer.group.membership import Membership
 from kadence.consumer.measures import Measures
@@ -91,7 +92,7 @@ def _turn(
     clock = around.clock
     subscription = Subscription()
     commits: CommitRequestManager | None = None
-    reaper = Reaper(lambda: client.trouble() or (None if commits is None else commits.trouble()))
+    reaper = Reaper(lambda: None if commits is None else commits.trouble(), client.trouble)
     background_event_handler = BackgroundEventHandler(shared_state, subscription, reaper)
     delegate = NetworkClientDelegate(client, shared_state.measures.requests)
     jobs = around.jobs(f"{config.client_id}-jobs", client.wakeup)
@@ -120,7 +121,8 @@ def _turn(
         if around.has_native_heartbeat:
             _arm_native_heartbeat(heartbeat, client, delegate, shared_state, clock)
         commits = CommitRequestManager(coordinator, membership, metadata, config, background_event_handler)
-        managers += [coordinator, commits, heartbeat, membership]
+        held_back = HeldBack(coordinator, membership, subscription, config, jobs)
+        managers += [coordinator, commits, heartbeat, membership, held_back]
     validation = ValidationManager(config, subscription, metadata, background_event_handler)
     offsets = OffsetsRequestManager(
         config, subscription, metadata, commits, background_event_handler, around.wall_ms

@@ -37,7 +37,7 @@ from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
-from kadence.errors import InvalidGroupIdError, KafkaTimeoutError
+from kadence.errors import ConnectError, InvalidGroupIdError, KafkaTimeoutError
 from kadence.logs import in_short, logger
 from kadence.types import TopicPartition
 
@@ -430,13 +430,15 @@ class Reaper:
 
     Args:
         why: what stands in the way at the moment, for the error's text; None when nothing is known.
+        away: why no broker can be reached, which is then the error's cause; None when one can be.
 
     Attributes:
         missing: what the call of an id still waits for, for the same; None when there is nothing to say.
     """
 
-    def __init__(self, why: Callable[[], str | None]) -> None:
+    def __init__(self, why: Callable[[], str | None], away: Callable[[], str | None] = lambda: None) -> None:
         self.missing: Callable[[int], str | None] = lambda call_id: None
+        self._away = away
         self._why = why
         self._waiting: dict[int, ApplicationEvent] = {}
 
@@ -461,10 +463,13 @@ class Reaper:
         answers = []
         for call_id in overdue:
             call = self._waiting.pop(call_id)
-            missing, why = self.missing(call_id), self._why()
+            missing, away = self.missing(call_id), self._away()
+            why = away or self._why()
             text = f"{call.what} did not finish in time"
             text += (f": {missing}" if missing else "") + (f"; last error: {why}" if why else "")
-            answers.append(Answer(call_id, None, KafkaTimeoutError(text)))
+            late = KafkaTimeoutError(text)
+            late.__cause__ = ConnectError(away) if away else None
+            answers.append(Answer(call_id, None, late))
         return answers
 
     def fail_all(self, make: Callable[[], Exception]) -> list[Answer]:

@@ -108,6 +108,8 @@ class NotFetched(NamedTuple):
         return f"{self.reason.value}{more}, for {self.since:.1f} s"
 
 
+_BY_WORK: Final = "process() has enough of it"
+
 _NEW: Final = Unfetched(NotFetchedReason.AWAITING_COMMITTED_OFFSET, -1, "")
 
 _OPEN_MS: Final = 5_000
@@ -167,10 +169,11 @@ class SharedPartition(DeliveryState):
     ``high_watermark``, ``last_stable_offset``, ``log_start``, ``unfetched`` (why it is not being fetched; None: it is),
     ``unstable`` (with read_committed, while a transaction is open before the end of the log).
     ``lags`` and ``leads`` (as answers told of the log's ends), ``preferred_replica`` (None: the leader).
-    Written by the application thread: ``paused``, ``paused_at`` (since when, monotonic ms), ``decoded`` (records
-    decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch, offset,
-    epoch) as far as is known to be processed apart from what ``decoded`` says, ``raised`` (the latest polls that raised
-    because of it), ``drained_bytes`` (total of bytes handed out or dropped, ever).
+    Written by whoever calls `pause` and `resume`: ``paused``, ``paused_at`` (since when, monotonic ms).
+    Written by the application thread: ``work_paused`` and ``work_paused_at`` (the same, of `process`), ``decoded``
+    (records decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch,
+    offset, epoch) as far as is known to be processed apart from what ``decoded`` says, ``raised`` (the latest polls
+    that raised because of it), ``drained_bytes`` (total of bytes handed out or dropped, ever).
     ``told_bytes``: the mark of which the network thread was told that it was reached.
     Written by the network thread, about what the application drains: ``wake_bytes``, the mark at which it wants to know
     that ``drained_bytes`` has come so far.
@@ -194,6 +197,7 @@ class SharedPartition(DeliveryState):
         "unfetched",
         "unstable",
         "wake_bytes",
+        "work_paused_at",
     )
 
     def __init__(self, partition: TopicPartition, fetch_epoch: int) -> None:
@@ -209,7 +213,7 @@ class SharedPartition(DeliveryState):
         self.unfetched: Unfetched | None = _NEW
         self.unstable: Unstable | None = None
         self.raised: Raised | None = None
-        self.paused_at = 0
+        self.paused_at = self.work_paused_at = 0
         self._position: Origin | None = None
         self.processed: Origin | None = None
         self.drained_bytes = 0
@@ -229,9 +233,11 @@ class SharedPartition(DeliveryState):
 
     def why(self, now: int) -> Unfetched | None:
         """Why nothing of it is read now, from what both sides know."""
-        if self.paused and not (self.held or self.revoking):
+        if self.is_paused and not (self.held or self.revoking):
             # The network side hears of a pause with its next turn only.
-            return Unfetched(NotFetchedReason.PAUSED, self.paused_at, "")
+            if self.paused:
+                return Unfetched(NotFetchedReason.PAUSED, self.paused_at, "")
+            return Unfetched(NotFetchedReason.PAUSED, self.work_paused_at, _BY_WORK)
         if (raised := self.raises()) is not None:
             times = f"{raised.times} times" if raised.times > 1 else "once"
             detail = f"offset {raised.offset}: {raised.error}, raised {times}"
@@ -249,7 +255,12 @@ class SharedPartition(DeliveryState):
     @property
     def gives_nothing(self) -> bool:
         """What is buffered of it is not handed out now: not before a resume, a callback, or another range."""
-        return self.paused or self.revoking or self.held or self.is_finished
+        return self.is_paused or self.revoking or self.held or self.is_finished
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the application has paused it, or `process` has: it is read where neither has."""
+        return self.paused or self.work_paused
 
     def note_raised(self, error: KafkaError, now: int) -> None:
         """This poll raises for what comes next; how often that was so in a row is noted with it."""

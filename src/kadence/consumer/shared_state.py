@@ -462,15 +462,15 @@ class SharedState:
                 self.wake()
 
     def look_at(self, shared_partition: SharedPartition) -> None:
-        """The application paused or resumed a partition. Any thread.
+        """The application, or `process`, paused or resumed a partition. Any thread.
 
         The network thread sees a pause with its next turn; a resume wakes it, and so does a pause while a fetch waits
         for memory, for what paused partitions hold of it may be given back.
         """
         self.changed.append(shared_partition)
-        if not shared_partition.paused:
+        if not shared_partition.is_paused:
             self.wake()
-        if shared_partition.paused:
+        if shared_partition.is_paused:
             self.ask_for_memory_again()
 
     def fetched_bytes(self) -> int:

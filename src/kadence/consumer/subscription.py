@@ -181,7 +181,7 @@ class PartitionState:
     def fetchable(self) -> bool:
         shared_partition = self.shared_partition
         return self.status is Status.FETCHING and not (
-            shared_partition.paused or shared_partition.revoking or shared_partition.held
+            shared_partition.is_paused or shared_partition.revoking or shared_partition.held
         )
 
     def __repr__(self) -> str:

@@ -470,6 +470,10 @@ class Channel:
         sender = self._heartbeat_sender
         if sender is not None:
             sender.before_writing(now)
+        if connection.own_sizes:
+            for size in connection.own_sizes:
+                self._node_meters.requests.record(now, size)
+            connection.own_sizes.clear()
         pieces = connection.outgoing()
         try:
             while pieces:
@@ -542,7 +546,12 @@ class Channel:
         if not self.is_ready:
             assert self._dial is not None
             self._dial.check_refusal(error)
-            self._attempt_failed(tell(error), now)
+            cause = tell(error)
+            is_hung_up = isinstance(error, DisconnectedError | ConnectionResetError | BrokenPipeError)
+            if is_hung_up and self._dial.step is Step.VERSIONS and self._config.ssl_context is None:
+                # What a listener with TLS does to who talks in plain text.
+                cause += " (does this listener speak TLS? Then set security.protocol to SSL or SASL_SSL)"
+            self._attempt_failed(cause, now)
             return
         if self.is_idle:
             # Brokers close what they think is unused, too.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from kadence.connection.sasl.exchange import Exchange
 from kadence.connection.sasl.oauthbearer import OAuthBearer, check_token
 from kadence.errors import AuthenticationError, KafkaError
+from kadence.forked import ThisProcess
 from kadence.logs import logger
 from kadence.security import ClientCredentials, Credentials, Token
 
@@ -97,13 +98,15 @@ class TokenLogin:
         return f"<login by {self.mechanism} of {self.who}>"
 
     def _work(self) -> None:
+        here = ThisProcess()
         while self._asked.get():
-            self._come.append(self._ask())
+            self._come.append(self._ask(here))
             self._notify()
 
-    def _ask(self) -> Token | KafkaError:
+    def _ask(self, here: ThisProcess) -> Token | KafkaError:
         try:
-            token: object = self._source()
+            # A provider is user code.
+            token: object = here.call(self._source)
             if not isinstance(token, Token):
                 kind = type(token).__name__
                 return AuthenticationError(

@@ -11,6 +11,7 @@ from kadence.config import ProducerConfig
 from kadence.connection.request import Backoff
 from kadence.errors import KafkaError, TransactionAbortedError
 from kadence.logs import logger
+from kadence.printable import plural
 from kadence.producer.accumulator import Accumulator, Batch
 from kadence.producer.identity import Identity
 from kadence.producer.sequences import PartitionDelivery
@@ -150,7 +151,7 @@ class Outcomes:
                 self._transactions.not_written(error, was_sent=batch.attempts > 0)
         # Nothing of a transaction is lost silently: its end raises, and readers see none of it.
         log = _log.warning if self._transactions is None else _log.info
-        log("records not written: %r: %s", batch, error)
+        log("%s of %s not written: %s", plural(batch.count, "record"), batch.tp, error)
         self._lost(batch)
         batch.delivery.fail(error, record_errors, first=batch.first)
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 
 from kadence._native.append import TopicInfo
-from kadence.client.engine import ended, forked_error, in_children
+from kadence.client.engine import ended, forked_error
 from kadence.client.gate import Gate
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
@@ -24,6 +24,7 @@ from kadence.errors import (
     for_code,
 )
 from kadence.errors.copies import own_copy
+from kadence.forked import in_children
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.futures import runs_callbacks
 from kadence.producer.network_state import NetworkState

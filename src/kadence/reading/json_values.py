@@ -17,7 +17,7 @@ from kadence.registry.columns.json_rows import rows_reader
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["JsonColumns"]
+__all__ = ["JsonColumns", "document_of", "fitted", "json_text", "reason_of"]
 
 _SAMPLE: Final = 100
 """So many values are read alone to find the types of the others."""
@@ -33,12 +33,16 @@ Shape: TypeAlias = "str | dict[str, Shape] | list[Shape] | None"
 
 
 class JsonColumns:
-    """Decodes values. Used by one thread at a time."""
+    """Decodes values. Used by one thread at a time.
+
+    Attributes:
+        kind: the type that was found so far.
+    """
 
     def __init__(self) -> None:
         import pyarrow as pa
 
-        self._type: pa.DataType = pa.null()
+        self.kind: pa.DataType = pa.null()
 
     def decode(self, values: pa.Array) -> Decoded:
         """A row for each value, null where it is bad or null, and why it is bad."""
@@ -48,26 +52,26 @@ class JsonColumns:
         """A column that was decoded earlier, as one of the type of now."""
         import pyarrow as pa
 
-        chunks = [_fit(chunk, self._type) for chunk in column.chunks]
-        return pa.chunked_array(chunks, self._type)
+        chunks = [fitted(chunk, self.kind) for chunk in column.chunks]
+        return pa.chunked_array(chunks, self.kind)
 
     def _present(self, values: pa.Array) -> Decoded:
         import pyarrow as pa
 
         if not len(values):
-            return Decoded(pa.nulls(0, self._type))
-        if pa.types.is_null(self._type):
+            return Decoded(pa.nulls(0, self.kind))
+        if pa.types.is_null(self.kind):
             self._alone(values.slice(0, _SAMPLE))
         column, refused = self._read(values)
         if len(refused) > max(_SAMPLE, len(values) * _MOST_REFUSED):
-            kind = self._type
+            kind = self.kind
             self._alone(values.take(pa.array(refused[:: len(refused) // _SAMPLE])))
-            if self._type != kind:
+            if self.kind != kind:
                 column, refused = self._read(values)
         if not refused:
             return Decoded(column)
         rest = self._alone(values.take(pa.array(refused)))
-        column = _fit(column, self._type)
+        column = fitted(column, self.kind)
         if rest.column.null_count == len(refused):
             return Decoded(column, {refused[row]: why for row, why in rest.bad.items()})
         return put_back(column, refused, rest)
@@ -76,15 +80,15 @@ class JsonColumns:
         """The column as the compiled reader makes it, and the rows that it refuses, which are null."""
         import pyarrow as pa
 
-        kind = pa.struct([("v", _readable(self._type))])
+        kind = pa.struct([("v", _readable(self.kind))])
         reader = rows_reader(kind, keeps_all=True)
         found = None if reader is None else reader.read(_wrapped(values))
         if found is None:
-            return pa.nulls(len(values), self._type), list(range(len(values)))
+            return pa.nulls(len(values), self.kind), list(range(len(values)))
         rows, refused = found
         column = rows.field("v")
-        self._type = _merged(self._type, _found(column))
-        return _fit(column, self._type), refused
+        self.kind = _merged(self.kind, _found(column))
+        return fitted(column, self.kind), refused
 
     def _alone(self, values: pa.Array) -> Decoded:
         """The values as Python's json reads them; the type takes them, too."""
@@ -96,13 +100,13 @@ class JsonColumns:
         for row, data in enumerate(values.to_pylist()):
             document = None
             try:
-                document = _document(data)
+                document = document_of(data)
             except (ValueError, RecursionError) as problem:
-                bad[row] = _reason(problem)
+                bad[row] = reason_of(problem)
             shape = _grown(shape, document)
             documents.append(document)
-        self._type = _merged(self._type, _arrow_of(shape))
-        return Decoded(pa.array([_conformed(each, self._type) for each in documents], self._type), bad)
+        self.kind = _merged(self.kind, _arrow_of(shape))
+        return Decoded(pa.array([_conformed(each, self.kind) for each in documents], self.kind), bad)
 
 
 def _wrapped(values: pa.Array) -> pa.Array:
@@ -160,7 +164,7 @@ def _merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     return pa.float64() if one in numbers and other in numbers else pa.string()
 
 
-def _fit(array: pa.Array, target: pa.DataType) -> pa.Array:
+def fitted(array: pa.Array, target: pa.DataType) -> pa.Array:
     """The same values as ones of a type that was merged with theirs."""
     import pyarrow as pa
 
@@ -173,13 +177,13 @@ def _fit(array: pa.Array, target: pa.DataType) -> pa.Array:
     if types.is_struct(kind) and types.is_struct(target):
         found = dict(zip((field.name for field in kind), array.flatten(), strict=True))
         children = [
-            _fit(found[field.name], field.type) if field.name in found else pa.nulls(len(array), field.type)
+            fitted(found[field.name], field.type) if field.name in found else pa.nulls(len(array), field.type)
             for field in target
         ]
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
     if types.is_list(kind) and types.is_list(target):
-        elements = _fit(array.values, target.value_type)
+        elements = fitted(array.values, target.value_type)
         buffers = array.buffers()[:2]
         return pa.Array.from_buffers(
             target, len(array), buffers, array.null_count, array.offset, children=[elements]
@@ -192,7 +196,12 @@ def _fit(array: pa.Array, target: pa.DataType) -> pa.Array:
 # ---------------------------------------------------------------- documents
 
 
-def _document(data: bytes) -> Any:
+def document_of(data: bytes) -> Any:
+    """What Python's json makes of a value.
+
+    Raises:
+        ValueError, RecursionError: it is no JSON, or nested too deeply; `reason_of` has the words.
+    """
     document = json.loads(data.decode())
     if b"\\u" in data:
         # Half of a surrogate pair is no text.
@@ -212,7 +221,8 @@ def _depth(document: Any) -> int:
     return depth
 
 
-def _reason(problem: Exception) -> str:
+def reason_of(problem: Exception) -> str:
+    """Why a value cannot be read, without its content."""
     match problem:
         case json.JSONDecodeError():
             return f"not JSON: {problem.msg} at character {problem.pos}"
@@ -282,8 +292,13 @@ def _conformed(value: Any, kind: pa.DataType) -> Any:
     if isinstance(value, list) and pa.types.is_list(kind):
         return [_conformed(item, kind.value_type) for item in value]
     if kind == pa.string() and not isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return json_text(value)
     return _float(value) if kind == pa.float64() else value
+
+
+def json_text(value: Any) -> str:
+    """A value of JSON as a text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _float(number: float) -> float:

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from inspect import signature
 from operator import index
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kadence.clock import SystemClock, wall_ms
 from kadence.config import ConsumerConfig
+from kadence.config import keys as keys_of
+from kadence.config.table import unknown
 from kadence.consumer.application.arguments import columns_of, topic_names
 from kadence.consumer.consumer import Consumer
+from kadence.environment import REACHED_S, servers_of
 from kadence.errors import ConfigError, KafkaTimeoutError, MissingDependencyError, RecordDeserializationError
+from kadence.reading.fields import field_of, fit_field, path_to, top_level
+from kadence.reading.json_schema import Schema, type_of
+from kadence.reading.newest import newest
 from kadence.reading.places import Moment, Place, Ranges, place_of, planned
 from kadence.reading.progress import bar
 from kadence.reading.values import Decoder, KeyKind, ValueKind, decoder_of, without_registry
+from kadence.records import ALL_COLUMNS
+from kadence.registry.settings import PREFIX
 from kadence.types import TopicPartition
+from kadence.where import Where
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +61,8 @@ def read(
     value: ValueKind = "bytes",
     partitions: Iterable[int] | None = None,
     keys: str | bytes | Iterable[str | bytes | None] | None = None,
+    schema: Schema | None = None,
+    limit: int | None = None,
     errors: Errors = "raise",
     progress: bool = True,
     **settings: Any,
@@ -60,40 +75,54 @@ def read(
 
     Args:
         topics: one name, or several.
-        since: the first records: ``"earliest"``; a time that long ago, such as ``"-90s"``, ``"-15m"``, ``"-1h"``,
-            ``"-7d"`` (by this machine's clock); ISO 8601 with a zone; a datetime with a zone; or offsets, by
-            partition (``{0: 1200}``, or ``{("orders", 0): 1200}``), where the others begin at their first record. A
-            time means the first record of each partition that has this time or a later one.
+        since: the first records, in the words of ``kadence consume --from``: ``"earliest"``; a time that long ago, such
+            as ``"-90s"``, ``"-15m"``, ``"1 hour ago"``, ``"-7d"`` (by this machine's clock); ``"today"``,
+            ``"yesterday"``; a date or time, ``"2026-11-22"`` or ``"2026-11-22T10:30Z"``, a datetime or a date, which
+            without a zone are meant in this machine's; ``"-10"``, the last ten offsets of each partition; ``"1200"``,
+            an offset of each; or offsets by partition (``{0: 1200}``, or ``{("orders", 0): 1200}``), where the
+            others begin at their first record. A time means the first record of each partition that has this time or
+            a later one.
         until: the first records that are not read, in the same words. None, or ``"latest"``: it reads to the end as
             it is now. A record behind the first of that time is not read, even if its own time is earlier.
         columns: make only these columns, in this order: ``key``, ``value``, ``topic``, ``partition``, ``offset``,
-            ``timestamp`` (UTC), ``timestampType``, ``headers``. None: all but headers. Few columns are quicker.
+            ``timestamp`` (UTC), ``timestampType``, ``headers``. None: all but headers. Few columns are quicker. Any
+            other name is a field of the values (JSON, Avro, Protobuf), such as ``amount`` or ``from.city``; one that is
+            named like a column is ``value.key``.
         key: ``"bytes"``, or ``"text"``: keys are UTF-8.
         value: ``"bytes"``; ``"text"``: UTF-8; ``"json"``: typed columns, whose types are found in the values;
             ``"avro"`` or ``"protobuf"``: by the schemas of a registry (``schema_registry_url=``, or a
             ``value_deserializer`` with a reader's schema). An object becomes a struct: ``table.flatten()`` makes a
-            column of each field. In JSON, a field whose values have types that do not go together is a text.
+            column of each field. In JSON, a field whose values have types that do not go together is a text, unless
+            ``schema`` says its type.
         partitions: read only these partitions, by number. None: all.
         keys: keep only records with one of these keys; None among them means no key. All records are read for it.
-        errors: ``"raise"``, or ``"null"``: a bad key or value is null, and a column ``error`` says why.
+        schema: of ``value="json"``, the types of fields: ``{"amount": "double", "id": int, "from": {"city": str}}``, or
+            a ``pyarrow.Schema``. Fields that it does not name are left out; one that a value lacks is null. A field
+            that has another type is bad: see ``errors``. None: types are found in the values.
+        limit: the newest so many records, by their timestamps, of all that is asked for; None: all. What lies before
+            them is not read. The order in the table stays that of each partition.
+        errors: ``"raise"``, or ``"null"``: a bad key or value is null, and a column ``error`` says why. With ``schema``
+            the field alone is null.
         progress: show a bar in a terminal or a notebook, if tqdm is installed (``pip install kadence[notebook]``).
-        settings: of a consumer, e.g. ``bootstrap_servers="localhost:9092"``; ``isolation_level`` is
-            ``"read_committed"`` unless it is given.
+        settings: of a consumer, e.g. ``bootstrap_servers="localhost:9092"``: by default $KADENCE_BOOTSTRAP_SERVERS,
+            else ``localhost:9092``. ``isolation_level`` is ``"read_committed"`` unless it is given.
 
     Raises:
         MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         RecordDeserializationError: a key or a value is bad; it names partition and offset.
         UnknownTopicOrPartitionError: there is no such topic or partition.
-        KafkaTimeoutError: no broker answers, or none sends records, for default.api.timeout.ms.
+        KafkaTimeoutError: no address can be connected to for 4 s; or no broker answers, or none sends records, for
+            default.api.timeout.ms. If that is given, it holds for both.
         ConfigError, TypeError, ValueError: arguments that are not allowed.
     """
     reading = _reading(
-        topics, since, until, columns, key, value, partitions, keys, errors, progress, settings
+        topics, since, until, columns, key, value, partitions, keys, schema, limit, errors, progress, settings
     )
     import pyarrow as pa
 
     # The first one has the columns where nothing is read.
     tables = [reading.decoded(reading.nothing()), *reading.tables()]
+    reading.check_fields()
     return pa.concat_tables(map(reading.fit, tables), promote_options="permissive")
 
 
@@ -107,6 +136,8 @@ def read_batches(
     value: ValueKind = "bytes",
     partitions: Iterable[int] | None = None,
     keys: str | bytes | Iterable[str | bytes | None] | None = None,
+    schema: Schema | None = None,
+    limit: int | None = None,
     errors: Errors = "raise",
     progress: bool = True,
     **settings: Any,
@@ -118,13 +149,14 @@ def read_batches(
     made when the first table is asked for, and closed with the last one or when the iterator is closed.
 
     Args:
-        topics, since, until, columns, key, value, partitions, keys, errors, progress, settings: as for `read`.
+        topics, since, until, columns, key, value, partitions, keys, schema, limit, errors, progress, settings: as for
+            `read`. What ``limit`` leaves is held in memory before the first table comes.
 
     Raises:
         as `read`: of arguments at once, all else while it reads.
     """
     reading = _reading(
-        topics, since, until, columns, key, value, partitions, keys, errors, progress, settings
+        topics, since, until, columns, key, value, partitions, keys, schema, limit, errors, progress, settings
     )
     return reading.tables()
 
@@ -138,6 +170,8 @@ def _reading(
     value: ValueKind,
     partitions: Iterable[int] | None,
     keys: str | bytes | Iterable[str | bytes | None] | None,
+    schema: Schema | None,
+    limit: int | None,
     errors: Errors,
     progress: bool,
     settings: Mapping[str, Any],
@@ -153,6 +187,11 @@ def _reading(
     if not names:
         raise ValueError("read() needs a topic")
     config = _DEFAULTS | {name.replace("_", "."): given for name, given in settings.items()}
+    _check_names(settings)
+    config.setdefault("bootstrap.servers", servers_of(os.environ))
+    reach_s = None if "default.api.timeout.ms" in config else REACHED_S
+    if reach_s is not None:
+        config.setdefault("socket.connection.setup.timeout.ms", int(reach_s * 900))
     if config.get("group.id") is not None:
         raise ConfigError("read() joins no group and commits nothing: leave out group.id", key="group.id")
     if config.get("key.deserializer") is not None:
@@ -161,20 +200,44 @@ def _reading(
         )
     now_ms = wall_ms()
     places = place_of(since, "since", now_ms), place_of("latest" if until is None else until, "until", now_ms)
-    if isinstance(places[0], int) and isinstance(places[1], int) and 0 <= places[1] < places[0]:
+    first, last = places
+    if (
+        isinstance(first, Where)
+        and isinstance(last, Where)
+        and first.kind == last.kind == "time"
+        and last.number < first.number
+    ):
         raise ValueError(f"until, {until!r}, is earlier than since, {since!r}")
+    if limit is not None and (isinstance(limit, bool) or not hasattr(limit, "__index__") or index(limit) < 1):
+        raise ValueError(f"limit is a number of records, at least 1, not {limit!r}")
     own = without_registry(config)
+    shown, fields = _shown(columns, value)
+    if errors == "null" and "error" in fields:
+        raise ValueError("the column error has the reasons; name the field 'value.error'")
+    kind = None if schema is None else type_of(schema)
+    if kind is not None and value != "json":
+        raise ValueError(f"schema is for value='json', not for value={value!r}")
     return _Reading(
         topics=names,
         since=places[0],
         until=places[1],
         numbers=None if partitions is None else _numbers(partitions),
-        columns=columns_of(columns, headers=False),
+        columns=tuple(
+            dict.fromkeys([*(name for name in shown if name not in fields), *(["value"] if fields else [])])
+        ),
+        shown=shown,
+        fields=fields,
+        limit=None if limit is None else index(limit),
         decoders={
             side: decoder
             for side, decoder in (
                 ("key", decoder_of(key, config, "key")),
-                ("value", decoder_of(value, config)),
+                (
+                    "value",
+                    decoder_of(
+                        value, config, schema=kind if not fields or kind is None else top_level(kind, fields)
+                    ),
+                ),
             )
             if decoder is not None
         },
@@ -182,6 +245,7 @@ def _reading(
         keeps_bad=errors == "null",
         progress=progress,
         patience_ms=ConsumerConfig.parse(own).default_api_timeout_ms,
+        reach_s=reach_s,
         config=own,
     )
 
@@ -191,8 +255,9 @@ class _Reading:
     """What is to be read, and how.
 
     Attributes:
-        patience_ms: so long it waits for a partition of which nothing comes.
-        config: of the consumer.
+        columns: what is polled and decoded. shown: the columns of the table. fields: those of them that are fields of
+            the values. patience_ms: so long it waits for a partition of which nothing comes.
+        reach_s: so long a connection is tried; None: as long as the consumer does. config: of the consumer.
     """
 
     topics: list[str]
@@ -200,11 +265,15 @@ class _Reading:
     until: Place
     numbers: tuple[int, ...] | None
     columns: tuple[str, ...]
+    shown: tuple[str, ...]
+    fields: tuple[str, ...]
+    limit: int | None
     decoders: Mapping[str, Decoder]
     keys: tuple[bytes | None, ...] | None
     keeps_bad: bool
     progress: bool
     patience_ms: int
+    reach_s: float | None
     config: Mapping[str, Any]
 
     @property
@@ -213,23 +282,40 @@ class _Reading:
         needed = [*self.columns]
         if self.keys is not None:
             needed.append("key")
-        if self.decoders.keys() & set(self.columns):
+        if self.limit is not None:
+            needed.append("timestamp")
+        if self.limit is not None or self.decoders.keys() & set(self.columns):
             needed += _PLACE
         return tuple(dict.fromkeys(needed))
 
     def tables(self) -> Iterator[pa.Table]:
         """What is polled, decoded; none is empty."""
         with Consumer(self.config) as consumer:
-            ranges = planned(consumer, self.topics, self.numbers, self.since, self.until, self.config)
+            ranges = planned(
+                consumer, self.topics, self.numbers, self.since, self.until, self.config, self.reach_s
+            )
             ranges = {p: (start, end) for p, (start, end) in ranges.items() if start < end}
-            if ranges:
-                consumer.assign(ranges)
-                for table in self._polled(consumer, ranges):
-                    decoded = self.decoded(table)
-                    if decoded.num_rows:
-                        yield decoded
+            if not ranges:
+                return
+            if self.limit is None:
+                polled: Iterable[pa.Table] = map(self._wanted, self._polled(consumer, ranges))
+            else:
+                polled = newest(ranges, self.limit, partial(self._polled, consumer), self._wanted)
+            for table in polled:
+                if table.num_rows:
+                    yield self.decoded(table)
+
+    def _wanted(self, table: pa.Table) -> pa.Table:
+        """The rows with the keys that are wanted."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.keys is None:
+            return table
+        return table.filter(pc.is_in(table["key"], value_set=pa.array(self.keys, pa.binary())))
 
     def _polled(self, consumer: Consumer[Any, Any], ranges: Ranges) -> Iterator[pa.Table]:
+        consumer.assign(ranges)
         clock = SystemClock()
         total = sum(end - start for start, end in ranges.values())
         shown = bar(", ".join(self.topics), total, is_wanted=self.progress)
@@ -266,12 +352,9 @@ class _Reading:
         return arrow.schema(self.polled).empty_table()
 
     def decoded(self, table: pa.Table) -> pa.Table:
-        """The rows that are wanted, with the columns that are, decoded."""
+        """The columns that are wanted, decoded."""
         import pyarrow as pa
-        import pyarrow.compute as pc
 
-        if self.keys is not None:
-            table = table.filter(pc.is_in(table["key"], value_set=pa.array(self.keys, pa.binary())))
         reasons: dict[int, str] = {}
         for side, decoder in self.decoders.items():
             if side not in self.columns:
@@ -282,19 +365,72 @@ class _Reading:
             for row, reason in made.bad.items():
                 reasons[row] = f"{reasons[row]}; {side}: {reason}" if row in reasons else f"{side}: {reason}"
             table = table.set_column(table.column_names.index(side), side, made.column)
-        table = table.select(list(self.columns))
+        table = pa.table({name: self._column(table, name) for name in self.shown})
         if not self.keeps_bad:
             return table
         said = pa.array([reasons.get(row) for row in range(table.num_rows)], pa.string())
         return table.append_column("error", said)
 
+    def _column(self, table: pa.Table, name: str) -> Any:
+        return field_of(table["value"], name) if name in self.fields else table[name]
+
+    def check_fields(self) -> None:
+        """Whether all fields that are wanted were there.
+
+        Raises:
+            ValueError: no value had one of them.
+        """
+        import pyarrow as pa
+
+        kind = self._kind
+        for name in self.fields if kind is not None and not pa.types.is_null(kind) else ():
+            if path_to(kind, name) is None:
+                there = ", ".join(field.name for field in kind) if pa.types.is_struct(kind) else "none"
+                raise ValueError(f"columns: no value has a field {name!r}; there are: {there}")
+
+    @property
+    def _kind(self) -> Any:
+        """The type of the values as far as it is known."""
+        return getattr(self.decoders.get("value"), "kind", None)
+
     def fit(self, table: pa.Table) -> pa.Table:
         """A table that was decoded earlier, with the types of now."""
-        for side, decoder in self.decoders.items():
-            if side in self.columns:
-                at = table.column_names.index(side)
-                table = table.set_column(at, side, decoder.fit(table[side]))
+        for at, name in enumerate(self.shown):
+            if name in self.decoders:
+                table = table.set_column(at, name, self.decoders[name].fit(table[name]))
+            elif name in self.fields and self._kind is not None:
+                table = table.set_column(at, name, fit_field(table[name], self._kind, name))
         return table
+
+
+def _check_names(settings: Mapping[str, Any]) -> None:
+    """What is no setting of a consumer may be an argument that is mistyped.
+
+    Raises:
+        ConfigError: says which arguments there are.
+    """
+    rows = {row.name: row for row in keys_of(ConsumerConfig)}
+    arguments = [name for name in signature(read).parameters if name != "settings"]
+    for name in settings:
+        key = name.replace("_", ".")
+        if key in rows or key.startswith(PREFIX):
+            continue
+        near = get_close_matches(name, arguments, n=1, cutoff=0.7)
+        said = (
+            f"there is no {name!r}: did you mean {near[0]!r}?"
+            if near
+            else f"{unknown(name, ConsumerConfig, rows)}."
+        )
+        raise ConfigError(f"{said} read() itself has {', '.join(arguments)}", key=key)
+
+
+def _shown(columns: Sequence[str] | None, value: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of the table, and those of them that are fields of the values."""
+    if columns is None or isinstance(columns, str) or value in ("bytes", "text"):
+        return columns_of(columns, headers=False), ()
+    if len(set(columns)) < len(columns) or not columns:
+        return columns_of(columns, headers=False), ()
+    return tuple(columns), tuple(name for name in columns if name not in ALL_COLUMNS)
 
 
 def _numbers(partitions: Iterable[int]) -> tuple[int, ...]:

@@ -39,11 +39,14 @@ def without_registry(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def decoder_of(kind: ValueKind, config: Mapping[str, Any], name: str = "value") -> Decoder | None:
+def decoder_of(
+    kind: ValueKind, config: Mapping[str, Any], name: str = "value", *, schema: pa.DataType | None = None
+) -> Decoder | None:
     """What decodes values of this kind; None for bytes.
 
     Args:
         config: may have a value.deserializer with a reader's schema, or say where the registry is.
+        schema: the type of JSON values; None: it is found in them.
 
     Raises:
         ValueError: there is no such kind. ConfigError: nothing says where the schemas are.
@@ -62,9 +65,10 @@ def decoder_of(kind: ValueKind, config: Mapping[str, Any], name: str = "value") 
         case "text":
             return _Texts()
         case "json":
+            from kadence.reading.json_schema import SchemaColumns
             from kadence.reading.json_values import JsonColumns
 
-            return JsonColumns()
+            return JsonColumns() if schema is None else SchemaColumns(schema)
         case _:
             return _Registered(kind, config)
 

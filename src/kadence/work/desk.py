@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, Protocol
 from kadence.client.aside import Caller, Calls
 from kadence.clock import FOREVER, Clock
 from kadence.errors import RecordDeserializationError
+from kadence.forked import ThisProcess, in_children
 from kadence.logs import logger
 from kadence.printable import plural
 from kadence.records import Record
@@ -74,10 +75,13 @@ class Desk:
         lock: held for each use of what follows. scheduler: what was read. failure: what ended the processing.
         is_ended: no more records are taken. is_over: nobody waits for what runs, either: what fails now comes again,
         here or at another member, and is no dead letter. is_waited_for: the loop waits for what runs to end.
+        nothing_comes: no record is read until some are done: ranges are read, or the limits are reached.
+        finished_at: when a worker last told that some are handled (ms).
         wake: brings a worker to the work. tell_lost: tells handlers in other processes whose partitions are gone.
         is_stopping: whether the consumer was told to stop, and no record begins.
         done, failed, retried, dead_lettered: records so far; attempts that failed.
         tracing: who makes spans of attempts, if anybody does.
+        here: entered around each call of user code: a child that it forks is no worker, and ends with it (H12).
     """
 
     new_scheduler: ClassVar[type[Scheduler]] = Scheduler
@@ -93,7 +97,9 @@ class Desk:
         later: Callable[[float, Callable[[], None]], None],
         caller: Callable[[str], Caller],
     ) -> None:
+        self.here = ThisProcess()
         self.lock = threading.Lock()
+        in_children(self, Desk._forked)
         self.scheduler = self.new_scheduler(
             settings.order,
             settings.limits,
@@ -103,6 +109,8 @@ class Desk:
         self.failure: BaseException | None = None
         self.is_ended = self.is_over = False
         self.is_waited_for = False
+        self.nothing_comes = False
+        self.finished_at = clock.now_ms()
         self.wake: Callable[[], None] = lambda: None
         self.tell_lost: Callable[[], None] = lambda: None
         self.is_stopping: Callable[[], bool] = lambda: False
@@ -125,6 +133,10 @@ class Desk:
         self._told_unsent: dict[str, int] = {}
         """When the log says again of a topic that it does not take records."""
 
+    def _forked(self) -> None:
+        """In a child. A worker of the parent may have held the lock, and does not exist here."""
+        self.lock = threading.Lock()
+
     # ------------------------------------------------------------ by workers, under the lock
 
     def take(self, most: int = 1) -> list[Task]:
@@ -142,14 +154,21 @@ class Desk:
             while len(taken) < most and (task := take(now)) is not None:
                 taken.append(task)
             return taken
-        if not self.scheduler.has_ready and self.scheduler.next_due() > now:
+        self.scheduler.look_at_due(now)
+        if not self.scheduler.has_ready:
             return []
         if self._filling_since == FOREVER:
             self._filling_since = now
-        if self.scheduler.ready_records(batch[0]) < batch[0] and now < self._filling_since + batch[1]:
+        until = self._filling_since + batch[1]
+        if now < until and self.scheduler.ready_records(batch[0]) < batch[0] and self._may_grow(until):
             return []
         self._filling_since = FOREVER
         return self.scheduler.take_batch(batch[0], now)
+
+    def _may_grow(self, until: int) -> bool:
+        """Whether there may be more for a batch before it must go: from brokers, from retries, or of what runs now."""
+        scheduler = self.scheduler
+        return not self.nothing_comes or bool(scheduler.running) or scheduler.next_due() < until
 
     def part(self, tasks: Sequence[Task]) -> list[Task]:
         """Those of a part of a batch that a worker is to do next, as `take`; the others wait, or come again."""
@@ -174,7 +193,7 @@ class Desk:
 
     def finish(self, tasks: Sequence[Task]) -> None:
         """These are handled, and nothing of them is to be sent."""
-        now = self.clock.now_ms()
+        now = self.finished_at = self.clock.now_ms()
         scheduler = self.scheduler
         for task in tasks:
             if task.told_lost:
@@ -428,19 +447,21 @@ class _Sending:
 
     def start(self) -> None:
         try:
-            sender = self._desk.sender
-            for output in self._outputs:
-                future = sender.send(
-                    output.topic,
-                    output.value,
-                    output.key,
-                    partition=output.partition,
-                    timestamp=output.timestamp,
-                    headers=output.headers,
-                )
-                with self._lock:
-                    self._left += 1
-                future.add_done_callback(self._acknowledged)
+            # A generator of outputs is user code, and so are serialisers and partitioner.
+            with self._desk.here:
+                sender = self._desk.sender
+                for output in self._outputs:
+                    future = sender.send(
+                        output.topic,
+                        output.value,
+                        output.key,
+                        partition=output.partition,
+                        timestamp=output.timestamp,
+                        headers=output.headers,
+                    )
+                    with self._lock:
+                        self._left += 1
+                    future.add_done_callback(self._acknowledged)
         # A generator may raise anything, and its record would never be done.
         except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
             self._error = self._error or error

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from kadence.client.aside import Aside
@@ -74,6 +74,9 @@ class Insides(Protocol):
     def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
         """Tell this listener from now on, and subscribe to ``topics`` if given. Awaited under asyncio."""
 
+    def unlisten(self, listener: Any) -> Any:
+        """Undo `listen`: tell this one, and subscribe to what was subscribed to before. Awaited under asyncio."""
+
     def subscribes_to(self, topic: str) -> bool:
         """Whether this topic is subscribed to, by its name or by a pattern that the consumer matches itself."""
 
@@ -84,6 +87,12 @@ class Insides(Protocol):
     def new_producer(self, transactional_id: str | None = None) -> Any: ...
     def renew_identity(self) -> bool:
         """Have `group_metadata` tell the present identity, as a poll does. False: a loss is to be told before."""
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no records of these until `resume`, whatever the application pauses and resumes beside that."""
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `pause`. `end` does so for all."""
 
     def nudge(self) -> None: ...
     def begin(self, desk: Desk, workers: int) -> None: ...
@@ -181,7 +190,15 @@ class _Work:
 
     def _around(self, consumer: Any, inside: Insides) -> tuple[Any, ...]:
         """What `Processing` has beside the desk."""
-        return consumer, inside.clock, self._wake, self._look, inside.group is not None, inside.commit_ms
+        return (
+            consumer,
+            inside,
+            inside.clock,
+            self._wake,
+            self._look,
+            inside.group is not None,
+            inside.commit_ms,
+        )
 
     def _wake(self) -> None:
         if self.workers is not None:
@@ -246,7 +263,10 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
             while True:
                 try:
                     result = do(step)
-                except Exception as error:  # noqa: BLE001 - the loop decides what it means
+                except Exception as error:
+                    if work.desk.here.is_left:
+                        # A callback has forked. Nothing of the work is in the child.
+                        raise
                     step = steps.throw(error)
                 else:
                     step = steps.send(result)
@@ -257,6 +277,8 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
 
     loop: _LoopThread | None = None
     theirs = inside.listener
+    totals = Totals()
+
     # Before the subscription is changed, so that a call that is refused leaves it as it was.
     carry(work.processing.check_topics())
     inside.begin(work.desk, settings.workers)
@@ -269,16 +291,27 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
         inside.listen(_Listener(work.processing, carry, theirs), topics)
         carry(work.processing.run())
     finally:
-        work.end()
-        if not work.processing.is_put_back:
-            # Ctrl-C. What was done since the last commit is done again.
-            with contextlib.suppress(KafkaError):
-                carry(work.processing.put_back(is_interrupted=True))
-        totals = inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
-        if loop is not None:
-            loop.end()
-        work.close()
+        if not work.desk.here.is_left:
+            totals = _ended(work, inside, carry, theirs, is_wider=topics is not None)
+            if loop is not None:
+                loop.end()
+            work.close()
     return totals
+
+
+def _ended(
+    work: _Work, inside: Insides, carry: Callable[[Steps], None], theirs: Any, *, is_wider: bool
+) -> Totals:
+    """The consumer is as it was before. ``is_wider``: `process` has subscribed to more."""
+    work.end()
+    if not work.processing.is_put_back:
+        # Ctrl-C. What was done since the last commit is done again.
+        with contextlib.suppress(KafkaError):
+            carry(work.processing.put_back(is_interrupted=True))
+    if is_wider:
+        with contextlib.suppress(KafkaError):
+            inside.unlisten(theirs)
+    return inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
 
 
 async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) -> Totals:
@@ -311,7 +344,10 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
             while True:
                 try:
                     result = await do(step)
-                except Exception as error:  # noqa: BLE001 - the loop decides what it means
+                except Exception as error:
+                    if work.desk.here.is_left:
+                        # As above.
+                        raise
                     step = steps.throw(error)
                 else:
                     step = steps.send(result)
@@ -321,6 +357,8 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
             steps.close()
 
     theirs = inside.listener
+    totals = Totals()
+
     # As above.
     await carry(work.processing.check_topics())
     inside.begin(work.desk, settings.workers)
@@ -332,15 +370,29 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
         await inside.listen(_AsyncListener(work.processing, carry, theirs), topics)
         await carry(work.processing.run())
     finally:
-        work.end()
-        if isinstance(work.workers, LoopWorkers):
-            # All that runs where the task was cancelled, else what outlasts `drain`: these records come again.
-            work.workers.cancel()
+        if not work.desk.here.is_left:
+            totals = await _ended_on_loop(work, inside, carry, theirs, is_wider=topics is not None)
+    return totals
+
+
+async def _ended_on_loop(
+    work: _Work, inside: Insides, carry: Callable[[Steps], Any], theirs: Any, *, is_wider: bool
+) -> Totals:
+    """As `_ended`."""
+    work.end()
+    if isinstance(work.workers, LoopWorkers):
+        # All that runs where the task was cancelled, else what outlasts `drain`: these records come again.
+        work.workers.cancel()
+    try:
+        if not work.processing.is_put_back:
+            # The task was cancelled. What was done since the last commit is done again.
+            with contextlib.suppress(KafkaError):
+                await _to_its_end(carry(work.processing.put_back(is_interrupted=True)))
+    finally:
         try:
-            if not work.processing.is_put_back:
-                # The task was cancelled. What was done since the last commit is done again.
+            if is_wider:
                 with contextlib.suppress(KafkaError):
-                    await _to_its_end(carry(work.processing.put_back(is_interrupted=True)))
+                    await _to_its_end(inside.unlisten(theirs))
         finally:
             totals = inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
             await _to_its_end(inside.aside.call(work.close))

@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from kadence.clock import FOREVER, Clock, add_ms
-from kadence.errors import (
-    CommitFailedError,
-    ConfigError,
-    IllegalStateError,
-    KafkaError,
-    OffsetMetadataTooLargeError,
-    RebalanceInProgressError,
-)
+from kadence.errors import ConfigError, IllegalStateError, KafkaError, OffsetMetadataTooLargeError
 from kadence.logs import logger
 from kadence.printable import plural
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -124,14 +117,19 @@ class Subject(Protocol):
 
     def assignment(self) -> frozenset[TopicPartition]: ...
     def finished(self) -> frozenset[TopicPartition]: ...
-    def pause(self, partitions: list[TopicPartition]) -> None: ...
-    def resume(self, partitions: list[TopicPartition]) -> None: ...
     def group_metadata(self) -> GroupMetadata: ...
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object],
     ) -> None: ...
+
+
+class Gate(Protocol):
+    """What keeps partitions from being read. The application has another one (`Consumer.pause`)."""
+
+    def pause(self, partitions: list[TopicPartition]) -> None: ...
+    def resume(self, partitions: list[TopicPartition]) -> None: ...
 
 
 class Look(Protocol):
@@ -144,6 +142,7 @@ class Processing:
     """One call of `process`.
 
     Args:
+        gate: keeps partitions from being read while enough of them waits; whoever ends the processing opens it.
         wake: as `Workers.wake`. look: as `Workers.look`.
         in_group: whether there is a group to commit to. commit_ms: how often that is done.
 
@@ -156,6 +155,7 @@ class Processing:
         settings: Settings,
         desk: Desk,
         subject: Subject,
+        gate: Gate,
         clock: Clock,
         wake: Callable[[], None],
         look: Look,
@@ -165,6 +165,7 @@ class Processing:
         self._settings = settings
         self._desk = desk
         self._subject = subject
+        self._gate = gate
         self._clock = clock
         self._wake = wake
         self._look = look
@@ -226,10 +227,12 @@ class Processing:
             room = scheduler.room()
             is_paused = any(work.is_paused for work in scheduler.partitions.values())
             due = desk.due()
+        if self._settings.batch is not None:
+            self._look_whether_more_comes()
         if pause:
-            self._subject.pause(pause)
+            self._gate.pause(pause)
         if resume:
-            self._subject.resume(resume)
+            self._gate.resume(resume)
         now = self._clock.now_ms()
         # What is due already waits for a worker.
         due = due - now if due > now else _LOOK_MS
@@ -253,6 +256,22 @@ class Processing:
         self._look_at_time(now)
         if self._in_group and self._is_to_commit(now):
             self._commit(now)
+
+    def _look_whether_more_comes(self) -> None:
+        """A batch that nothing can be added to does not wait."""
+        desk, finished = self._desk, self._subject.finished()
+        with desk.lock:
+            before = desk.nothing_comes
+            partitions = desk.scheduler.partitions
+            # The next transaction makes room for more.
+            awaits_commit = bool(desk.scheduler.finished)
+            desk.nothing_comes = bool(partitions) and all(
+                partition in finished or (work.is_paused and not awaits_commit)
+                for partition, work in partitions.items()
+            )
+            is_news = desk.nothing_comes and not before and desk.scheduler.has_ready
+        if is_news:
+            self._wake()
 
     def _is_finished(self) -> bool:
         if not self._ranges_are_read():
@@ -306,8 +325,6 @@ class Processing:
             offsets = self._desk.scheduler.frontiers()
             works = tuple(self._desk.scheduler.partitions.items())
         assigned = self._subject.assignment()
-        if paused := [p for p, work in works if work.is_paused and p in assigned]:
-            self._subject.resume(paused)
         for partition, work in works:
             if partition in offsets and partition in assigned and (work.frontier.window or is_interrupted):
                 yield Seek(partition, offsets[partition])
@@ -374,8 +391,6 @@ class Processing:
                     for p, at in offsets.items()
                 }
                 continue
-            except (CommitFailedError, RebalanceInProgressError) as error:
-                log.warning("not committed, another member has these partitions: %s", error)
             except KafkaError as error:
                 log.warning("not committed, so some records come again: %s", error)
             else:
@@ -477,6 +492,8 @@ class Processing:
         with self._desk.lock:
             if not scheduler.is_at_most or not any(work.is_paused for work in scheduler.partitions.values()):
                 return
+            # All lanes are looked at, which is not for each poll.
+            self._hot_told = add_ms(now, _LOOK_MS)
             lane = scheduler.hottest()
             if lane is None or not lane.tasks:
                 return

@@ -173,7 +173,7 @@ class Scheduler:
         self.total = 0
         self.nbytes = 0
         self.running: dict[Task, None] = {}
-        self.skipped = 0
+        self.already_done = 0
         self.finished = 0
         self.wants_look = False
         self._order = order
@@ -194,22 +194,31 @@ class Scheduler:
     # ------------------------------------------------------------ what comes and goes
 
     def assign(self, partition: TopicPartition, done: Iterable[Run] = ()) -> None:
-        """This member has the partition from now on; ``done`` is above its committed offset and is skipped."""
-        self.partitions[partition] = PartitionWork(partition, done)
+        """This member has the partition from now on; ``done`` is above its committed offset, and is not done again."""
+        before = self.partitions.get(partition)
+        work = self.partitions[partition] = PartitionWork(partition, done)
+        # Whoever reads was told so, and is told when that ends.
+        work.is_paused = before is not None and before.is_paused
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         """No record of these begins any more. What runs goes on, and `frontiers` still has them until `forget`."""
-        for partition in partitions:
-            if (work := self.partitions.get(partition)) is None or work.is_gone:
-                continue
+        going = [
+            work
+            for each in partitions
+            if (work := self.partitions.get(each)) is not None and not work.is_gone
+        ]
+        if not going:
+            return
+        for work in going:
             work.is_gone = True
-            for lane in {
-                *self._lanes.get(partition, {}).values(),
-                *self._ready,
-                *(late[2] for late in self._late),
-            }:
-                if any(task.work is work for task in lane.tasks):
-                    self._drop(lane, work)
+        # One walk for all of them. A lane of one record stands nowhere but where it waits for its turn.
+        lanes = (
+            [*self._ready, *(late[2] for late in self._late)]
+            if self._order == "none"
+            else [lane for work in going for lane in self._lanes.get(work.partition, {}).values()]
+        )
+        for lane in lanes:
+            self._drop_gone(lane)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These are another member's now."""
@@ -217,13 +226,15 @@ class Scheduler:
         for partition in partitions:
             self.partitions.pop(partition, None)
 
-    def _drop(self, lane: Lane, work: PartitionWork) -> None:
-        """Remove what waits in a lane of a partition that goes. What runs there keeps its place."""
-        kept = [task for task in lane.tasks if task.work is not work or task.is_running]
+    def _drop_gone(self, lane: Lane) -> None:
+        """Remove what waits in a lane, of partitions that go. What runs there keeps its place."""
+        kept: deque[Task] = deque()
         for task in lane.tasks:
-            if task.work is work and not task.is_running:
+            if task.work.is_gone and not task.is_running:
                 self._count_out(task)
-        lane.tasks = deque(kept)
+            else:
+                kept.append(task)
+        lane.tasks = kept
         if not kept and lane.home is not None:
             lane.home.pop(lane.key, None)
 
@@ -241,7 +252,7 @@ class Scheduler:
         added = nbytes = 0
         for record in records:
             if not give(record.offset, record.leader_epoch):
-                self.skipped += 1
+                self.already_done += 1
                 continue
             key, value = record.key, record.value
             size = _RECORD_BYTES + (0 if key is None else len(key)) + (0 if value is None else len(value))
@@ -299,11 +310,16 @@ class Scheduler:
         """When the next record is due that waits for its time."""
         return self._late[0][0] if self._late else FOREVER
 
+    def look_at_due(self, now: int) -> None:
+        """What has waited for its time can be worked on now."""
+        late = self._late
+        while late and late[0][0] <= now:
+            self._ready.append(heapq.heappop(late)[2])
+
     def take(self, now: int) -> Task | None:
         """The next record to be worked on; its lane waits until `done`, `again` or `drop`. None: there is none now."""
-        late, ready = self._late, self._ready
-        while late and late[0][0] <= now:
-            ready.append(heapq.heappop(late)[2])
+        self.look_at_due(now)
+        ready = self._ready
         while ready:
             lane = ready.popleft()
             if self._tells_of_few and self._has_few():

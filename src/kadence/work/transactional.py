@@ -62,7 +62,7 @@ class TransactionalDesk(Desk):
 
     def finish(self, tasks: Sequence[Task]) -> None:
         """As `Desk.finish`: these have nothing to be sent, and do not depend on each other."""
-        now = self.clock.now_ms()
+        now = self.finished_at = self.clock.now_ms()
         for task in tasks:
             self.scheduler.finish((task,), (), now)
         self._tell()
@@ -70,7 +70,8 @@ class TransactionalDesk(Desk):
     def sends(self, tasks: Sequence[Task], outputs: Iterable[ProducerRecord]) -> None:
         """As `Desk.sends`: a transaction has all outputs or none, so they are kept until there are all."""
         try:
-            given = list(outputs)
+            with self.here:
+                given = list(outputs)
         except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
             self.fails(tasks, error)
             return

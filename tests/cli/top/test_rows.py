@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from kadence.admin import ConsumerGroupDescription, MemberDescription
+from kadence.admin import ConsumerGroupDescription, GroupListing, MemberDescription
 from kadence.cli.figures import count, duration, rate, shortened, sparkline
 from kadence.cli.top import rows as r
-from kadence.cli.top.partition_rows import partition_rows
+from kadence.cli.top.gathering import Model
+from kadence.cli.top.partition_rows import partition_rows, progress_mark
 from kadence.cli.top.sampling import GroupHistory, Progress, Sample
 from kadence.types import TopicPartition
 
@@ -46,8 +47,10 @@ def test_durations() -> None:
     ]
 
 
-def test_a_sparkline_is_of_the_last_values() -> None:
-    assert sparkline([9, 0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
+def test_a_sparkline_has_the_first_and_the_last_value() -> None:
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
+    assert sparkline([0, 9, 1, 9, 2, 9, 3], 4) == "▁▃▅█"
+    assert len(sparkline(range(300), 10)) == 10
     assert sparkline([5, 5, 5], 8) == "▁▁▁"
     assert sparkline([None, 3, None, 4], 8) == " ▁ █"
     assert sparkline([None], 8) == ""
@@ -87,6 +90,70 @@ def test_groups_that_are_sick_come_first(
     assert r._care(mark, members, Progress(lag, (), None, None, wait)) == care
 
 
+@pytest.mark.parametrize(
+    ("lag", "wait", "mark"),
+    [
+        (None, None, ""),
+        (5, None, ""),
+        (0, 0.0, "ok"),
+        (9, 60.0, "ok"),
+        (9, 61.0, "busy"),
+        (9, math.inf, "bad"),
+    ],
+)
+def test_lines_are_coloured_by_the_time_to_catch_up(lag: int | None, wait: float | None, mark: str) -> None:
+    assert progress_mark(Progress(lag, (), None, None, wait)) == mark
+
+
+def listed(state: str, lags: Sequence[int], *, has_members: bool = True, committed: int = 0) -> r.Row:
+    """The line of a group, of which one partition has had these lags."""
+    tp = TopicPartition("t", 0)
+    member = MemberDescription("m-1", None, "me", "/127.0.0.1", frozenset([tp]))
+    about = ConsumerGroupDescription(
+        "g", state, "classic", "consumer", "range", 1, (member,) if has_members else ()
+    )
+    model = Model()
+    model.groups = {"g": GroupListing("g", "consumer", state, "classic")}
+    for second, lag in enumerate(lags):
+        at = committed * second
+        model.history("g").add(Sample(about, {tp: at}, {tp: at + lag}), second * 2_000, second)
+    (row,) = r.group_rows(model)
+    return row
+
+
+def test_a_group_that_never_catches_up_is_red_whatever_its_state() -> None:
+    assert listed("Stable", [500, 500]).mark == "bad"
+    assert listed("Stable", [500, 600], committed=1).mark == "bad"
+    assert listed("Stable", [90_000, 89_000], committed=1_000).mark == "busy"
+    assert listed("Stable", [500, 100], committed=500).mark == "ok"
+    assert listed("Stable", [0, 0]).mark == "ok"
+    assert listed("PreparingRebalance", [0, 0]).mark == "busy"
+    assert listed("PreparingRebalance", [500, 500]).mark == "bad"
+    assert listed("Empty", [0, 0], has_members=False).mark == ""
+    assert listed("Empty", [500, 500], has_members=False).mark == "bad"
+
+
+def test_a_group_whose_members_live_shorter_than_a_round_is_not_folded() -> None:
+    assert listed("Empty", [500, 500], has_members=False).folds
+    assert not listed("Empty", [500, 400], has_members=False, committed=10).folds
+
+
+def test_no_name_is_cut_beside_free_columns() -> None:
+    names = [column.name for column in r.MEMBERS]
+    longest = [8] * len(names)
+    owns, member = names.index("OWNS"), names.index("MEMBER")
+    longest[owns] = 24
+    for width in (80, 100, 130):
+        letters = dict(r.widths(r.MEMBERS, width, longest))
+        assert sum(letters.values()) + len(letters) - 1 == width
+        assert letters[owns] == min(24, 16 + dict(r.widths(r.MEMBERS, width))[member] - 8)
+        assert letters[member] >= 8
+    # The other way round: a long name of a member takes what a column of partitions does not need.
+    longest[owns], longest[member] = 9, 60
+    letters = dict(r.widths(r.MEMBERS, 100, longest))
+    assert (letters[owns], sum(letters.values()) + len(letters) - 1) == (9, 100)
+
+
 def test_unknown_values_sort_last_both_ways() -> None:
     rows = [r.Row(n, (str(n),), (value,)) for n, value in enumerate([2, None, 1])]
     assert [row.key for row in r.arranged(rows, 0, backwards=False)] == [2, 0, 1]
@@ -121,7 +188,7 @@ def test_only_the_partitions_that_are_looked_at_are_put_into_words(monkeypatch: 
     lag = [column.name for column in r.PARTITIONS].index("LAG")
     shown = r.arranged(rows, lag, backwards=True)[:20]
     cells = [row.cells for row in [*shown, *shown]]
-    assert cells[0] == ("t-999", "-", "5", "1,004", "999", "▁", "-", "-", "-", "0")
+    assert cells[0] == ("t:999", "-", "5", "1,004", "999", "▁", "-", "-", "-", "0")
     assert made == [*range(999, 979, -1)]
     assert len(partition_rows(history, "m-1")) == 500
     assert [row.cells[1] for row in r.arranged(rows, 1, backwards=False)[499:501]] == ["me", "-"]

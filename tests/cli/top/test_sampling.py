@@ -9,7 +9,9 @@ import pytest
 
 from kadence import TopicPartition
 from kadence.admin import ConsumerGroupDescription, MemberDescription
-from kadence.cli.top.sampling import POINTS, GroupHistory, Sample, ranges
+from kadence.cli.names import ranges
+from kadence.cli.top.partition_rows import progress_cells
+from kadence.cli.top.sampling import WINDOW_MS, GroupHistory, Sample
 from kadence.lag import seconds_to_catch_up
 
 A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)
@@ -142,7 +144,7 @@ def test_an_offset_that_was_moved_back_begins_anew_and_is_told(world: World) -> 
     world.sample({A: 1000}, {A: 2000})
     world.sample({A: 100}, {A: 2000})
     assert world.history.progress(A).consumed is None
-    assert world.told() == ["committed offset of flights-0 moved back from 1,000 to 100"]
+    assert world.told() == ["committed offset of flights:0 moved back from 1,000 to 100"]
     world.sample({A: 110}, {A: 2000})
     assert world.history.progress(A).consumed == 10.0
 
@@ -158,9 +160,22 @@ def test_the_trend_of_several_is_added_from_its_end(world: World) -> None:
     world.sample({A: 0, B: 0}, {A: 6, B: 10})
     assert world.history.progress_of([A, B]).trend == (5, 16)
     assert world.history.progress_of([A, B]).lag == 16
-    for _ in range(2 * POINTS):
-        world.sample({A: 0}, {A: 7})
-    assert len(world.history.progress(A).trend) == POINTS
+
+
+def test_the_trend_and_the_time_to_catch_up_are_of_the_same_half_minute(world: World) -> None:
+    """A lag that falls on the screen beside "never" says two things at once."""
+    for second in range(90):
+        # It shrinks for a minute; then nobody commits for 20 s, and after that it shrinks again.
+        committed = 50 * second if second < 60 or second >= 80 else 50 * 60
+        world.sample({A: committed}, {A: 4_000 + 20 * second})
+        progress = world.history.progress(A)
+        trend = progress.trend
+        if len(trend) < 2:
+            continue
+        grows = (trend[-1] or 0) >= (trend[0] or 0)
+        assert grows == (progress.catches_up_in == math.inf), second
+    assert WINDOW_MS // 1000 <= len(world.history.progress(A).trend) <= WINDOW_MS // 1000 + 1
+    assert len(progress_cells(world.history.progress(A))[1]) == 10
 
 
 def test_rebalances_of_a_classic_group_are_noticed_by_its_state(world: World) -> None:
@@ -172,11 +187,11 @@ def test_rebalances_of_a_classic_group_are_noticed_by_its_state(world: World) ->
     assert world.told() == [
         "state Stable → PreparingRebalance",
         "b joined",
-        "a gave up flights 0-1",
+        "a gave up flights:0-1",
         "state PreparingRebalance → CompletingRebalance",
         "state CompletingRebalance → Stable",
-        "a got flights 0",
-        "b got flights 1",
+        "a got flights:0",
+        "b got flights:1",
     ]
     assert [event.at for event in world.history.events][:3] == [WALL + 2] * 3
 
@@ -185,7 +200,7 @@ def test_a_classic_rebalance_between_two_samples_is_noticed_by_what_it_moved(wor
     world.sample({}, {}, group(member("a", A, B)))
     world.sample({}, {}, group(member("a", A), member("b", B)))
     assert world.history.rebalances == 1
-    assert world.told() == ["b joined", "a gave up flights 1", "b got flights 1"]
+    assert world.told() == ["b joined", "a gave up flights:1", "b got flights:1"]
 
 
 def test_a_kip_848_group_numbers_its_rebalances(world: World) -> None:
@@ -213,18 +228,22 @@ def test_a_group_that_went_away(world: World) -> None:
 
 def test_ranges() -> None:
     owned = [TopicPartition("flights", n) for n in (0, 1, 2, 5, 7, 8)] + [TopicPartition("hotels", 3)]
-    assert ranges(owned) == "flights 0-2,5,7-8; hotels 3"
+    assert ranges(owned) == "flights:0-2,5,7-8 hotels:3"
     assert ranges([]) == ""
 
 
 def test_a_record_that_holds_up_the_committed_offset_for_a_minute_is_named_once(world: World) -> None:
     for done in range(70):
         world.sample({A: 10, B: 5}, {A: 200, B: 200}, above={A: done + 1})
-    assert world.told() == ["flights-0@10 holds up the committed offset: 61 records above it are done"]
+    assert world.told() == [
+        "the record of flights:0 at offset 10 holds up the committed offset: 61 records above it are done"
+    ]
     world.sample({A: 90}, {A: 200}, above={A: 3})
     for _ in range(61):
         world.sample({A: 90}, {A: 200}, above={A: 3})
-    assert world.told()[1:] == ["flights-0@90 holds up the committed offset: 3 records above it are done"]
+    assert world.told()[1:] == [
+        "the record of flights:0 at offset 90 holds up the committed offset: 3 records above it are done"
+    ]
 
 
 def test_an_offset_that_stands_still_with_nothing_done_above_it_is_no_matter_of_one_record(

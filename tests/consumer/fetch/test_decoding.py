@@ -14,6 +14,8 @@ from tests.consumer.support import Cluster, partitions, read
 from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, Record, TopicPartition
+from kadence.config import ConsumerConfig
+from kadence.consumer.fetch.decoding import decoding_one
 from kadence.errors import ConfigError, DeadLetterError, RecordDeserializationError
 from kadence.protocol.error_codes import TOPIC_AUTHORIZATION_FAILED
 from kadence.protocol.produce import ProduceRequest
@@ -102,6 +104,7 @@ def test_raise_returns_what_came_before_then_raises_from_each_poll_until_a_seek(
         assert (refused.record.value, refused.record.key) == (b"secret", b"k")
         assert isinstance(refused.__cause__, ValueError)
         assert "secret" not in str(refused)
+        assert "; seek past it, or set deserialization.errors to skip or dead-letter" in str(refused)
         # Nothing after it counts as returned.
         assert subject.position(PARTITION) == 5
         subject.commit()
@@ -498,3 +501,18 @@ def test_c7_ctrl_c_in_a_deserialiser_loses_no_record_of_an_iteration(served: Bro
             with contextlib.suppress(KeyboardInterrupt):
                 found.append(next(records).offset)
         assert found == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "where"),
+    [
+        ("json", b'{"a":\n x}', "JSONDecodeError at line 2, column 2"),
+        ("string", b"ab\xff", "UnicodeDecodeError at byte 2"),
+    ],
+)
+def test_a_bad_record_is_told_with_the_place_in_it(kind: str, value: bytes, where: str) -> None:
+    """What `process` writes to a dead letter, and logs: no advice there, for the letter is what is done about it."""
+    decode = decoding_one(ConsumerConfig.parse({"bootstrap.servers": "localhost:1"}, value_deserializer=kind))
+    with pytest.raises(RecordDeserializationError) as refused:
+        decode(Record("t", 0, 7, 0, 0, None, value))
+    assert str(refused.value) == f"the value of t-0 at offset 7 is bad ({where})"

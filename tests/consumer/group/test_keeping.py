@@ -15,7 +15,7 @@ from tests.virtual import VirtualCluster
 
 from kadence import OffsetAndMetadata, TopicPartition
 from kadence.consumer.events import Commit
-from kadence.consumer.group.keeping import OffsetKeeper
+from kadence.consumer.group.committed import OffsetKeeper
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.protocol.error_codes import COORDINATOR_LOAD_IN_PROGRESS
 from kadence.protocol.offset_commit import OffsetCommitRequest

@@ -6,7 +6,7 @@ from kadence.clock import FOREVER
 from kadence.consumer.event_processor import Reaper
 from kadence.consumer.events import CallbackDone, Commit, FetchCommitted, Seek, TopicMetadata
 from kadence.consumer.shared_partition import SharedPartition
-from kadence.errors import ClosedError, KafkaTimeoutError
+from kadence.errors import ClosedError, ConnectError, KafkaTimeoutError
 from kadence.types import TopicPartition
 
 
@@ -15,7 +15,7 @@ def call(call_id: int, deadline: int) -> FetchCommitted:
 
 
 def test_c2_an_overdue_call_fails_with_what_stood_in_the_way() -> None:
-    reaper = Reaper(lambda: "localhost:1: TCP refused")
+    reaper = Reaper(lambda: "a commit waits", lambda: "localhost:1: TCP refused")
     reaper.watch(call(1, 100))
     reaper.watch(call(2, 200))
     assert reaper.next_deadline == 100
@@ -24,6 +24,7 @@ def test_c2_an_overdue_call_fails_with_what_stood_in_the_way() -> None:
     assert answer.id == 1
     assert isinstance(answer.error, KafkaTimeoutError)
     assert "localhost:1: TCP refused" in str(answer.error)
+    assert isinstance(answer.error.__cause__, ConnectError)
     assert reaper.next_deadline == 200
 
 
@@ -36,6 +37,15 @@ def test_c2_an_overdue_call_says_what_it_still_waits_for() -> None:
         "looking up committed offsets (topic 't') did not finish in time: t-9 does not exist",
         "looking up topics (topics 'a', 'b', 'c', 'd', 'e' and 1 more) did not finish in time",
     ]
+
+
+def test_a_call_that_waits_for_a_broker_that_is_there_has_no_such_cause() -> None:
+    reaper = Reaper(lambda: "a commit waits", lambda: None)
+    reaper.watch(call(1, 100))
+    (answer,) = reaper.reap(100)
+    assert "a commit waits" in str(answer.error)
+    assert answer.error is not None
+    assert answer.error.__cause__ is None
 
 
 def test_a_call_is_answered_once() -> None:

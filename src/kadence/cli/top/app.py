@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from rich.text import Text
@@ -17,6 +17,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
 from kadence.cli.figures import clock_time, shortened
+from kadence.cli.names import spelled
 from kadence.cli.same_cluster import SameCluster
 from kadence.cli.top import rows as r
 from kadence.cli.top.gathering import OTHERS, Gatherer, Model, Round, Wish
@@ -26,6 +27,7 @@ from kadence.cli.top.memory import Memory, memory_file
 from kadence.cli.top.partition_rows import partition_rows
 from kadence.cli.top.records import LINES, MOST, Records, command, commands_fit, record_rows, stack_rows
 from kadence.cli.top.table import Table
+from kadence.cli.why.finding import Finding
 from kadence.cli.why.page import completed, lines
 from kadence.printable import plural, printable
 
@@ -112,6 +114,14 @@ class _Names(Suggester):
         found = (name for name in sorted(self._model.groups) if name.startswith(value))
         # The prompt shows it as it is.
         return next((name for name in found if name == printable(name)), None)
+
+
+def _elsewhere(found: Sequence[Finding]) -> list[Finding]:
+    """Reasons without the command that shows what this screen shows."""
+    return [
+        replace(each, commands=tuple(line for line in each.commands if not line.startswith("kadence top ")))
+        for each in found
+    ]
 
 
 class Top(App[None]):
@@ -488,9 +498,10 @@ class Top(App[None]):
         why = self.model.why
         if why is None or why.group != group:
             return ["looking …"]
+        width = self.size.width
         return [
-            *textwrap.wrap(why.says, self.size.width),
-            *commands_fit(lines(completed(why.found, self._cluster), self.size.width), self.size.width),
+            *textwrap.wrap(why.says, width),
+            *commands_fit(lines(completed(_elsewhere(why.found), self._cluster), width), width),
         ]
 
     def _process(self, key: str) -> Process | None:
@@ -541,7 +552,7 @@ class Top(App[None]):
             process = self._process(place.key)
             name = str(process.state.get("client_id", "")) if process else ""
             return f"{name}  {tabs}"
-        return f"{place.key if place.kind == 'partition' else place.group}  {tabs}"
+        return f"{spelled(place.key) if place.kind == 'partition' else place.group}  {tabs}"
 
     def _about(self, place: _Place, width: int) -> Text:
         lines = self._summary(place)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 from kadence.cli.figures import count, duration, rate, sparkline
+from kadence.cli.names import spelled
 from kadence.cli.top.sampling import GroupHistory, PartitionHistory, Progress
 from kadence.types import TopicPartition
 
-__all__ = ["PartitionRow", "partition_rows", "progress_cells", "progress_sort"]
+__all__ = ["PartitionRow", "partition_rows", "progress_cells", "progress_mark", "progress_sort"]
+
+
+_SOON_S: Final = 60.0
+"""What is caught up sooner is well."""
 
 
 class PartitionRow:
@@ -20,7 +26,6 @@ class PartitionRow:
 
     __slots__ = ("_cells", "_known", "_owner", "key")
 
-    mark: ClassVar[str] = ""
     folds: ClassVar[bool] = False
     spans: ClassVar[bool] = False
 
@@ -36,7 +41,7 @@ class PartitionRow:
         if self._cells is None:
             known = self._known
             self._cells = (
-                str(self.key),
+                spelled(self.key),
                 self._owner or "-",
                 count(known.committed.last),
                 count(known.end.last),
@@ -44,6 +49,11 @@ class PartitionRow:
                 count(known.above),
             )
         return self._cells
+
+    @property
+    def mark(self) -> str:
+        """See `progress_mark`."""
+        return progress_mark(self._known.progress)
 
     def value(self, column: int) -> Any:
         """What a column sorts by."""
@@ -56,7 +66,7 @@ _OF_PARTITION: Final[Sequence[Callable[[TopicPartition, str, PartitionHistory], 
     lambda key, owner, known: known.committed.last,
     lambda key, owner, known: known.end.last,
     lambda key, owner, known: known.lag,
-    lambda key, owner, known: _change(known.lags),
+    lambda key, owner, known: _change(known.trend),
     lambda key, owner, known: known.progress.produced,
     lambda key, owner, known: known.progress.consumed,
     lambda key, owner, known: known.progress.catches_up_in,
@@ -75,6 +85,14 @@ def partition_rows(history: GroupHistory, member: str | None = None) -> list[Par
         name = "" if owner is None else owner.group_instance_id or owner.client_id or owner.member_id
         rows.append(PartitionRow(tp, name, history.partition(tp)))
     return rows
+
+
+def progress_mark(progress: Progress) -> str:
+    """How a line is coloured: "bad" never catches up, "busy" not within a minute, "ok" soon; "" is not known."""
+    wait = progress.catches_up_in
+    if progress.lag is None or wait is None:
+        return ""
+    return "bad" if wait == math.inf else "busy" if wait > _SOON_S else "ok"
 
 
 def progress_cells(progress: Progress) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kadence.cli.consume import as_record
 from kadence.cli.figures import clock_time, duration
+from kadence.cli.names import spelled
 from kadence.cli.top.local import Process
 from kadence.cli.top.rows import Column, Row
 from kadence.errors import KafkaError
@@ -62,7 +63,7 @@ def read(config: Mapping[str, Any], partition: TopicPartition, start: int) -> Re
 
 def command(partition: TopicPartition, start: int) -> str:
     """What shows the same in a shell, on the cluster that is reached without options."""
-    return f"kadence consume {quote(f'{partition.topic}:{partition.partition}')} --from {start} -n {MOST}"
+    return f"kadence consume {quote(spelled(partition))} --from {start} -n {MOST}"
 
 
 def record_rows(found: Records | None, said: str, width: int) -> list[Row]:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kadence.cli.figures import clock_time, count, duration, rate
+from kadence.cli.names import ranges, spelled
 from kadence.cli.top.local import Process
-from kadence.cli.top.partition_rows import PartitionRow, progress_cells, progress_sort
-from kadence.cli.top.sampling import Event, GroupHistory, Progress, ranges
+from kadence.cli.top.partition_rows import PartitionRow, progress_cells, progress_mark, progress_sort
+from kadence.cli.top.sampling import Event, GroupHistory, Progress
 from kadence.printable import plural
 from kadence.types import TopicPartition
 
@@ -55,13 +56,15 @@ _STATES: Final = {"PreparingRebalance": "Preparing", "CompletingRebalance": "Com
 class Column:
     """A column. ``width``: letters; 0 for the one that takes what is left. ``right``: numbers stand at the right.
 
-    ``from_width``: how wide the terminal has to be for it to be shown.
+    ``from_width``: how wide the terminal has to be for it to be shown. ``elastic``: names, for which room is made where
+    another column has some left.
     """
 
     name: str
     width: int
     right: bool = False
     from_width: int = 0
+    elastic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +122,8 @@ GROUPS: Final = (
 
 MEMBERS: Final = (
     Column("MEMBER", 0),
-    Column("HOST", 15, from_width=100),
-    Column("OWNS", 16),
+    Column("HOST", 15, from_width=100, elastic=True),
+    Column("OWNS", 16, elastic=True),
     *_PROGRESS,
     _ABOVE,
     _IN_WORK,
@@ -128,7 +131,7 @@ MEMBERS: Final = (
 
 PARTITIONS: Final = (
     Column("PARTITION", 0),
-    Column("OWNER", 14),
+    Column("OWNER", 14, elastic=True),
     Column("COMMITTED", 11, right=True, from_width=110),
     Column("END", 11, right=True, from_width=110),
     *_PROGRESS,
@@ -138,7 +141,7 @@ PARTITIONS: Final = (
 PROCESSES: Final = (
     Column("CLIENT", 0),
     Column("PID", 8, right=True),
-    Column("GROUP", 18),
+    Column("GROUP", 18, elastic=True),
     Column("PARTITIONS", 11, right=True),
     Column("NOT READ", 9, right=True),
     Column("STALLS", 7, right=True),
@@ -146,7 +149,7 @@ PROCESSES: Final = (
 )
 
 READING: Final = (
-    Column("PARTITION", 20),
+    Column("PARTITION", 20, elastic=True),
     Column("LAG", 8, right=True),
     Column("FOR", 6, right=True),
     Column("FETCHED", 0),
@@ -166,11 +169,34 @@ EVENTS: Final = (Column("TIME", 8), Column("WHAT HAPPENED", 0))
 # ---------------------------------------------------------------- rows
 
 
-def widths(columns: Sequence[Column], width: int) -> list[tuple[int, int]]:
-    """Which columns fit into a terminal, as (index, letters); the one without a width takes what is left."""
+def widths(
+    columns: Sequence[Column], width: int, longest: Sequence[int] | None = None
+) -> list[tuple[int, int]]:
+    """Which columns fit into a terminal, as (index, letters); the one without a width takes what is left.
+
+    Args:
+        longest: the letters of each column's longest cell. No name is cut while there is room beside it.
+    """
     shown = [(index, column) for index, column in enumerate(columns) if width >= column.from_width]
     taken = sum(column.width for _, column in shown) + len(shown) - 1
-    return [(index, column.width or max(4, width - taken)) for index, column in shown]
+    letters = {index: column.width or max(4, width - taken) for index, column in shown}
+    if longest is not None:
+        needs = {index: max(longest[index], len(column.name) + 1) for index, column in shown}
+        rest = next(index for index, column in shown if not column.width)
+        for index in [index for index, column in shown if column.elastic]:
+            lacks = needs[index] - letters[index]
+            free = letters[rest] - needs[rest]
+            # The column without a width gives what it does not need, or takes what this one does not.
+            moved = (
+                min(lacks, free)
+                if lacks > 0 and free > 0
+                else max(lacks, free)
+                if lacks < 0 and free < 0
+                else 0
+            )
+            letters[index] += moved
+            letters[rest] -= moved
+    return list(letters.items())
 
 
 def arranged(rows: Iterable[L], column: int, *, backwards: bool, containing: str = "") -> list[L]:
@@ -184,6 +210,9 @@ def arranged(rows: Iterable[L], column: int, *, backwards: bool, containing: str
 
 
 _NOTHING: Final = Progress(None, (), None, None)
+
+
+_WORST: Final = ("bad", "busy", "ok", "")
 
 
 def _mark(state: str) -> str:
@@ -201,6 +230,9 @@ def group_rows(model: Model) -> list[Row]:
         members = len(described.members) if described else None
         progress = history.total if history and described else _NOTHING
         mark = "bad" if name in model.refused else _mark(state)
+        coming = progress_mark(progress)
+        # A group that nobody uses is neither well nor sick, unless records wait for it.
+        shown = min(mark, coming if mark or coming == "bad" else "", key=_WORST.index)
         rows.append(
             Row(
                 name,
@@ -212,10 +244,10 @@ def group_rows(model: Model) -> list[Row]:
                     members,
                     *progress_sort(progress),
                 ),
-                mark,
+                shown,
                 folds=mark != "bad"
                 and not members
-                and not (history and history.has_had_members)
+                and not (history and history.is_used)
                 and state in _UNUSED,
             )
         )
@@ -269,6 +301,7 @@ def member_rows(history: GroupHistory, here: Mapping[str, Process]) -> list[Row]
                     count(in_work),
                 ),
                 (name, member.host, len(member.assignment), *progress_sort(progress), above, in_work),
+                progress_mark(progress),
             )
         )
     return rows
@@ -384,7 +417,7 @@ def reading_rows(process: Process) -> list[Row]:
             Row(
                 tp,
                 (
-                    str(tp),
+                    spelled(tp),
                     count(each["lag"]),
                     duration(seconds),
                     said,
@@ -416,7 +449,10 @@ def _work_summary(state: Mapping[str, Any]) -> str:
     stuck = [(each, found) for each in state["partitions"] if (found := _stuck(each)) is not None]
     if stuck:
         at, found = max(stuck, key=lambda pair: pair[1]["for"])
-        said += f"{at['topic']}-{at['partition']}@{found['offset']} holds up for {duration(found['for'])}; "
+        said += (
+            f"the record of {spelled(TopicPartition(at['topic'], at['partition']))} at offset {found['offset']} holds "
+            f"up for {duration(found['for'])}; "
+        )
     return said
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from kadence.admin import ConsumerGroupDescription, MemberDescription
+from kadence.cli.names import ranges, spelled
 from kadence.lag import lag, per_second, seconds_to_catch_up
 from kadence.types import TopicPartition
 
-__all__ = ["Event", "GroupHistory", "PartitionHistory", "Progress", "Sample", "ranges"]
+__all__ = ["Event", "GroupHistory", "PartitionHistory", "Progress", "Sample"]
 
 N = TypeVar("N", int, float)
 
@@ -25,9 +26,6 @@ WINDOW_MS: Final = 30_000
 
 STUCK_MS: Final = 60_000
 """A committed offset that stands still for so long while records above it are done is told of."""
-
-POINTS: Final = 10
-"""How many values of the lag are kept for its trend: as many as are shown."""
 
 EVENTS: Final = 500
 """How many events of a group are kept."""
@@ -121,6 +119,28 @@ class _Track:
         return per_second(last - first, ended - began)
 
 
+class _Lags:
+    """The lag in the samples of the window that rates are of, so a lag that grows is one that is never caught up."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[int, int | None]] = deque()
+
+    def add(self, now: int, value: int | None) -> None:
+        self._seen.append((now, value))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - WINDOW_MS:
+            self._seen.popleft()
+
+    @property
+    def last(self) -> int | None:
+        return self._seen[-1][1] if self._seen else None
+
+    @property
+    def values(self) -> tuple[int | None, ...]:
+        return tuple(value for _, value in self._seen)
+
+
 class PartitionHistory:
     """What is known of one partition of a group.
 
@@ -128,7 +148,7 @@ class PartitionHistory:
         above: how many records are done above the committed offset.
     """
 
-    __slots__ = ("_progress", "above", "committed", "end", "is_told", "lags", "stands_since")
+    __slots__ = ("_lags", "_progress", "above", "committed", "end", "is_told", "stands_since")
 
     def __init__(self) -> None:
         self.above = 0
@@ -136,7 +156,7 @@ class PartitionHistory:
         self.is_told = False
         self.committed = _Track()
         self.end = _Track()
-        self.lags: deque[int | None] = deque(maxlen=POINTS)
+        self._lags = _Lags()
         self._progress: Progress | None = None
 
     def add(self, now: int, committed: int | None, end: int | None, above: int) -> None:
@@ -144,13 +164,18 @@ class PartitionHistory:
         self.committed.add(now, committed)
         self.end.add(now, end)
         self.above = above
-        self.lags.append(lag(self.end.last, self.committed.last))
+        self._lags.add(now, lag(self.end.last, self.committed.last))
         self._progress = None
 
     @property
     def lag(self) -> int | None:
         """Records between the committed offset and the end."""
-        return self.lags[-1] if self.lags else None
+        return self._lags.last
+
+    @property
+    def trend(self) -> tuple[int | None, ...]:
+        """The lag in the samples of the window, the oldest first."""
+        return self._lags.values
 
     @property
     def progress(self) -> Progress:
@@ -158,7 +183,7 @@ class PartitionHistory:
         if self._progress is None:
             consumed, produced = self.committed.rate, self.end.rate
             wait = _wait(self.lag, consumed, produced)
-            self._progress = Progress(self.lag, tuple(self.lags), consumed, produced, wait)
+            self._progress = Progress(self.lag, self.trend, consumed, produced, wait)
         return self._progress
 
 
@@ -179,7 +204,7 @@ class GroupHistory:
         self.events: deque[Event] = deque(maxlen=EVENTS)
         self._partitions: dict[TopicPartition, PartitionHistory] = {}
         self._owners: dict[TopicPartition, MemberDescription] = {}
-        self._totals: deque[int | None] = deque(maxlen=POINTS)
+        self._totals = _Lags()
         self._total: Progress | None = None
         self._silent: list[str] | None = None
 
@@ -204,11 +229,13 @@ class GroupHistory:
             committed = sample.committed.get(tp)
             last = partition.committed.last
             if committed is not None and last is not None and committed < last:
-                self._tell(wall, f"committed offset of {tp} moved back from {last:,} to {committed:,}")
+                self._tell(
+                    wall, f"committed offset of {spelled(tp)} moved back from {last:,} to {committed:,}"
+                )
             if tp in sample.above or partition.stands_since is not None:
                 self._look_at_frontier(tp, sample, now, wall)
             partition.add(now, committed, sample.ends.get(tp), sample.above.get(tp, 0))
-        self._totals.append(self._lag_of(self._partitions))
+        self._totals.add(now, self._lag_of(self._partitions))
         if before is not None:
             self._compare(before, sample.description, wall)
 
@@ -224,7 +251,7 @@ class GroupHistory:
             partition.is_told = True
             self._tell(
                 wall,
-                f"{tp.topic}-{tp.partition}@{committed} holds up the committed offset: "
+                f"the record of {spelled(tp)} at offset {committed} holds up the committed offset: "
                 f"{above:,} records above it are done",
             )
 
@@ -285,6 +312,14 @@ class GroupHistory:
     # ------------------------------------------------------------ what is known
 
     @property
+    def is_used(self) -> bool:
+        """Whether members were seen, or what members leave: rebalances, and offsets that move.
+
+        Those of a group whose consumers crash at once may live for less than a round.
+        """
+        return self.has_had_members or bool(self.rebalances) or bool(self.total.consumed)
+
+    @property
     def partitions(self) -> Iterable[TopicPartition]:
         """All that are committed or owned."""
         return self._partitions.keys()
@@ -312,13 +347,13 @@ class GroupHistory:
 
     def progress_of(self, partitions: Iterable[TopicPartition]) -> Progress:
         """Of several partitions together: what is known of them is added."""
-        known = [self._partitions[tp] for tp in partitions if tp in self._partitions]
-        length = max((len(each.lags) for each in known), default=0)
+        known = [self._partitions[tp].progress for tp in partitions if tp in self._partitions]
+        length = max((len(each.trend) for each in known), default=0)
         trend = tuple(
-            _sum(each.lags[len(each.lags) - back] if len(each.lags) >= back else None for each in known)
+            _sum(each.trend[-back] if len(each.trend) >= back else None for each in known)
             for back in range(length, 0, -1)
         )
-        return _together([each.progress for each in known], trend)
+        return _together(known, trend)
 
     @property
     def total(self) -> Progress:
@@ -326,7 +361,7 @@ class GroupHistory:
         if self._total is None:
             # Once for each sample: a list of 500 groups asks for all of them each time that it is drawn.
             progress = [each.progress for each in self._partitions.values()]
-            total = _together(progress, tuple(self._totals))
+            total = _together(progress, self._totals.values)
             self._total = total._replace(catches_up_in=math.inf) if self.silent else total
         return self._total
 
@@ -393,21 +428,3 @@ def _owned(group: ConsumerGroupDescription) -> dict[TopicPartition, str]:
 
 def _named(member: MemberDescription) -> str:
     return member.group_instance_id or member.client_id or member.member_id
-
-
-def ranges(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions in few letters: ``flights 0-3,7; hotels 0``."""
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    return "; ".join(f"{topic} {_runs(numbers)}" for topic, numbers in by_topic.items())
-
-
-def _runs(numbers: list[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

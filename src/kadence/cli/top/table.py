@@ -60,6 +60,7 @@ class Table(Widget, can_focus=True):
         self._sorted_by: tuple[int, bool] = (0, False)
         self._cursor = 0
         self._top = 0
+        self._widths: list[tuple[int, int]] | None = None
 
     def show(
         self, columns: Sequence[Column], rows: Sequence[Line], sorted_by: tuple[int, bool], *, key: Any = None
@@ -89,7 +90,7 @@ class Table(Widget, can_focus=True):
 
     def _settle(self) -> None:
         """Scroll until the cursor is on the screen."""
-        before = self._top
+        before, self._widths = self._top, None
         self._top = min(self._top, self._cursor, max(len(self._rows) - self._height, 0))
         self._top = max(self._top, self._cursor - self._height + 1)
         self.refresh()
@@ -155,9 +156,17 @@ class Table(Widget, can_focus=True):
             names[column] += "↓" if backwards else "↑"
         return names
 
+    def _fitted(self, width: int) -> list[tuple[int, int]]:
+        """The widths of the columns, by the rows on the screen."""
+        if self._widths is None:
+            shown = [row.cells for row in self._rows[self._top : self._top + self._height] if not row.spans]
+            longest = [max((len(cells[n]) for cells in shown), default=0) for n in range(len(self._columns))]
+            self._widths = widths(self._columns, width, longest)
+        return self._widths
+
     def _line(self, cells: Sequence[str], style: Style, width: int) -> Strip:
         parts = []
-        for index, letters in widths(self._columns, width):
+        for index, letters in self._fitted(width):
             text = shortened(cells[index], letters)
             parts.append(text.rjust(letters) if self._columns[index].right else text.ljust(letters))
         return Strip([Segment(" ".join(parts).ljust(width), style)]).adjust_cell_length(width, style)

@@ -1,10 +1,12 @@
-"""Asks the brokers about one group, and looks up the evidence for what the looks have shown. Nothing is changed."""
+"""Asks the brokers about groups, and looks up the evidence for what the looks have shown. Nothing is changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kadence.admin.values import Outcomes
 from kadence.cli.top.local import by_member, processes
 from kadence.cli.transactions import hanging, known_to_coordinators
 from kadence.cli.why.holds import held_back
@@ -19,7 +21,7 @@ from kadence.work.frontier import decode
 if TYPE_CHECKING:
     from kadence.admin import Admin, ProducerState
 
-__all__ = ["PATIENCE_S", "look_at", "look_up"]
+__all__ = ["PATIENCE_S", "look_at", "look_at_all", "look_up"]
 
 PATIENCE_S: Final = 5.0
 """How long one question may take."""
@@ -32,15 +34,48 @@ _PARTITION_BYTES: Final = 16 << 10
 
 
 def look_at(admin: Admin, group: str) -> Look:
-    """One look.
+    """One look at one group.
 
     Raises:
         KafkaError: the group cannot be described, or the brokers do not answer.
     """
-    described = admin.describe_consumer_groups([group], timeout=PATIENCE_S)[group]
-    committed = admin.list_consumer_group_offsets(group, raise_errors=False, timeout=PATIENCE_S)
-    owned = {tp for member in described.members for tp in member.assignment}
-    wanted = sorted(committed.keys() | owned)
+    looks = look_at_all(admin, [group])
+    looks.raise_errors()
+    return looks[group]
+
+
+def look_at_all(admin: Admin, groups: Sequence[str]) -> Outcomes[str, Look]:
+    """One look at several groups, with as many requests as one of them takes; and why some cannot be looked at.
+
+    Raises:
+        KafkaError: the brokers do not answer.
+    """
+    described = admin.describe_consumer_groups(groups, raise_errors=False, timeout=PATIENCE_S)
+    committed = admin.list_offsets_of_groups(list(described), raise_errors=False, timeout=PATIENCE_S)
+    errors = described.errors | committed.errors
+    owned = {
+        name: {tp for member in group.members for tp in member.assignment}
+        for name, group in described.items()
+    }
+    wanted = {name: sorted(committed[name].keys() | owned[name]) for name in committed}
+    known = _known(admin, sorted({tp for of_group in wanted.values() for tp in of_group}))
+    looks = {}
+    for name, of_group in wanted.items():
+        at = committed[name]
+        looks[name] = Look(
+            described[name],
+            {
+                tp: replace(
+                    known[tp], committed=at[tp].offset if tp in at else None, above=_above(at.get(tp))
+                )
+                for tp in of_group
+            },
+        )
+    return Outcomes(looks, errors)
+
+
+def _known(admin: Admin, wanted: list[TopicPartition]) -> dict[TopicPartition, PartitionLook]:
+    """What partitions hold, whoever reads them."""
     troubles = _troubles(admin, wanted)
     ask = [tp for tp in wanted if tp not in troubles]
     # First: it must not be beyond an end that was looked up before it.
@@ -54,14 +89,9 @@ def look_at(admin: Admin, group: str) -> Look:
         first, end = held.get(tp, (None, None))
         at = stable.get(tp)
         partitions[tp] = PartitionLook(
-            committed[tp].offset if tp in committed else None,
-            first,
-            None if at is None else at.offset,
-            end,
-            _above(committed.get(tp)),
-            *troubles.get(tp, ()),
+            None, first, None if at is None else at.offset, end, 0, *troubles.get(tp, ())
         )
-    return Look(described, partitions)
+    return partitions
 
 
 def _above(at: OffsetAndMetadata | None) -> int:

@@ -1,4 +1,4 @@
-"""A reason why a group lags, and what the rules that find reasons share."""
+"""A reason why a group lags, and what the rules that find reasons share. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from enum import IntEnum
 from typing import Any, Final
 
 from kadence.admin import MemberDescription
+from kadence.cli.figures import duration
 from kadence.cli.why.looks import PartitionLook
-from kadence.cli.why.watching import named
+from kadence.cli.why.watching import Watch, named
 from kadence.printable import plural
 from kadence.types import TopicPartition
 
-__all__ = ["NAMED", "Finding", "Harm", "colon", "names_of", "one_of", "some", "waiting"]
+__all__ = ["NAMED", "Finding", "Harm", "names_of", "one_of", "some", "stood", "waiting"]
 
 NAMED: Final = 3
 """How many partitions or members are told of one by one."""
@@ -29,7 +30,7 @@ class Harm(IntEnum):
     SLOWS = 2
     """The group moves, and not fast enough."""
     PASSES = 3
-    """Nothing is wrong, or it passes by itself."""
+    """It passes by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,15 @@ def one_of(found: Iterable[TopicPartition]) -> TopicPartition:
     return next(iter(found))
 
 
-def colon(tp: TopicPartition) -> str:
-    """As the command line names a partition."""
-    return f"{tp.topic}:{tp.partition}"
-
-
 def waiting(number: int, noun: str = "record") -> str:
     """How many wait."""
     return f"{plural(number, noun)} {'waits' if number == 1 else 'wait'}"
+
+
+def stood(watch: Watch, tp: TopicPartition) -> str:
+    """For how long a committed offset stands still, as far as it was looked at."""
+    said = duration(watch.stands_for(tp) / 1000)
+    return f"{said} at least" if watch.has_always_stood(tp) else said
 
 
 def names_of(members: Iterable[MemberDescription]) -> str:

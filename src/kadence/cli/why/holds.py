@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from shlex import quote
-from typing import Final
+from typing import Any, Final
 
 from kadence.admin import MemberDescription
 from kadence.cli.common import moment, text_of
 from kadence.cli.figures import duration
+from kadence.cli.names import ranges, spelled
 from kadence.cli.top.rows import where
-from kadence.cli.top.sampling import ranges
-from kadence.cli.why.finding import NAMED, Finding, Harm, colon, waiting
+from kadence.cli.why.finding import NAMED, Finding, Harm, stood, waiting
 from kadence.cli.why.looks import Evidence, OpenTransaction, SeenRecord
 from kadence.cli.why.watching import Watch, named
 from kadence.printable import plural
 from kadence.types import TopicPartition
 
-__all__ = ["held_back", "never_committed", "standing", "transactions"]
+__all__ = ["consume", "held_back", "never_committed", "record_details", "shown", "standing", "transactions"]
 
 _BUSY: Final = "other partitions of that member move, and lag: it may be slow, and not have come to this one"
 
@@ -70,9 +70,9 @@ def _transaction(watch: Watch, found: dict[TopicPartition, OpenTransaction], now
         wrote = "" if age is None else f", who wrote last {duration(age)} ago, at {moment(one.started_ms)}"
         whose = f"it hangs: no coordinator will end it. It is of producer {one.producer_id}{wrote}"
         commands: tuple[str, ...] = (
-            f"kadence transactions hanging {colon(tp)} --older-than 0",
+            f"kadence transactions hanging {spelled(tp)} --older-than 0",
             *(
-                f"kadence transactions abort {colon(at)} --start-offset {each.start_offset}"
+                f"kadence transactions abort {spelled(at)} --start-offset {each.start_offset}"
                 for at, each in found.items()
             ),
         )
@@ -104,15 +104,18 @@ def _transaction(watch: Watch, found: dict[TopicPartition, OpenTransaction], now
 
 def _from_stable(watch: Watch, tp: TopicPartition) -> str:
     each = watch.partitions[tp]
-    return f"{tp}: it begins at {each.stable}, and {waiting(watch.lag_of(tp), 'offset')} behind it"
+    return f"{spelled(tp)}: it begins at {each.stable}, and {waiting(watch.lag_of(tp), 'offset')} behind it"
 
 
 def standing(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Finding]:
-    """Positions that stand still: of all that a member has, and it is silent; of some, and a record holds them up."""
+    """Positions that stand still: of all that a member has, and it is silent; of some, and a record holds them up.
+
+    Who came a moment ago is not judged by what stood still before.
+    """
     stood = {tp: offset for tp, offset in watch.held_by_records.items() if tp not in evidence.read_up}
     if not stood or watch.is_rebalancing:
         return
-    for member in watch.description.members:
+    for member in filter(watch.has_stayed, watch.description.members):
         lagging = [tp for tp in sorted(member.assignment) if tp in stood or watch.lag_of(tp)]
         still = [tp for tp in lagging if tp in stood]
         surely = [tp for tp in still if watch.partitions[tp].above]
@@ -158,7 +161,7 @@ def never_committed(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
             ),
             (
                 f"kadence top {quote(watch.group)}",
-                f"kadence consume {colon(told[0])} --from earliest -n 1",
+                consume(told[0], "earliest"),
             ),
             tuple(told),
             (named(member),),
@@ -184,7 +187,7 @@ def _silent(
     moves: bool,
 ) -> Finding:
     held = sum(watch.lag_of(tp) for tp in still)
-    seconds = duration(min(watch.stands_for(tp) for tp in still) / 1000)
+    latest = min(still, key=watch.stands_for)
     others = sum(1 for each in watch.description.members if each is not member and _moves(watch, each))
     does = f"does not get on with {len(still)} of its partitions" if moves else "commits nothing"
     return Finding(
@@ -192,15 +195,15 @@ def _silent(
         Harm.STOPS,
         f"{named(member)} ({member.host.removeprefix('/')}) is in the group and {does}",
         (
-            f"{ranges(still)}: no committed offset has moved for {seconds}; {waiting(held)}",
+            f"{ranges(still)}: no committed offset has moved for {stood(watch, latest)}; {waiting(held)}",
             *((f"it does not poll: it is {stalled}",) if stalled else ()),
-            *((f"{still[0]} stands at {_shown(seen, now_ms)}",) if seen else ()),
+            *((f"{spelled(still[0])} stands at {shown(seen, now_ms)}",) if seen else ()),
             f"{plural(others, 'other member')} {'moves' if others == 1 else 'move'}",
             "it is busy, blocked, or commits less often: look longer with --for 120",
         ),
         (
             f"kadence top {quote(watch.group)}",
-            f"kadence consume {colon(still[0])} --from {watch.partitions[still[0]].committed} -n 1",
+            consume(still[0], watch.partitions[still[0]].committed),
         ),
         tuple(still),
         (named(member),),
@@ -221,9 +224,9 @@ def _stuck(
     now_ms: int,
 ) -> Finding:
     look = watch.partitions[tp]
-    lines = [f"the committed offset has stood at it for {duration(watch.stands_for(tp) / 1000)}"]
+    lines = [f"the committed offset has stood at it for {stood(watch, tp)}"]
     if seen is not None:
-        lines.append(f"its record is {_shown(seen, now_ms)}")
+        lines.append(f"its record is {shown(seen, now_ms)}")
     if look.above:
         lines.append(
             f"{plural(look.above, 'record')} above it are done: it is this record, and not the member"
@@ -234,25 +237,36 @@ def _stuck(
     return Finding(
         "stuck-record",
         Harm.STOPS,
-        f"{tp} stands at offset {offset}",
+        f"{spelled(tp)} stands at offset {offset}",
         tuple(lines),
         (
-            f"kadence consume {colon(tp)} --from {offset} -n 1",
+            consume(tp, offset),
             f"kadence top {quote(watch.group)}",
         ),
         (tp,),
         (named(member),),
         watch.lag_of(tp),
-        (
-            ("offset", offset),
-            ("size", None if seen is None else seen.size),
-            ("key", None if seen is None else text_of(seen.key)),
-            ("timestamp", None if seen is None else moment(seen.timestamp_ms)),
-        ),
+        record_details(offset, seen),
     )
 
 
-def _shown(seen: SeenRecord, now_ms: int) -> str:
+def consume(tp: TopicPartition, place: int | str | None) -> str:
+    """The command that shows the record at a place."""
+    return f"kadence consume {spelled(tp)} --from {place} -n 1"
+
+
+def record_details(offset: int, seen: SeenRecord | None) -> tuple[tuple[str, Any], ...]:
+    """The numbers of the record at an offset."""
+    return (
+        ("offset", offset),
+        ("size", None if seen is None else seen.size),
+        ("key", None if seen is None else text_of(seen.key)),
+        ("timestamp", None if seen is None else moment(seen.timestamp_ms)),
+    )
+
+
+def shown(seen: SeenRecord, now_ms: int) -> str:
+    """A record in words, without its value."""
     age = duration(max(0, now_ms - seen.timestamp_ms) / 1000)
     return f"offset {seen.offset}: {plural(seen.size, 'byte')}, key {_key(seen)}, {age} old"
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import IO, Any, Final
 
 from kadence.cli.figures import count, duration
+from kadence.cli.names import spelled
 from kadence.cli.same_cluster import SameCluster
 from kadence.cli.tables import terminal_width
 from kadence.cli.why.finding import Finding, Harm
@@ -27,7 +29,7 @@ def rows(group: str, found: Sequence[Finding]) -> list[dict[str, Any]]:
             "reason": each.reason,
             "harm": each.harm.name.lower(),
             "says": each.says,
-            "partitions": [str(tp) for tp in each.partitions],
+            "partitions": [spelled(tp) for tp in each.partitions],
             "members": list(each.members),
             "held": each.held,
             "details": dict(each.details),
@@ -59,7 +61,10 @@ def lines(found: Sequence[Finding], width: int) -> list[str]:
 def headline(watch: Watch, found: Sequence[Finding]) -> str:
     """What is said before the reasons."""
     harmful = [each for each in found if each.harm < Harm.PASSES]
-    said = plural(len(harmful), "reason") if harmful else "nothing is wrong"
+    seconds = duration(watch.span_ms / 1000)
+    # One look of some seconds has not seen what happens once in some minutes.
+    nothing = f"nothing harmful seen in {seconds}" if found else f"nothing seen in {seconds}"
+    said = plural(len(harmful), "reason") if harmful else nothing
     if watch.latest is not None and watch.missing_ms:
         said = (
             f"{plural(len(harmful), 'reason')} so far, looking for {duration(watch.missing_ms / 1000)} more"
@@ -72,7 +77,8 @@ def headline(watch: Watch, found: Sequence[Finding]) -> str:
         f"{look.description.state}, {plural(len(look.description.members), 'member')}, "
         f"{plural(len(look.partitions), 'partition')}, lag {count(lag)}"
     )
-    return f"{printable(watch.group)}: {said} ({about}; looked for {duration(watch.span_ms / 1000)})"
+    looked = f"; looked for {seconds}" if harmful or watch.missing_ms else ""
+    return f"{printable(watch.group)}: {said} ({about}{looked})"
 
 
 def _wrapped(text: str, width: int, first: str, rest: str) -> list[str]:
@@ -81,9 +87,22 @@ def _wrapped(text: str, width: int, first: str, rest: str) -> list[str]:
     )
 
 
-def print_page(watch: Watch, found: Sequence[Finding], stream: IO[str]) -> None:
-    """Print it to a terminal, in bold what is harmful."""
+def print_page(
+    groups: Sequence[tuple[Watch, Sequence[Finding]]], stream: IO[str], cluster: SameCluster
+) -> None:
+    """Print what is said of groups to a terminal, in bold what is harmful."""
     is_terminal = stream.isatty()
-    for line in [headline(watch, found), *lines(found, terminal_width(stream))]:
+    made: list[str] = []
+    for watch, found in groups:
+        if made and made[-1].startswith(" "):
+            made.append("")
+        made += [headline(watch, found), *lines(found, terminal_width(stream))]
+    if not any(found for _, found in groups):
+        longer = cluster.command(
+            f"kadence groups why {' '.join(quote(watch.group) for watch, _ in groups)} --for 600"
+        )
+        made += ["   what happens once in some minutes, such as a rebalance loop, takes a longer look:"]
+        made += [f"   $ {printable(longer)}"]
+    for line in made:
         is_head = line and not line.startswith(" ")
         print(f"\x1b[1m{line}\x1b[0m" if is_terminal and is_head else line, file=stream)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from kadence.cli.why.behind import far_behind
+from kadence.cli.why.comings import rebalances, without_members
 from kadence.cli.why.finding import Finding, Harm
 from kadence.cli.why.holds import never_committed, standing, transactions
 from kadence.cli.why.looks import Evidence
-from kadence.cli.why.slow import loop, slow
-from kadence.cli.why.stops import lost, not_owned, stuck_rebalance, unreadable, without_members
+from kadence.cli.why.slow import slow
+from kadence.cli.why.stops import lost, not_owned, stuck_rebalance, unreadable
 from kadence.cli.why.watching import Watch
 
 __all__ = ["findings"]
+
+_NAMING: Final = frozenset({"offsets-out-of-range", "open-transaction", "stuck-record", "silent-member"})
+"""Reasons that say already why a partition stands where it does."""
 
 
 def findings(watch: Watch, evidence: Evidence, now_ms: int) -> list[Finding]:
@@ -29,8 +36,10 @@ def findings(watch: Watch, evidence: Evidence, now_ms: int) -> list[Finding]:
         *standing(watch, evidence, now_ms),
         *never_committed(watch, evidence),
         *not_owned(watch, evidence),
-        *loop(watch),
+        *rebalances(watch),
     ]
+    named = {tp for each in found if each.reason in _NAMING for tp in each.partitions}
+    found += far_behind(watch, evidence, now_ms, named)
     # Who does not move at all is told of; that it is slow, too, would be the same twice. Where nothing is left to read,
     # nobody is slow.
     stands = {tp for each in found if each.harm <= Harm.STOPS for tp in each.partitions} | evidence.read_up

@@ -1,4 +1,4 @@
-"""Reasons for which a group moves, and not fast enough: rebalances that repeat, a slow member, too few. Pure."""
+"""Reasons for which a group moves, and not fast enough: a slow member, too few. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,18 @@ from typing import Final
 
 from kadence.admin import MemberDescription
 from kadence.cli.figures import count, duration, rate
-from kadence.cli.top.sampling import Progress, ranges
+from kadence.cli.names import ranges, spelled
+from kadence.cli.top.sampling import Progress
 from kadence.cli.why.finding import (
-    NAMED,
     Finding,
     Harm,
-    colon,
     waiting,
 )
 from kadence.cli.why.watching import Watch, named
 from kadence.printable import plural
 from kadence.types import TopicPartition
 
-__all__ = ["loop", "slow"]
-
-_REPEATED: Final = 3
-"""So many rebalances in a look are a loop: one deployment makes one or two."""
+__all__ = ["slow"]
 
 _SHARE: Final = 0.75
 """A member with so much of the group's lag is the one that is slow."""
@@ -33,41 +29,15 @@ _SOON_S: Final = 60.0
 """What is caught up sooner is no reason to get up."""
 
 
-def loop(watch: Watch) -> Iterator[Finding]:
-    """Rebalances that repeat, and who comes and goes."""
-    if watch.rebalances < _REPEATED:
-        return
-    joined, left = watch.joined, watch.left
-    moves = joined + left
-    yield Finding(
-        "rebalance-loop",
-        Harm.SLOWS,
-        f"{plural(watch.rebalances, 'rebalance')} in {duration(watch.recent_ms / 1000)}: members come and go",
-        (
-            *(
-                f"{name} joined {_times(joined[name])} and left {_times(left[name])}"
-                for name, _ in moves.most_common(NAMED)
-            ),
-            *(() if moves else ("nobody joined or left: subscriptions or partitions change",)),
-            "it is restarted again and again, or works longer than max.poll.interval.ms",
-        ),
-        (f"kadence top {quote(watch.group)}",),
-        members=tuple(name for name, _ in moves.most_common()),
-        held=watch.lag,
-        details=(("rebalances", watch.rebalances), ("joined", dict(joined)), ("left", dict(left))),
-    )
-
-
-def _times(number: int) -> str:
-    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number} times")
-
-
 def slow(watch: Watch, stands: set[TopicPartition]) -> Iterator[Finding]:
     """A member that is slower than the others, else the group; and lag that passes by itself."""
     group = watch.description
     lagging = [tp for tp in watch.lagging if tp not in stands and watch.history.owner(tp) is not None]
     total = sum(watch.lag_of(tp) for tp in lagging)
-    if watch.missing_ms or watch.is_rebalancing or all(watch.history.progress(tp).keeps_up for tp in lagging):
+    # The rates of a loop are not those of the group: who comes and goes works now and then.
+    if watch.missing_ms or watch.is_rebalancing or watch.is_loop:
+        return
+    if all(watch.history.progress(tp).keeps_up for tp in lagging):
         return
     slowest = max(lagging, key=lambda tp: (_eta(watch.history.progress(tp)), watch.lag_of(tp)))
     eta = _eta(watch.history.progress(slowest))
@@ -99,7 +69,7 @@ def slow(watch: Watch, stands: set[TopicPartition]) -> Iterator[Finding]:
         if math.isinf(eta)
         else f"{plural(total, 'record')} behind, caught up in {duration(eta)}",
         (
-            f"{at}; {waiting(total)}; the slowest is {slowest}",
+            f"{at}; {waiting(total)}; the slowest is {spelled(slowest)}",
             f"{plural(len(owners), 'member')} for {plural(len(list(watch.history.partitions)), 'partition')}: "
             + (
                 f"up to {spare} more can help"
@@ -127,8 +97,11 @@ def _hot(watch: Watch, member: MemberDescription, lagging: list[TopicPartition],
         f"in {rate(own.produced)}/s, out {rate(own.consumed)}/s; each other out {rate(sum(others) / len(others))}/s",
     ]
     if len(lagging) > 1:
-        lines.append(f"most of it in {worst}: {count(watch.lag_of(worst))}")
-    lines.append("its machine is slow, or its partitions get more: one key, or one partition, is hot")
+        lines.append(f"most of it in {spelled(worst)}: {count(watch.lag_of(worst))}")
+    lines.append(
+        "its handler takes long (the likeliest), its machine is slow, or its partitions get more: one key, or one "
+        "partition, is hot"
+    )
     return Finding(
         "slow-member",
         Harm.SLOWS,
@@ -136,7 +109,7 @@ def _hot(watch: Watch, member: MemberDescription, lagging: list[TopicPartition],
         tuple(lines),
         (
             f"kadence top {quote(watch.group)}",
-            f"kadence consume {colon(worst)} --from -100 -e | jq -r .key | sort | uniq -c",
+            f"kadence consume {spelled(worst)} --from -100 -e | jq -r .key | sort | uniq -c",
         ),
         tuple(lagging),
         (named(member),),

@@ -7,12 +7,11 @@ from shlex import quote
 
 from kadence.admin import MemberDescription
 from kadence.cli.figures import duration
-from kadence.cli.top.sampling import ranges
+from kadence.cli.names import ranges, spelled
 from kadence.cli.why.finding import (
     NAMED,
     Finding,
     Harm,
-    colon,
     names_of,
     one_of,
     some,
@@ -23,7 +22,7 @@ from kadence.cli.why.watching import Watch, named
 from kadence.printable import plural
 from kadence.types import TopicPartition
 
-__all__ = ["lost", "not_owned", "stuck_rebalance", "unreadable", "without_members"]
+__all__ = ["lost", "not_owned", "stuck_rebalance", "unreadable"]
 
 
 def lost(watch: Watch) -> Iterator[Finding]:
@@ -36,12 +35,12 @@ def lost(watch: Watch) -> Iterator[Finding]:
             Harm.LOSES,
             f"{plural(lost, 'record')} were deleted before the group read them",
             tuple(
-                f"{tp}: committed {each.committed}, the first that is left is {each.first}"
+                f"{spelled(tp)}: committed {each.committed}, the first that is left is {each.first}"
                 for tp, each in some(early)
             ),
             (
                 f"kadence topics config {one_of(early).topic} --all",
-                f"kadence groups reset {quote(watch.group)} --topic {colon(one_of(early))} --to earliest --dry-run",
+                f"kadence groups reset {quote(watch.group)} --topic {spelled(one_of(early))} --to earliest --dry-run",
             ),
             tuple(early),
             held=lost,
@@ -52,10 +51,13 @@ def lost(watch: Watch) -> Iterator[Finding]:
         yield Finding(
             "offsets-out-of-range",
             Harm.LOSES,
-            "committed offsets are beyond the end: the topic was made anew, or its log was cut",
-            tuple(f"{tp}: committed {each.committed}, the end is at {each.end}" for tp, each in some(late)),
+            "committed offsets are beyond the end: the topic was recreated, or its log was truncated",
+            tuple(
+                f"{spelled(tp)}: committed {each.committed}, the end is at {each.end}"
+                for tp, each in some(late)
+            ),
             (
-                f"kadence groups reset {quote(watch.group)} --topic {colon(one_of(late))} --to earliest --dry-run",
+                f"kadence groups reset {quote(watch.group)} --topic {spelled(one_of(late))} --to earliest --dry-run",
             ),
             tuple(late),
         )
@@ -91,43 +93,12 @@ def unreadable(watch: Watch) -> Iterator[Finding]:
         yield Finding(
             cause,
             Harm.PASSES if is_left else Harm.STOPS,
-            f"of {number} {tp} {says}: {found[tp].trouble}"
+            f"of {number} {spelled(tp)} {says}: {found[tp].trouble}"
             if len(found) > 1
-            else f"{tp} {says}: {found[tp].trouble}",
-            tuple(f"{tp}: {each.trouble}" for tp, each in some(found)),
+            else f"{spelled(tp)} {says}: {found[tp].trouble}",
+            tuple(f"{spelled(tp)}: {each.trouble}" for tp, each in some(found)),
             commands,
             tuple(found),
-        )
-
-
-def without_members(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
-    """A group that waits for its consumers."""
-    group = watch.description
-    lagging = [tp for tp in watch.lagging if tp not in evidence.read_up]
-    waits = sum(map(watch.lag_of, lagging))
-    if not group.members and waits:
-        yield Finding(
-            "no-members",
-            Harm.STOPS,
-            f"nobody reads: the group is {group.state} and has no members",
-            (
-                f"{waiting(waits)} in {plural(len(lagging), 'partition')}",
-                "its consumers are stopped, cannot log in, or were thrown out: their logs say which",
-            ),
-            (f"kadence groups describe {quote(watch.group)}", "kadence doctor"),
-            tuple(lagging),
-            held=waits,
-            details=(("state", group.state),),
-        )
-    elif not group.members and not watch.partitions:
-        # Brokers leave out topics that the login may not describe, and do not say so.
-        yield Finding(
-            "nothing-seen",
-            Harm.PASSES,
-            f"the group is {group.state}, has no members, and no committed offset is to be seen",
-            ("it has committed none, or this login may not describe its topics",),
-            ("kadence topics list",),
-            details=(("state", group.state),),
         )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kadence.admin import ConsumerGroupDescription, MemberDescription
 from kadence.cli.top.sampling import GroupHistory, Sample
 from kadence.cli.why.looks import Look, PartitionLook
 from kadence.types import TopicPartition
 
-__all__ = ["PATIENCE_MS", "SETTLED", "Watch", "named"]
+__all__ = ["PATIENCE_MS", "SETTLED", "Move", "Watch", "named"]
 
 PATIENCE_MS: Final = 12_000
 """Consumers commit every 5 s by default, so what moves has moved twice by then."""
@@ -21,6 +21,17 @@ RECENT_MS: Final = 300_000
 
 SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
 """States in which no rebalance goes on."""
+
+_REPEATED: Final = 3
+"""So many rebalances lately are a loop, unless members only joined, or only left."""
+
+
+class Move(NamedTuple):
+    """A member that has joined or left. ``at``: the look that saw it, monotonic ms. ``what``: "joined" or "left"."""
+
+    at: int
+    what: str
+    name: str
 
 
 def named(member: MemberDescription) -> str:
@@ -46,14 +57,17 @@ class Watch:
         self._patience_ms = PATIENCE_MS if patience_ms is None else patience_ms
         self._now = 0
         self._partitions: Mapping[TopicPartition, PartitionLook] = {}
-        self._moves: deque[tuple[int, str, str]] = deque()
+        self._moves: deque[Move] = deque()
+        self._met: deque[tuple[int, bool]] = deque()
         self._rebalances: deque[int] = deque()
         self._stands: dict[TopicPartition, tuple[int, PartitionLook]] = {}
         self._stable: dict[TopicPartition, tuple[int, int | None]] = {}
         self._uncommitted: dict[TopicPartition, tuple[int, int]] = {}
         self._unsettled_since: int | None = None
         self._behind_since: dict[str, int] = {}
+        self._member_since: dict[str, int] = {}
         self._began: int | None = None
+        self._began_unsettled = False
 
     def add(self, look: Look, now: int, wall: float) -> None:
         """Take in a look.
@@ -69,9 +83,24 @@ class Watch:
         rebalances = self.history.rebalances
         self.history.add(Sample(look.description, committed, ends, above), now, wall)
         self._rebalances.extend([now] * (self.history.rebalances - rebalances))
+        if before is None and look.description.state not in SETTLED:
+            # It began before the first look, so no two looks show its beginning.
+            self._rebalances.append(now)
+            self._began_unsettled = True
+        self._met.append((now, bool(look.description.members)))
         self._partitions = dict(sorted(look.partitions.items()))
         self._look_at_partitions(look, now)
         self._look_at_members(before, look, now)
+
+    def glance(self, description: ConsumerGroupDescription, now: int, wall: float) -> None:
+        """Take in the group's members alone, if they changed since the last look.
+
+        Args:
+            now, wall: as of `add`.
+        """
+        latest = self.latest
+        if latest is not None and description != latest.description:
+            self.add(Look(description, latest.partitions), now, wall)
 
     def _look_at_partitions(self, look: Look, now: int) -> None:
         stands: dict[TopicPartition, tuple[int, PartitionLook]] = {}
@@ -102,15 +131,21 @@ class Watch:
             if group.epoch is not None and each.member_epoch is not None and each.member_epoch < group.epoch
         }
         self._behind_since = {key: self._behind_since.get(key, now) for key in behind}
+        self._member_since = {
+            each.member_id: self._member_since.get(each.member_id, now) for each in group.members
+        }
         if before is not None:
             old = {each.member_id: each for each in before.description.members}
             new = {each.member_id: each for each in group.members}
-            self._moves.extend((now, "joined", named(new[key])) for key in new.keys() - old.keys())
-            self._moves.extend((now, "left", named(old[key])) for key in old.keys() - new.keys())
-        while self._moves and self._moves[0][0] < now - RECENT_MS:
+            self._moves.extend(Move(now, "left", named(old[key])) for key in old.keys() - new.keys())
+            self._moves.extend(Move(now, "joined", named(new[key])) for key in new.keys() - old.keys())
+        recent = now - RECENT_MS
+        while self._moves and self._moves[0].at < recent:
             self._moves.popleft()
-        while self._rebalances and self._rebalances[0] < now - RECENT_MS:
+        while self._rebalances and self._rebalances[0] < recent:
             self._rebalances.popleft()
+        while self._met[0][0] < recent:
+            self._met.popleft()
 
     # ------------------------------------------------------------ what is known
 
@@ -152,7 +187,7 @@ class Watch:
 
     @property
     def recent_ms(self) -> int:
-        """What `joined`, `left` and `rebalances` are of."""
+        """What `joined`, `left`, `rebalances` and `looks` are of."""
         return min(self.span_ms, RECENT_MS)
 
     @property
@@ -161,23 +196,66 @@ class Watch:
         return len(self._rebalances)
 
     @property
+    def is_loop(self) -> bool:
+        """Whether rebalances repeat: members come and go, or the rebalances alone are seen."""
+        return self.rebalances >= _REPEATED and bool(self.joined) == bool(self.left)
+
+    @property
+    def moves(self) -> list[Move]:
+        """Who has joined and left lately, the oldest first."""
+        return list(self._moves)
+
+    @property
+    def looks(self) -> int:
+        """How many there were lately."""
+        return len(self._met)
+
+    @property
+    def looks_without_members(self) -> int:
+        """How many of them met no member."""
+        return sum(not met for _, met in self._met)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a committed offset has moved lately, whoever committed it."""
+        return any(self.history.progress(tp).consumed for tp in self._partitions)
+
+    @property
     def joined(self) -> Counter[str]:
         """How often members have joined lately, by name."""
-        return Counter(name for _, what, name in self._moves if what == "joined")
+        return Counter(move.name for move in self._moves if move.what == "joined")
 
     @property
     def left(self) -> Counter[str]:
         """How often members have left lately, by name."""
-        return Counter(name for _, what, name in self._moves if what == "left")
+        return Counter(move.name for move in self._moves if move.what == "left")
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the last look met no member, and records wait."""
+        return self.latest is not None and not self.description.members and bool(self.lag)
 
     @property
     def is_unsettled(self) -> bool:
         """Whether a rebalance goes on without an end."""
         return self._has_lasted(self._unsettled_since)
 
+    def seconds_since(self, at: int) -> float:
+        """How long ago, of a time of the looks' clock."""
+        return (self._now - at) / 1000
+
+    @property
+    def began_unsettled(self) -> bool:
+        """Whether the first look met a rebalance that had begun."""
+        return self._began_unsettled and self.span_ms <= RECENT_MS
+
     def stands_for(self, tp: TopicPartition) -> int:
-        """For how long (ms) the committed offset has stood still."""
+        """For how long (ms) the committed offset has been seen to stand still."""
         return self._now - self._stands[tp][0]
+
+    def has_always_stood(self, tp: TopicPartition) -> bool:
+        """Whether it stood still at the first look: how long before that is not known."""
+        return self._stands[tp][0] == self._began
 
     def has_stood(self, tp: TopicPartition) -> bool:
         """Whether the committed offset stands still, below a record that was there all the time."""
@@ -200,6 +278,10 @@ class Watch:
     def is_behind(self, member: MemberDescription) -> bool:
         """Whether a member of a KIP-848 group does not reach the group's epoch."""
         return self._has_lasted(self._behind_since.get(member.member_id))
+
+    def has_stayed(self, member: MemberDescription) -> bool:
+        """Whether it has been a member for long enough to be judged."""
+        return self._has_lasted(self._member_since.get(member.member_id))
 
     @property
     def is_rebalancing(self) -> bool:

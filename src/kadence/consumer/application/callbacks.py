@@ -13,11 +13,13 @@ that were fetched for the poll, whatever an interceptor returns.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from inspect import GEN_CLOSED, getgeneratorstate
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kadence.client.waits import Run, Waits
 from kadence.clock import FOREVER, Clock
@@ -94,6 +96,9 @@ class AsyncRebalanceListener(Protocol):
 
 
 log = logger("kadence.consumer")
+
+_inside: Final[ContextVar[tuple[m.CallbackNeeded, ...]]] = ContextVar("inside", default=())
+"""What the code that runs is called for. Tasks that a callback makes, and waits for, are inside it as well."""
 
 
 class Interceptor:
@@ -301,6 +306,17 @@ class Rebalancing:
         if error is not None:
             raise error
 
+    def leave(self, until: int) -> Waits[None]:
+        """As `serve`, while the group is left. From within a callback: the group waits no longer for its end."""
+        for event in tuple(self._exchange.callbacks):
+            if any(each is event for each in _inside.get()):
+                self._tell_done(event, None)
+        yield from self.serve(until)
+
+    def is_inside(self) -> bool:
+        """Whether a callback of this consumer makes the present call."""
+        return any(each is event for each in _inside.get() for event in self._exchange.callbacks)
+
     def _next(self) -> m.CallbackNeeded | None:
         """The first one that has not begun. Of those that ended untold (Ctrl-C in the telling) the end is told now."""
         callbacks = self._exchange.callbacks
@@ -323,6 +339,9 @@ class Rebalancing:
 
     def _tell_done(self, event: m.CallbackNeeded, text: str | None) -> None:
         """Tell the network thread, which ignores a repetition. The background event is kept until it was told."""
+        if event.id not in self._steps:
+            # A call that left the group did, in the midst of it.
+            return
         gave_up = event.partitions if isinstance(event, m.RevokePartitions) else ()
         if not isinstance(event, m.AssignPartitions):
             self._known.gone(event.partitions)
@@ -347,9 +366,13 @@ class Rebalancing:
 
     def _timed(self, listener: AsyncRebalanceListener, event: m.CallbackNeeded) -> Waits[None]:
         began = self._clock.now_ms()
+        outer = _inside.set((*_inside.get(), event))
         try:
             yield Run(_callback(listener, event))
         finally:
+            # Not where it is collected, which may be anywhere.
+            with contextlib.suppress(ValueError):
+                _inside.reset(outer)
             now = self._clock.now_ms()
             self._shared_state.measures.poll_measures.called(event, now, now - began)
 

@@ -12,7 +12,7 @@ from functools import partial
 from threading import current_thread
 from typing import TYPE_CHECKING, TypeVar
 
-from kadence.client.engine import Engine, in_children
+from kadence.client.engine import Engine
 from kadence.client.waits import Waits
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
@@ -36,6 +36,7 @@ from kadence.errors import (
     InvalidGroupIdError,
     KafkaError,
 )
+from kadence.forked import in_children
 from kadence.loading import load
 from kadence.logs import logger
 from kadence.records import Columns, Record
@@ -150,6 +151,7 @@ class Core:
         self.wakeup = self.exchange.wakeup
         self.nudge = self.exchange.nudge
         self.stop = self.exchange.stop
+        self.is_in_callback = self._rebalancing.is_inside
         if config.group_id is not None and config.processing_timeout_ms > config.max_poll_interval_ms:
             log.warning(
                 "max.poll.interval.ms (%d) is below session.timeout.ms (%d) and is treated as %d: the group waits "
@@ -199,6 +201,10 @@ class Core:
     def closing(self) -> bool:
         """It is closed, or a call of close() is under way."""
         return self.closed or self._rebalancing.closing
+
+    def reads_anything(self) -> bool:
+        """Whether there is a subscription, or an assignment by hand."""
+        return self.manual or self.subscribed is not None or self.pattern is not None
 
     @property
     def group(self) -> GroupMetadata:
@@ -303,7 +309,7 @@ class Core:
         )
 
     def _poll(self, deadline: int, take: Callable[[], list[T]], made: Callable[[list[T]], R]) -> Waits[R]:
-        if self.subscribed is None and self.pattern is None and not self.manual:
+        if not self.reads_anything():
             raise IllegalStateError("nothing to poll: call subscribe() or assign() first")
         if self.steps.is_taking:
             self._refuse_inside_taking()
@@ -350,7 +356,10 @@ class Core:
         return made(chunks)
 
     def _serve(self) -> Waits[bool]:
-        """What a poll has to do before it takes records. False: the consumer is to stop, and nothing is returned."""
+        """What a poll has to do before it takes records.
+
+        False: it returns nothing. The consumer is to stop, or a callback has unsubscribed: nothing would end a wait.
+        """
         shared_state, exchange = self._shared_state, self.exchange
         # Looked at first: a member that gives up tells why before it waits for a poll.
         wants_polled = shared_state.wants_polled
@@ -373,7 +382,7 @@ class Core:
             exchange.adopt_identity()
         exchange.raise_failure()
         exchange.raise_wakeup()
-        return True
+        return self.reads_anything()
 
     def _refuse_inside_taking(self) -> None:
         raise IllegalStateError(
@@ -439,10 +448,9 @@ class Core:
                 self.pace.returns(self.clock.now_ms(), 0)
 
     def moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where partitions stand of which the poll under way has passed over more than the records that it returns.
+        """Where partitions stand of which the poll has passed over more than the records that it returns.
 
-        Also where reading begins at a place that ``auto.offset.reset`` chose: whoever commits what polls passed over,
-        in a transaction for example, commits that, too. Each such place is told once.
+        Also where ``auto.offset.reset`` has reading begin, once: a transaction commits that, too.
         """
         passed, starts = self._collector.moved(), self.commits.untold_starts()
         return {**starts, **passed} if starts else passed
@@ -487,7 +495,7 @@ class Core:
 
     def auto_commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign), if there is anything to read at all."""
-        if self.manual or self.subscribed is not None or self.pattern is not None:
+        if self.reads_anything():
             yield from self.commits.commit_now(deadline, processed_only=processed_only)
 
     # ------------------------------------------------------------ the end
@@ -577,7 +585,7 @@ class Core:
         return now + min(max(deadline - now, 0), self.config.request_timeout_ms) // 2
 
     def _serving_until(self, deadline: int) -> Callable[[], Waits[None]]:
-        return partial(self._rebalancing.serve, self._half_way(deadline))
+        return partial(self._rebalancing.leave, self._half_way(deadline))
 
     # ------------------------------------------------------------ refusals
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from kadence.client.aside import Aside
@@ -12,6 +12,7 @@ from kadence.consumer.application.arguments import is_among
 from kadence.consumer.application.core import Core
 from kadence.consumer.fetch.dead_letters import LetterProducers
 from kadence.consumer.fetch.decoding import decoding_one
+from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import ConcurrentAccessError
 from kadence.records import Record
@@ -49,6 +50,8 @@ class Inside:
         self._shared_state = shared_state
         self._run = run
         self._producers = producers
+        self._before: frozenset[str] | None = None
+        self._meanwhile: frozenset[str] | None = None
 
     @property
     def listener(self) -> Any:
@@ -77,7 +80,40 @@ class Inside:
         if core.subscribed is None and core.pattern is None:
             core.listener = listener
             return
+        if topics is not None:
+            self._before, self._meanwhile = core.subscribed, topics
         yield from core.subscribe(topics or core.subscribed, *core.patterns, listener, deadline)
+
+    def unlisten(self, listener: Any) -> Any:
+        deadline = add_ms(self.clock.now_ms(), self._core.config.default_api_timeout_ms)
+        return self._run(self._unlistened(listener, deadline))
+
+    def _unlistened(self, listener: Any, deadline: int) -> Waits[None]:
+        """Topics that `listen` has added leave the subscription, if it is still the one of `listen`."""
+        core = self._core
+        if core.closed or self._before is None or core.subscribed != self._meanwhile:
+            return
+        if core.exchange.fatal is not None or self._shared_state.ended:
+            # There is no membership, and only the application's own subscribe() begins another one.
+            core.subscribed = self._before
+            return
+        yield from core.subscribe(self._before, *core.patterns, listener, deadline)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        now = self.clock.now_ms()
+        for shared_partition in self._assigned(partitions):
+            shared_partition.work_paused_at, shared_partition.work_paused = now, True
+            self._shared_state.look_at(shared_partition)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        for shared_partition in self._assigned(partitions):
+            shared_partition.work_paused = False
+            self._shared_state.look_at(shared_partition)
+
+    def _assigned(self, partitions: Iterable[TopicPartition]) -> Iterator[SharedPartition]:
+        """Those that are assigned still: of some that are lost `process` may not have been told yet."""
+        assignment = self._shared_state.assignment
+        return (each for partition in partitions if (each := assignment.get(partition)) is not None)
 
     def wall_ms(self) -> int:
         return self.clock.now_ms() + self._shared_state.wall_offset_ms()
@@ -134,6 +170,8 @@ class Inside:
         """
         core = self._core
         totals = Totals() if core.work is None else core.work.end()
+        # Whatever ended the processing: nobody else can undo these.
+        self.resume([p for p, each in self._shared_state.assignment.items() if each.work_paused])
         if not core.closed:
             core.listener = listener
             core.is_working = core.commits.is_for_work = False

@@ -51,7 +51,10 @@ class ConsumerState:
         return self._calls.assignment()
 
     def pause(self, partitions: Partitions) -> None:
-        """Return no records of these partitions until `resume`. Buffered records are kept. Any thread may call it."""
+        """Return no records of these partitions until `resume`. Buffered records are kept. Any thread may call it.
+
+        Beside that, `process` holds back by itself what it has enough of.
+        """
         self._calls.pause(partitions)
 
     def resume(self, partitions: Partitions) -> None:
@@ -66,7 +69,7 @@ class ConsumerState:
         return self._calls.finished()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that `pause` was called for and `resume` was not."""
+        """The partitions that `pause` was called for and `resume` was not; not what `process` holds back."""
         return self._calls.paused()
 
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:

@@ -188,7 +188,12 @@ class FetchCollector:
             self._turns() if self._line else chain(list(self._ring.values()), self._turns_of_line())
         ):
             partition, shared_partition = reader.partition, reader.shared_partition
-            if shared_partition.paused or shared_partition.revoking or shared_partition.held:
+            if (
+                shared_partition.paused
+                or shared_partition.work_paused
+                or shared_partition.revoking
+                or shared_partition.held
+            ):
                 self._pass_over(reader)
                 continue
             try:
@@ -523,7 +528,7 @@ class FetchCollector:
                 r
                 for r in idle
                 if r.shared_partition.is_finished
-                or (r.shared_partition.paused and r.shared_partition.current() is not None)
+                or (r.shared_partition.is_paused and r.shared_partition.current() is not None)
             ]
             if paused:
                 self.refetch(max(paused, key=lambda reader: reader.size).shared_partition)

@@ -411,6 +411,7 @@ class Steps:
             decoded is None
             or decoded.fetch_epoch != shared_partition.fetch_epoch
             or shared_partition.paused
+            or shared_partition.work_paused
             or shared_partition.revoking
             or shared_partition.held
         ):
@@ -490,6 +491,7 @@ class Steps:
                 or decoded.fetch_epoch != shared_partition.fetch_epoch
                 or place.opened is not None
                 or shared_partition.paused
+                or shared_partition.work_paused
                 or shared_partition.revoking
                 or shared_partition.held
             ):

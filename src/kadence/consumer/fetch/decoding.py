@@ -16,6 +16,7 @@ are returned once the answer is there; other partitions go on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kadence.config import ConsumerConfig
 from kadence.consumer.decoded_records import Decoder
@@ -163,7 +164,7 @@ class Decoding:
                 break
             if self._raises:
                 if not good:
-                    raise _bad(record, field, error) from error
+                    raise _bad(record, field, error, _SEEK) from error
                 break
             bad.append(BadRecord(record, field, error))
             at = decoder.run(raw, at + 1, end, good)
@@ -213,8 +214,13 @@ class Decoding:
 
 
 def _said_of(record: Record, field: str, error: Exception) -> str:
-    """Never the bytes, nor what an exception says of them: they may be secret."""
-    return f"the {field} of {record.topic}-{record.partition} at offset {record.offset} is bad ({type(error).__name__})"
+    """Never the bytes, nor what an exception says of them: they may be secret. Where it met them may be told."""
+    kind = type(error).__name__
+    if isinstance(error, UnicodeDecodeError):
+        kind += f" at byte {error.start}"
+    elif isinstance(line := getattr(error, "lineno", None), int):  # of JSON
+        kind += f" at line {line}, column {getattr(error, 'colno', None)}"
+    return f"the {field} of {record.topic}-{record.partition} at offset {record.offset} is bad ({kind})"
 
 
 def decoding_one(config: ConsumerConfig) -> Callable[[Record], Record]:
@@ -233,15 +239,18 @@ def decoding_one(config: ConsumerConfig) -> Callable[[Record], Record]:
             (record, field, error), decoder.failed = decoder.failed, None
             if isinstance(error, SchemaRegistryError | ConfigError) or not isinstance(error, Exception):
                 raise error
-            raise _bad(record, field, error) from error
+            raise _bad(record, field, error, "") from error
         return out[0]
 
     return decode
 
 
-def _bad(record: Record, field: str, error: Exception) -> RecordDeserializationError:
+_SEEK: Final = "; seek past it, or set deserialization.errors to skip or dead-letter"
+
+
+def _bad(record: Record, field: str, error: Exception, advice: str) -> RecordDeserializationError:
     return RecordDeserializationError(
-        f"{_said_of(record, field, error)}; seek past it, or set deserialization.errors to skip or dead-letter",
+        _said_of(record, field, error) + advice,
         partition=TopicPartition(record.topic, record.partition),
         offset=record.offset,
         field=field,

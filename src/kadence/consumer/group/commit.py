@@ -29,9 +29,9 @@ from kadence.client.request_manager import Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Request
 from kadence.consumer.events import AddBackgroundEvent, Answer, Commit, CommitCompleted, FetchCommitted
-from kadence.consumer.group.commit_errors import IDENTITY, error_of, expelled, not_ours, outsider
 from kadence.consumer.group.committed import CommittedOffsets, Done, by_topic, topic_ids
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.leaving import IDENTITY, error_of, expelled, not_ours, outsider
 from kadence.consumer.group.membership import ClusterView, GroupConfig, Membership
 from kadence.consumer.subscription import PartitionState
 from kadence.errors import ConnectError, KafkaError, KafkaTimeoutError

@@ -149,7 +149,7 @@ class Reasons:
             self.note(now, state, NotFetchedReason.AWAITING_ASSIGNED_CALLBACK)
         elif shared_partition.revoking:
             self.note(now, state, NotFetchedReason.REVOKING)
-        elif shared_partition.paused:
+        elif shared_partition.is_paused:
             self.note(now, state, NotFetchedReason.PAUSED)
         elif state.status is Status.AWAIT_RESET and state.reset_timestamp is None and not self._has_policy:
             self.note(now, state, NotFetchedReason.NO_POSITION)
