@@ -24,6 +24,7 @@ from kadence.cli.letters import Choice, Letter, described, document
 from kadence.cli.names import partitions
 from kadence.cli.where import offsets, ranges, refuse_outside, tell_presumed
 from kadence.printable import plural
+from kadence.work.letters import replayed
 
 if TYPE_CHECKING:
     from kadence import Admin, Producer
@@ -232,12 +233,12 @@ def _partitions_of(admin: Admin, topic: str) -> int:
 
 
 def _send(producer: Producer, letter: Letter, topic: str, partition: int | None) -> RecordFuture:
-    record = letter.record
+    record = replayed(letter.record, topic, partition)
     return producer.send(
         topic,
         record.value,
         record.key,
         partition=partition,
-        timestamp=record.timestamp if record.timestamp >= 0 else None,
-        headers=letter.headers,
+        timestamp=record.timestamp,
+        headers=record.headers,
     )

@@ -97,6 +97,7 @@ def _turn(
     delegate = NetworkClientDelegate(client, shared_state.measures.requests)
     jobs = around.jobs(f"{config.client_id}-jobs", client.wakeup)
     metadata = MetadataManager(config, background_event_handler)
+    subscription.topic_id_of = metadata.topic_id
     managers: list[RequestManager] = [metadata]
     membership: Membership | None = None
     coordinator: CoordinatorRequestManager | None = None
@@ -118,6 +119,7 @@ def _turn(
         heartbeat = HeartbeatRequestManager(
             coordinator, membership, shared_state.progress, config, background_event_handler
         )
+        shared_state.measures.group.alive_until = lambda: heartbeat.alive_until
         if around.has_native_heartbeat:
             _arm_native_heartbeat(heartbeat, client, delegate, shared_state, clock)
         commits = CommitRequestManager(coordinator, membership, metadata, config, background_event_handler)

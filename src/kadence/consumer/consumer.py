@@ -518,7 +518,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 Python that computes; they import the handler's module).
             retry: how a record is repeated whose handler raised; None: not at all.
             dead_letter: the topic for records whose attempts all failed. Without it the first such record ends the
-                processing.
+                processing; of records that a deserialiser refuses ``deserialization.errors`` decides then.
             timeout: seconds that one attempt may take. A coroutine is cancelled then, which counts as a failed
                 attempt, and a process is killed; a thread cannot be: `Context.timed_out` tells it, and the log does.
             batch: ``(records, seconds)``: the handler gets lists of up to so many records, and waits at most so long
@@ -546,6 +546,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         Raises:
             Exception: what a handler raised whose record failed for good, without ``dead_letter``; what is done is
                 committed.
+            DeadLetterError: a dead letter can never be written to its topic; the record is not done.
             TypeError: the handler returned something else than records to send.
             MissingDependencyError: ``batch_format="arrow"``, and pyarrow is not installed.
             ProducerFencedError: another producer uses the ``transactional_id``.
@@ -572,6 +573,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             max_bytes=max_bytes,
             drain=drain,
             transactional_id=transactional_id,
+            deserialization_errors=self._config.deserialization_errors,
+            dead_letter_topic=self._config.dead_letter_topic,
         )
         return self._shell.process(self, settings, letter_producer, aside())
 

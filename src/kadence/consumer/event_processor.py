@@ -93,6 +93,8 @@ class ApplicationEventProcessor:
             m.FetchCommitted: self._fetch_committed,
             m.ListOffsets: self._list_offsets,
             m.TopicMetadata: self._topic_metadata,
+            m.ReadFromStart: self._read_from_start,
+            m.RefreshMetadata: self._refresh_metadata,
             m.EnforceRebalance: self._enforce_rebalance,
             m.CallbackDone: self._callback_done,
             m.Close: self._close,
@@ -254,7 +256,12 @@ class ApplicationEventProcessor:
             self._subscription.widen(partition, call.offset)
             # Nobody waits for what the consumer itself asks for, to go on where the program stands.
             self._subscription.position(
-                partition, call.offset, call.leader_epoch, call.processed, goes_on=not call.id
+                partition,
+                call.offset,
+                call.leader_epoch,
+                call.processed,
+                call.committed,
+                goes_on=not call.id,
             )
         self._answer(call)
 
@@ -295,6 +302,14 @@ class ApplicationEventProcessor:
     def _topic_metadata(self, now: int, call: m.TopicMetadata) -> None:
         del now
         self._metadata.ask(call)
+
+    def _read_from_start(self, now: int, call: m.ReadFromStart) -> None:
+        del now
+        self._subscription.from_start |= call.topics
+
+    def _refresh_metadata(self, now: int, call: m.RefreshMetadata) -> None:
+        del call
+        self._metadata.request_update(now)
 
     def _enforce_rebalance(self, now: int, call: m.EnforceRebalance) -> None:
         if self._membership is not None:
@@ -398,7 +413,7 @@ class BackgroundEventHandler:
         self._shared_state.starts = self._subscription.starts
         self._shared_state.topics = self._subscription.topics
         if self._moves != self._subscription.moves:
-            self._moves = self._subscription.moves
+            self._moves = self._shared_state.moves = self._subscription.moves
             self._shared_state.signal.set()
 
 

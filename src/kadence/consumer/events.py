@@ -139,13 +139,15 @@ class Seek(ApplicationEvent):
     """Move one position. With an epoch the position is validated before it is fetched (KIP-320).
 
     It is that of one assignment of a partition, which ``shared_partition`` belongs to. Of another one nothing is moved.
-    ``processed``: what may be committed until a later poll proves more; None: ``offset`` itself.
+    ``processed``: what may be committed until a later poll proves more; None: ``offset`` itself. ``committed``: what
+    the group has committed, where that is this place.
     """
 
     shared_partition: SharedPartition
     offset: int
     leader_epoch: int | None
     processed: tuple[int, int | None] | None = None
+    committed: OffsetAndMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,9 @@ class Commit(ApplicationEvent):
     deadline; a commit that is neither is tried once. ``lost``: partitions that were lost, of which no poll has told the
     application yet: they are refused, though they may have been assigned anew (C12). ``known``: the assignment that the
     program knows, where it named the offsets: of another assignment of a partition they are refused, too.
+    ``read_under``: of offsets that follow from what was read, the fetch epoch of that. They count only under it (C19):
+    where a partition is read under another one by now, its topic was made anew, say, its offset is left out without an
+    error, and the end of the commit does not name it.
     """
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -172,6 +177,7 @@ class Commit(ApplicationEvent):
     parting: bool = False
     lost: frozenset[TopicPartition] = frozenset()
     known: Mapping[TopicPartition, SharedPartition] | None = field(default=None, compare=False)
+    read_under: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def what(self) -> str:
@@ -217,6 +223,18 @@ class TopicMetadata(ApplicationEvent):
     @property
     def what(self) -> str:
         return _about(type(self), self.topics or ())
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFromStart(ApplicationEvent):
+    """Read these topics from their beginnings wherever ``auto.offset.reset`` would be asked, for good."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshMetadata(ApplicationEvent):
+    """Ask for metadata: what is known of a topic may be old."""
 
 
 @dataclass(frozen=True, slots=True)

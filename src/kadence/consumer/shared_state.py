@@ -362,7 +362,7 @@ class SharedState:
             (application).
         wake_held: a fetch waits for memory: when no more than this is taken (`fetched_bytes`) the network thread wants
             to know; -1: none waits. The network thread sets it, the application takes it away when it tells.
-        wants_polled: membership waits for a `Polled` (network).
+        moves: how many positions were ever set (network). wants_polled: membership waits for a `Polled` (network).
         ended: the network thread has ended. dead: by this bug, if it was one (network).
         progress: when the application polled last (application).
         decompressed_bytes: held by batches being read (application). copies: what was copied out of arenas.
@@ -398,6 +398,7 @@ class SharedState:
         self.attention = Attention()
         self.signal: Signal = Signal() if arrivals is None else arrivals.flag()
         self.assignment: Mapping[TopicPartition, SharedPartition] = MappingProxyType({})
+        self.moves = 0
         self.missing: Mapping[str, Unfetched] = MappingProxyType({})
         self.topics: frozenset[str] = frozenset()
         self.starts = 0

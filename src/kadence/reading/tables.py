@@ -18,7 +18,13 @@ from kadence.config.table import unknown
 from kadence.consumer.application.arguments import columns_of, topic_names
 from kadence.consumer.consumer import Consumer
 from kadence.environment import REACHED_S, servers_of
-from kadence.errors import ConfigError, KafkaTimeoutError, MissingDependencyError, RecordDeserializationError
+from kadence.errors import (
+    ClosedError,
+    ConfigError,
+    KafkaTimeoutError,
+    MissingDependencyError,
+    RecordDeserializationError,
+)
 from kadence.reading.fields import field_of, fit_field, path_to, top_level
 from kadence.reading.json_schema import Schema, type_of
 from kadence.reading.newest import newest
@@ -340,6 +346,10 @@ class _Reading:
                         alive_at, done = now, at
                 if is_over:
                     return
+                if consumer.stopping:
+                    raise ClosedError(
+                        "the reading was ended before its end: stop() was called, as by a signal"
+                    )
                 if not table.num_rows and now - alive_at >= self.patience_ms:
                     raise KafkaTimeoutError(_stuck(consumer, self.patience_ms))
         finally:

@@ -68,12 +68,19 @@ class Meters:
         self._desk: Desk | None = None
         self._workers = 0
         self._before = Totals()
+        self._bad_before = 0
         self._seen: tuple[int, Now] | None = None
 
     @property
     def is_working(self) -> bool:
         """Whether `process` runs."""
         return self._desk is not None
+
+    @property
+    def bad(self) -> int:
+        """Records that were passed over because a deserialiser refused them (``deserialization.errors=skip``)."""
+        desk = self._desk
+        return self._bad_before + (0 if desk is None else desk.bad)
 
     def begin(self, desk: Desk, workers: int) -> None:
         """A call of `process` begins."""
@@ -87,6 +94,7 @@ class Meters:
             return Totals()
         with desk.lock:
             self._before = self._totals(desk)
+            self._bad_before += desk.bad
             self._desk = self._seen = None
             return _totals_of(desk)
 

@@ -12,7 +12,12 @@ from kadence.connection.request import Request
 from kadence.consumer.events import Answer, Failed, ListOffsets
 from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.subscription import Status, Subscription
-from kadence.errors import NoOffsetForPartitionError, TopicAuthorizationError, UnknownTopicOrPartitionError
+from kadence.errors import (
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationError,
+    UnknownTopicOrPartitionError,
+)
 from kadence.protocol import error_codes as ec
 from kadence.protocol.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -124,6 +129,23 @@ def test_policy_none_is_told_and_a_seek_cures_it() -> None:
     assert subject.manager.poll(1).requests == []
     subject.subscription.position(P0, 5, None)
     assert subject.status(P0) is Status.FETCHING
+
+
+@pytest.mark.parametrize("policy", ["none", "latest", "by_duration:PT1H"])
+def test_a_topic_that_is_read_from_its_start_is_so_wherever_a_policy_is_asked(policy: str) -> None:
+    """Nothing is committed, the offset is gone, and the topic was made anew: its records are nowhere else."""
+    world = World(auto_offset_reset=policy)
+    world.subscription.from_start = frozenset({P0.topic})
+    world.subscription.assign([P0])
+    world.manager.poll(0)
+    world.commits.asked[0][1](5, {P0: None})
+    for start in (3, 8):
+        (request,) = world.manager.poll(6).requests
+        assert request.message.topics[0].partitions[0].timestamp == -2
+        world.manager.on_response(7, answer(request, offsets_told(request, start), 7))
+        assert (world.status(P0), world.offset(P0)) == (Status.FETCHING, start)
+        world.subscription.lose(P0, OffsetOutOfRangeError("it is gone"))
+    assert world.background_events == []
 
 
 def test_a_partition_that_joins_while_others_are_looked_up_is_looked_up_itself() -> None:

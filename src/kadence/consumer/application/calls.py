@@ -39,6 +39,7 @@ from kadence.consumer.application.arguments import (
     topic_names,
 )
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
+from kadence.consumer.application.commits import parts_of
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.processing import Stall
 from kadence.consumer.decoded_records import Records
@@ -103,7 +104,6 @@ class Calls:
         self._interceptors = core.interceptors
         self._arrow_polls: ArrowPolls | None = None
         self._has_told_unit = False
-        self._close_by = FOREVER
 
     # ------------------------------------------------------------ what to read
 
@@ -354,18 +354,19 @@ class Calls:
 
     def _placed(self, partition: TopicPartition, deadline: int) -> Waits[Origin]:
         """The position, as soon as it is known."""
-        core = self._core
-        while (at := self._core.known.shared_partition(partition).current()) is None:
+        core, began = self._core, self._clock.now_ms()
+        while (at := core.known.shared_partition(partition).current()) is None:
             core.check()
             if partition in core.lost:
                 raise IllegalStateError(
                     f"{partition} was lost: the next poll tells of it, and looks up its position"
                 )
-            if self._clock.now_ms() >= deadline:
+            now = self._clock.now_ms()
+            if now >= deadline:
                 raise KafkaTimeoutError(
                     f"no position for {partition} yet: {self._core.known.shared_partition(partition).why_unplaced()}"
                 )
-            yield deadline
+            yield min(deadline, core.exchange.grace.wait_until(now, began))
         return at
 
     def pause(self, partitions: Partitions) -> None:
@@ -415,16 +416,33 @@ class Calls:
 
     def commit(self, offsets: Offsets | Work | None, timeout: Seconds | None) -> Waits[None]:
         self._core.need_group("commit()")
-        return self._core.commits.commit(self._to_offsets(offsets), self._deadline(timeout))
+        given, read_under = self._to_offsets(offsets)
+        return self._core.commits.commit(given, self._deadline(timeout), read_under)
 
     def commit_async(self, offsets: Offsets | Work | None, callback: CommitCallback | None) -> None:
         self._core.need_group("commit_async()")
-        self._core.commits.commit_async(self._to_offsets(offsets), callback_of(callback, awaits=self._awaits))
+        given, read_under = self._to_offsets(offsets)
+        self._core.commits.commit_async(given, callback_of(callback, awaits=self._awaits), read_under)
 
-    def _to_offsets(self, offsets: Offsets | Work | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    def _to_offsets(
+        self, offsets: Offsets | Work | None
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata] | None, dict[TopicPartition, int]]:
+        """What is to be committed, and of what was read the fetch epochs under which it counts."""
         if self._tracked is not None and isinstance(offsets, self._tracked.kind):
-            return self._tracked.offsets(self._fetch_epochs())
-        return to_offsets(cast("Offsets | None", offsets))
+            return parts_of(self._tracked.offsets(self._fetch_epochs()))
+        given = to_offsets(cast("Offsets | None", offsets))
+        # Offsets that the program names are its word. Those of records are of the topic that these were read from.
+        is_read = not (given is None or isinstance(offsets, Mapping))
+        return given, self._read_under(given) if is_read and given else {}
+
+    def _read_under(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The fetch epochs under which what polls returned of these counts: the present ones, in the same topic."""
+        assignment = self._shared_state.assignment
+        return {
+            partition: at.fetch_epoch if at.fetch_epoch < each.topic_since else each.fetch_epoch
+            for partition in partitions
+            if (each := assignment.get(partition)) is not None and (at := each.position) is not None
+        }
 
     def track(self, records: Iterable[Record[Any, Any]]) -> Work:
         if self._config.auto_commit:
@@ -437,7 +455,13 @@ class Calls:
 
             self._tracked = Tracked()
         passed = records.next_offsets() if isinstance(records, Records) else {}
-        return self._tracked.add(records, passed, self._fetch_epochs())
+        # Only polls move these, so they are of what the last one returned.
+        returned_under = {
+            p: at.fetch_epoch
+            for p, each in self._shared_state.assignment.items()
+            if (at := each.position) is not None
+        }
+        return self._tracked.add(records, passed, returned_under)
 
     def _fetch_epochs(self) -> dict[TopicPartition, int]:
         return {p: each.fetch_epoch for p, each in self._core.known.partitions.items()}
@@ -530,8 +554,7 @@ class Calls:
     # ------------------------------------------------------------ the end
 
     def stop(self, grace: Seconds | None) -> None:
-        if (ms := to_ms(grace)) is not None:
-            self._close_by = add_ms(self._clock.now_ms(), ms)
+        self._core.exchange.grace.begin(self._clock.now_ms(), grace)
         self._core.stop()
         return cast(None, NotAwaited("consumer", "ends iterations and polls")) if self._awaits else None
 
@@ -540,15 +563,13 @@ class Calls:
         return self._core.stopping
 
     def busy(self) -> str | None:
-        """What the application works on instead of closing this consumer, and where; None when it does not. Any thread.
+        """What the application does instead of closing this consumer, and where; None once it closes it. Any thread.
 
-        None, too, while a poll waits: that one ends with `stop`.
+        It may work on records, or wait in a call. A poll is none of these: it ends with `stop`.
         """
-        core = self._core
-        since = self._shared_state.progress.processing_since(self._clock.now_ms())
-        if core.closing or since is None or core.stalls.thread is None:
+        if self._core.closing or self._shared_state.ended:
             return None
-        return core.stalls.present()
+        return self._core.stalls.present()
 
     def leave_unfinished(self) -> None:
         """Leave the group, without a commit, whatever the application is doing. Any thread; waits for nothing."""
@@ -559,7 +580,8 @@ class Calls:
         now, ms = self._clock.now_ms(), to_ms(timeout)
         if ms is not None:
             return add_ms(now, ms)
-        return max(min(add_ms(now, _CLOSE_MS), self._close_by), add_ms(now, FAREWELL_MS))
+        by = min(add_ms(now, _CLOSE_MS), self._core.exchange.grace.close_by)
+        return max(by, add_ms(now, FAREWELL_MS))
 
     def close(self, deadline: int, *, processed_only: bool, leave: bool | None = None) -> Waits[None]:
         return self._core.close(deadline, processed_only=processed_only, leave=leave)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from kadence.client.waits import Run, Waits
@@ -24,9 +25,9 @@ from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import CommitFailedError, IllegalStateError, KafkaError, WakeupError
 from kadence.logs import LogLimiter, logger
-from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 
-__all__ = ["Commits"]
+__all__ = ["Commits", "parts_of"]
 
 log = logger("kadence.consumer")
 
@@ -37,6 +38,9 @@ _KEEP_MS: Final = 2_000
 
 _LEAST_WAIT_MS: Final = 100
 """How long a poll waits, at least, before it looks again for something to commit when a commit is due already."""
+
+
+_BY_PROGRAM: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 class Commits:
@@ -92,9 +96,16 @@ class Commits:
     # ------------------------------------------------------------ asked for
 
     def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline: int
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
+        deadline: int,
+        read_under: Mapping[TopicPartition, int] = _BY_PROGRAM,
     ) -> Waits[None]:
-        """Commit and wait. None: everything returned (the caller says that it is processed)."""
+        """Commit and wait. None: everything returned (the caller says that it is processed).
+
+        Args:
+            read_under: see `events.Commit`. Empty: the program itself says what is to be committed.
+        """
         self._exchange.take_background_events()
         self._exchange.raise_fatal()
         yield from self.run_callbacks()
@@ -104,14 +115,14 @@ class Commits:
         # Wait even when there is nothing to commit: earlier asynchronous commits end first, in order.
         try:
             self._send_starts(chosen, deadline)
-            yield from self._exchange.call(
-                m.Commit, deadline, offsets=chosen, retry=True, lost=lost, known=known
+            void = yield from self._exchange.call(
+                m.Commit, deadline, offsets=chosen, retry=True, lost=lost, read_under=read_under, known=known
             )
         except CommitFailedError as error:
             self._remember(_but(chosen, error))
             raise
         self._shared_state.measures.poll_measures.commit_sync_ms += self._clock.now_ms() - began
-        self._remember(chosen)
+        self._remember({p: at for p, at in chosen.items() if p not in void} if void else chosen)
         self._exchange.take_background_events()
         yield from self.run_callbacks()
 
@@ -119,13 +130,23 @@ class Commits:
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
         callback: CommitCallback | None,
+        read_under: Mapping[TopicPartition, int] = _BY_PROGRAM,
+        *,
+        is_parting: bool = False,
     ) -> None:
-        """Commit without waiting; ``callback(offsets, error)`` runs inside a later call, in order."""
+        """Commit without waiting; ``callback(offsets, error)`` runs inside a later call, in order.
+
+        Args:
+            read_under: as of `commit`. is_parting: these are about to be given up. It is repeated for as long as a
+                request may take. Once it has ended the network thread gives them up.
+        """
         self._exchange.take_background_events()
-        self._exchange.raise_fatal()
+        if not is_parting:
+            self._exchange.raise_fatal()
         chosen, lost = self._chosen(offsets)
         self._send_starts(chosen, add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms))
-        self._send(chosen, lost, callback, None if offsets is None else self._known.partitions)
+        known = None if offsets is None else self._known.partitions
+        self._send(chosen, lost, callback, read_under, known=known, is_parting=is_parting)
 
     def _chosen(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
@@ -312,13 +333,29 @@ class Commits:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         lost: frozenset[TopicPartition],
         callback: CommitCallback | None,
+        read_under: Mapping[TopicPartition, int] = _BY_PROGRAM,
+        *,
         known: Mapping[TopicPartition, SharedPartition] | None = None,
+        is_parting: bool = False,
     ) -> int:
         self._answer_starts(offsets)
         call_id = self._exchange.next_id()
         self._callbacks[call_id] = callback
-        deadline = add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms)
-        self._shared_state.send(m.Commit(call_id, deadline, offsets, retry=False, lost=lost, known=known))
+        config = self._config
+        patience_ms = config.request_timeout_ms if is_parting else config.default_api_timeout_ms
+        deadline = add_ms(self._clock.now_ms(), patience_ms)
+        self._shared_state.send(
+            m.Commit(
+                call_id,
+                deadline,
+                offsets,
+                retry=False,
+                parting=is_parting,
+                lost=lost,
+                read_under=read_under,
+                known=known,
+            )
+        )
         return call_id
 
     def _commit_quietly(
@@ -401,6 +438,13 @@ class Commits:
                     self._answered_starts[partition] = start.number
                 self._last[partition] = (shared_partition.fetch_epoch, offset.offset)
                 shared_partition.mark_processed(offset.offset, offset.leader_epoch)
+
+
+def parts_of(
+    read: Mapping[TopicPartition, ReadOffset],
+) -> tuple[dict[TopicPartition, OffsetAndMetadata], dict[TopicPartition, int]]:
+    """The offsets, and the fetch epochs under which they count."""
+    return {p: each.at for p, each in read.items()}, {p: each.fetch_epoch for p, each in read.items()}
 
 
 def _is_where_it_began(shared_partition: SharedPartition, offset: int) -> bool:

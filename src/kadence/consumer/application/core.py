@@ -341,7 +341,9 @@ class Core:
                     if chunks or self._collector.advanced:
                         break
                     now = self.clock.now_ms()
-                if now >= deadline or (self.manual and self.is_finished) or exchange.nudged:
+                # `process` knows by itself when there is nothing more to read, and waits for what is in work.
+                is_over = self.manual and not self.is_working and self.is_finished
+                if now >= deadline or is_over or exchange.nudged:
                     break
                 yield self.commits.next_wake(deadline)
                 now, has_looked = self.clock.now_ms(), False
@@ -353,6 +355,9 @@ class Core:
             self._poll_measures.waited(now)
             if self.pace is not None:
                 self.pace.returns(now, returned)
+            if self.closed:
+                # By another thread, which could not wait for what ran inside.
+                self._collector.drop_all()
         return made(chunks)
 
     def _serve(self) -> Waits[bool]:
@@ -405,6 +410,7 @@ class Core:
         finally:
             steps.is_taking = False
         if self.closed:
+            self._collector.drop_all()
             raise ClosedError("this consumer is closed")
         return taken
 
@@ -534,6 +540,7 @@ class Core:
             return
         self._rebalancing.closing = True
         self.exchange.woken = False
+        self.exchange.grace.end()
         error: Exception | None = None
         try:
             try:

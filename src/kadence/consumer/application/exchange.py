@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kadence.client.engine import ended
+from kadence.client.grace import Grace
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer import events as m
@@ -111,6 +112,7 @@ class Exchange:
             at once. stopping: `stop` was called: polls return nothing.
         has_records: whether anything that was fetched of a partition under a fetch epoch is still to be returned.
         on_commit: takes the end of an asynchronous commit.
+        grace: until when calls may wait once `stop` was called.
         stalled: the stall that was told of and that no poll has ended (B4).
     """
 
@@ -123,6 +125,7 @@ class Exchange:
         self.woken = False
         self.nudged = False
         self.stopping = False
+        self.grace = Grace()
         self.stalled: m.Stalled | None = None
         self.has_records: Callable[[TopicPartition, int], bool] = lambda partition, fetch_epoch: False
         self.on_commit: Callable[[m.CommitCompleted], None] = lambda event: None
@@ -141,8 +144,8 @@ class Exchange:
         """Send an application event and wait for its answer.
 
         Raises:
-            ClosedError, FatalNetworkError: the network thread has ended. KafkaTimeoutError: the deadline passed.
-            WakeupError: wakeup() was called. Or what the answer says.
+            ClosedError, FatalNetworkError: the network thread has ended. ClosedError: the grace period of `stop` is
+            over. KafkaTimeoutError: the deadline passed. WakeupError: wakeup() was called. Or what the answer says.
         """
         self._ready()
         self.raise_wakeup()
@@ -164,19 +167,36 @@ class Exchange:
         if self._shared_state.ended:
             self._raise_dead()
 
+    def call_unless_stopped(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> Waits[Any]:
+        """As `call`; None as soon as `stop` was called."""
+        self._ready()
+        self.raise_wakeup()
+        if self.stopping:
+            return None
+        call_id = self.start(kind, deadline, **fields)
+        return (yield from self.finish(kind, call_id, deadline, heeds_stop=True))
+
     def finish(
-        self, kind: type[m.ApplicationEvent], call_id: int, deadline: int, *, heeds_wakeup: bool = True
+        self,
+        kind: type[m.ApplicationEvent],
+        call_id: int,
+        deadline: int,
+        *,
+        heeds_wakeup: bool = True,
+        heeds_stop: bool = False,
     ) -> Waits[Any]:
         """Wait for the answer to what `start` sent; raises as `call` does."""
-        until = add_ms(deadline, _GRACE_MS)
+        began, until = self._clock.now_ms(), add_ms(deadline, _GRACE_MS)
         try:
             while (answer := self.answer(call_id)) is None:
                 if heeds_wakeup:
                     self.raise_wakeup()
+                if heeds_stop and self.stopping:
+                    return None
                 if self._shared_state.ended:
                     self._raise_dead()
                 until = self._patience(kind, until)
-                yield until
+                yield min(until, self.grace.wait_until(self._clock.now_ms(), began))
                 self.take_background_events()
         finally:
             self.ignore(call_id)
@@ -208,7 +228,7 @@ class Exchange:
     ) -> Waits[None]:
         """An application event during which the group asks for callbacks: ``serve`` runs them."""
         call_id = self.start(kind, deadline, **fields)
-        until = add_ms(deadline, _GRACE_MS)
+        began, until = self._clock.now_ms(), add_ms(deadline, _GRACE_MS)
         error: Exception | None = None
         while call_id not in self._answers and not self._shared_state.ended:
             self.take_background_events()
@@ -219,7 +239,7 @@ class Exchange:
             if call_id in self._answers:
                 break
             until = self._patience(kind, until)
-            yield until
+            yield min(until, self.grace.wait_until(self._clock.now_ms(), began))
         answer = self.answer(call_id)
         if answer is not None and answer.error is not None:
             log.info("%s: %s", m.what_of(kind), answer.error)

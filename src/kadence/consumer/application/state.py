@@ -156,7 +156,9 @@ class ConsumerState:
 
         Args:
             grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. Give the
-                time that the program's supervisor (Kubernetes, systemd) allows. None: 30 s, the default of `close`.
+                time that the program's supervisor (Kubernetes, systemd) allows. A call that waits for brokers raises
+                `ClosedError` two seconds before; one that begins later has two seconds. None: `close` has 30 s, as by
+                default, and calls what their own timeouts allow.
         """
         return self._calls.stop(grace)
 

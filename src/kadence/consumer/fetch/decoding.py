@@ -25,6 +25,7 @@ from kadence.consumer.fetch._partition_reader import PartitionReader
 from kadence.consumer.fetch.dead_letters import BadRecord, DeadLetters, Delivery
 from kadence.errors import ConfigError, DeadLetterError, RecordDeserializationError, SchemaRegistryError
 from kadence.errors.local import AnswerPendingError
+from kadence.errors.remedies import may_pass
 from kadence.logs import logger
 from kadence.records import Record
 from kadence.types import TopicPartition
@@ -100,8 +101,15 @@ class Decoding:
             good, bad = self._decode(raw, reader)
             if not (good or bad):
                 break
-            if bad and not self._pass_over(reader, bad):
-                break
+            try:
+                if bad and not self._pass_over(reader, bad):
+                    break
+            except DeadLetterError:
+                # As with `raise`: the records before it are returned, and the next poll raises.
+                good = [each for each in good if each.offset < bad[0].record.offset]
+                if not good:
+                    raise
+                bad = []
             if bad:
                 self._collector.passed(reader.shared_partition)
             if not reader.give(self._collector.steps.touched, len(good) + len(bad)):
@@ -206,6 +214,11 @@ class Decoding:
             raise DeadLetterError(
                 f"{len(delivery.bad)} bad records of {first.topic}-{first.partition}, from offset {first.offset} on, "
                 f"could not be written to dead.letter.topic {topic!r}: {delivery.error}"
+                + (
+                    ""
+                    if may_pass(delivery.error)
+                    else "; no repetition mends that: seek() past them, or mend the topic"
+                )
             ) from delivery.error
         for each in delivery.bad:
             self.dead_lettered += 1

@@ -63,7 +63,7 @@ class Pending:
     """Of the topics that were read when the commit was given: one made anew since is another topic (KIP-516)."""
     sent: bool = False
     done: bool = False
-    told: bool = False
+    is_answered: bool = False
     error: KafkaError | None = None
     failure: KafkaError | None = None
     """Why the last attempt is repeated."""
@@ -75,20 +75,30 @@ class Pending:
     """Those that have nothing to do with the member's subscription, and are committed as any client may."""
     strangers: frozenset[TopicPartition] = frozenset()
     """Those of topics that it is subscribed to, which were never given to it."""
+    void: set[TopicPartition] = field(default_factory=set)
+    """Partitions left out, because they are not read under the fetch epoch any more under which the offset was."""
+    is_bare: bool = False
+    """Whether metadata is left out, which was too large: who parts from partitions cannot shorten it any more."""
 
     @property
     def offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What is to be committed still."""
         return {
-            p: offset
-            for p, offset in self.call.offsets.items()
-            if p not in self.lost and p not in self.stored
+            p: OffsetAndMetadata(at.offset, at.leader_epoch) if self.is_bare else at
+            for p, at in self.call.offsets.items()
+            if not (p in self.lost or p in self.void or p in self.stored)
         }
+
+    @property
+    def told(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """The offsets that its end is about."""
+        offsets = self.call.offsets
+        return {p: at for p, at in offsets.items() if p not in self.void} if self.void else offsets
 
     def succeed(self) -> None:
         self.done = True
         if self.lost:
-            others = bool(self.call.offsets.keys() - self.lost)
+            others = bool(self.call.offsets.keys() - self.lost - self.void)
             self.error = not_ours(self.lost, others=others, strangers=self.strangers)
 
 
@@ -287,7 +297,12 @@ class CommitRequestManager:
         outside = [p for p, held in tenure.items() if held is None]
         foreign = frozenset(filter(self.is_foreign, outside))
         strangers = frozenset(p for p in outside if not self.was_ours(p))
-        self._queue.append(Pending(call, tenure, topic_ids, lost=lost, foreign=foreign, strangers=strangers))
+        pending = Pending(call, tenure, topic_ids, lost=lost, foreign=foreign, strangers=strangers)
+        for partition, fetch_epoch in call.read_under.items():
+            held = tenure.get(partition)
+            if held is not None and held.shared_partition.fetch_epoch != fetch_epoch:
+                pending.void.add(partition)
+        self._queue.append(pending)
         self._first_deadline = min(self._first_deadline, call.deadline)
 
     def _fail_oldest(self, now: int) -> None:
@@ -389,15 +404,16 @@ class CommitRequestManager:
     def _answer_early(self, pending: Pending) -> None:
         """Whoever waits for it must not wait for the commits before it too."""
         if pending.call.retry:
-            pending.told = True
+            pending.is_answered = True
             self._add_event(Answer(pending.call.id, None, pending.error))
 
     def _send(self, now: int, requests: list[Request]) -> int:
         managed = self._membership.managed
+        self._leave_out_former_topics()
         if managed:
             self._refuse_what_was_lost()
         batch = [pending for pending in self._queue if not pending.done]
-        if not any(pending.call.offsets for pending in batch):
+        if not any(pending.offsets for pending in batch):
             for pending in batch:
                 pending.done = True
             self._tell(now)
@@ -424,6 +440,16 @@ class CommitRequestManager:
         )
         requests.append(self._attempt.request)
         return FOREVER
+
+    def _leave_out_former_topics(self) -> None:
+        """Offsets of a topic that was made anew since: before OffsetCommit 10 brokers know topics by names only."""
+        for pending in self._queue:
+            if pending.done or not pending.call.read_under:
+                continue
+            for partition in pending.call.read_under:
+                held = pending.tenure.get(partition)
+                if held is not None and pending.topic_ids.get(partition.topic) in held.former_topic_ids:
+                    pending.void.add(partition)
 
     def _refuse_what_was_lost(self) -> None:
         for pending in self._queue:
@@ -493,6 +519,12 @@ class CommitRequestManager:
             if error is None:
                 if not pending.offsets:
                     pending.succeed()
+            elif (
+                error_codes.OFFSET_METADATA_TOO_LARGE in own.values()
+                and pending.call.parting
+                and not pending.is_bare
+            ):
+                pending.is_bare = True
             elif all(code == error_codes.NONE or self._gone(pending, p, code) for p, code in own.items()):
                 pending.done, pending.error = True, error
             else:
@@ -547,9 +579,9 @@ class CommitRequestManager:
                 # The network side's own: nobody asked for it.
                 continue
             if not call.retry:
-                self._add_event(CommitCompleted(call.id, call.offsets, pending.error))
-            elif not pending.told:
-                self._add_event(Answer(call.id, None, pending.error))
+                self._add_event(CommitCompleted(call.id, pending.told, pending.error))
+            elif not pending.is_answered:
+                self._add_event(Answer(call.id, frozenset(pending.void) or None, pending.error))
         if not self._queue:
             self._first_deadline = FOREVER
         self._release(now)

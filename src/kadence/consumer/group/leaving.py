@@ -25,6 +25,7 @@ from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Re
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import GroupConfig
 from kadence.errors import CommitFailedError, KafkaError
+from kadence.errors.remedies import Remedy, remedy_of_code
 from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, TopicPartition
@@ -279,15 +280,8 @@ def _no_kip_848(regex: str | None) -> str:
 
 
 IDENTITY: Final = frozenset(
-    {
-        error_codes.UNKNOWN_MEMBER_ID,
-        error_codes.ILLEGAL_GENERATION,
-        error_codes.REBALANCE_IN_PROGRESS,
-        error_codes.FENCED_INSTANCE_ID,
-        error_codes.STALE_MEMBER_EPOCH,
-        error_codes.FENCED_MEMBER_EPOCH,
-    }
-)
+    code for code in error_codes.NAMES if remedy_of_code(code) is Remedy.MEMBERSHIP
+) | {error_codes.FENCED_INSTANCE_ID}
 """Codes that judge the member, not the offsets."""
 
 

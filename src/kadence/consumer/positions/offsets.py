@@ -13,7 +13,7 @@ until the call's deadline.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -42,6 +42,7 @@ from kadence.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kadence.wire import ZERO_UUID
 
 __all__ = ["Committed", "OffsetsRequestManager"]
 
@@ -324,7 +325,7 @@ class OffsetsRequestManager:
         self._unknown = Unknown(config, metadata)
         self._calls = OffsetCalls(config, subscription, metadata, self._asking, self._unknown, add_event)
         self._looking_up: set[PartitionState] = set()
-        self._resetting: dict[Request, dict[TopicPartition, tuple[int, int]]] = {}
+        self._resetting: dict[Request, dict[TopicPartition, tuple[int, int, bytes]]] = {}
         self._told_unknown: set[TopicPartition] = set()
         self._seen: tuple[int, int] | None = None
         self._snapshot: object = None
@@ -372,25 +373,31 @@ class OffsetsRequestManager:
                 self._reset_by_policy(state)
             return FOREVER
         self._looking_up.update(waiting)
-        partitions = frozenset(state.partition for state in waiting)
+        asked = {state: self._metadata.topic_id(state.partition.topic) for state in waiting}
         self._committed.lookup(
             now,
-            partitions,
-            lambda when, result: self._on_committed(when, waiting, result),
+            frozenset(state.partition for state in waiting),
+            lambda when, result: self._on_committed(when, asked, result),
         )
         return now
+
+    def _is_of_topic(self, partition: TopicPartition, topic_id: bytes) -> bool:
+        """Whether what was asked of this topic is true still: it was not deleted and made again meanwhile."""
+        return topic_id in (ZERO_UUID, self._metadata.topic_id(partition.topic))
 
     def _on_committed(
         self,
         now: int,
-        waiting: Iterable[PartitionState],
+        waiting: Mapping[PartitionState, bytes],
         result: dict[TopicPartition, OffsetAndMetadata | None] | Exception,
     ) -> None:
         del now
-        for state in waiting:
+        for state, topic_id in waiting.items():
             self._looking_up.discard(state)
             current = self._subscription.partitions.get(state.partition)
             if current is not state or state.status is not Status.INITIALIZING:
+                continue
+            if not self._is_of_topic(state.partition, topic_id):
                 continue
             if isinstance(result, Exception):
                 continue
@@ -403,7 +410,9 @@ class OffsetsRequestManager:
                     state.partition,
                     committed.offset,
                 )
-                self._subscription.position(state.partition, committed.offset, committed.leader_epoch)
+                self._subscription.position(
+                    state.partition, committed.offset, committed.leader_epoch, committed=committed
+                )
         if isinstance(result, Exception):
             self._add_event(Failed(result))
 
@@ -423,7 +432,8 @@ class OffsetsRequestManager:
 
     def _apply_policy(self, state: PartitionState, error: KafkaError) -> None:
         """The position is lost: look up where the policy says to go on, or raise and wait for a seek."""
-        if self._policy == "none":
+        policy = "earliest" if state.is_from_start else self._policy
+        if policy == "none":
             state.lost = None
             self._add_event(
                 Failed(error, partition=state.partition, fetch_epoch=state.shared_partition.fetch_epoch)
@@ -431,15 +441,19 @@ class OffsetsRequestManager:
             return
         if not isinstance(error, NoOffsetForPartitionError):
             log.info(
-                "%s: the position is no longer valid; applying auto.offset.reset=%s",
+                "%s: the position is no longer valid; %s",
                 state.partition,
-                self._policy,
+                "reading goes on at the beginning"
+                if state.is_from_start
+                else f"applying auto.offset.reset={policy}",
             )
         duration_ms = self._config.reset_duration_ms
-        if duration_ms is not None:
+        if policy == "earliest":
+            timestamp = _EARLIEST
+        elif duration_ms is not None:
             timestamp = max(self._wall() - duration_ms, 0)
         else:
-            timestamp = _EARLIEST if self._policy == "earliest" else _LATEST
+            timestamp = _LATEST
         if (
             state.shared_partition.end is not None
             and type(error) is OffsetOutOfRangeError
@@ -476,11 +490,11 @@ class OffsetsRequestManager:
 
     def _reset(self, now: int, requests: list[Request]) -> int:
         wake_at = FOREVER
-        by_leader: dict[int, dict[TopicPartition, tuple[int, int]]] = {}
+        by_leader: dict[int, dict[TopicPartition, tuple[int, int, bytes]]] = {}
         asked = {
             p
             for group in self._resetting.values()
-            for p, (fetch_epoch, _) in group.items()
+            for p, (fetch_epoch, *_) in group.items()
             if self._fetch_epoch(p) == fetch_epoch
         }
         for partition, state in tuple(self._subscription.unplaced.items()):
@@ -505,9 +519,10 @@ class OffsetsRequestManager:
             by_leader.setdefault(leader, {})[partition] = (
                 state.shared_partition.fetch_epoch,
                 _LATEST if wants_end else state.reset_timestamp,
+                self._metadata.topic_id(partition.topic),
             )
         for leader, group in by_leader.items():
-            request = self._asking.request(now, leader, {p: timestamp for p, (_, timestamp) in group.items()})
+            request = self._asking.request(now, leader, {p: at for p, (_, at, _) in group.items()})
             self._resetting[request] = group
             requests.append(request)
         return wake_at
@@ -552,15 +567,16 @@ class OffsetsRequestManager:
         self,
         now: int,
         completed: Completed,
-        group: Mapping[TopicPartition, tuple[int, int]],
+        group: Mapping[TopicPartition, tuple[int, int, bytes]],
     ) -> None:
         found, failed = self._asking.read(completed, group)
-        for partition, (fetch_epoch, timestamp) in group.items():
+        for partition, (fetch_epoch, timestamp, topic_id) in group.items():
             state = self._subscription.partitions.get(partition)
             if (
                 state is None
                 or state.shared_partition.fetch_epoch != fetch_epoch
                 or state.status is not Status.AWAIT_RESET
+                or not self._is_of_topic(partition, topic_id)
             ):
                 continue
             at = found.get(partition)
@@ -584,10 +600,7 @@ class OffsetsRequestManager:
                     at.offset,
                     _NAMES.get(state.reset_timestamp or 0, "by time"),
                 )
-                if state.is_by_policy:
-                    self._subscription.found_by_policy(partition, at.offset)
-                else:
-                    self._subscription.position(partition, at.offset, None)
+                self._subscription.position(partition, at.offset, None)
                 continue
             code = failed.get(partition, ec.NONE)
             if code == ec.TOPIC_AUTHORIZATION_FAILED:
