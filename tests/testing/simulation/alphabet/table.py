@@ -205,9 +205,6 @@ def _calls() -> list[Row]:
             both = "".join(kind for kind in kinds if kind in there)
             if call in _READS and place in ("beside", "asked", "handling"):
                 both = "".join(kind for kind in both if kind not in "pibt")
-            if call == "unsubscribe" and place == "asked":
-                # To be mended: the listener hears that partitions go of which process has not told it that they came.
-                both = "".join(kind for kind in both if kind not in "wx")
             if both and (place not in _SYNC or call in _AT_ONCE):
                 rows.append(Row(call, both, place))
     return rows
