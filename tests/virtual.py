@@ -300,7 +300,7 @@ class _Host:
         outer = asyncio._get_running_loop()
         asyncio._set_running_loop(self.program.loop)
         try:
-            result = self._context.copy().run(function, *arguments, **options)
+            result = self._here().run(function, *arguments, **options)
         finally:
             asyncio._set_running_loop(outer)
         return self.carry(_ended(result)) if inspect.isawaitable(result) else result
@@ -308,9 +308,14 @@ class _Host:
     def begin(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Make a task of the coroutine."""
         task: asyncio.Task[Any] = self._context.run(
-            self.program.loop.create_task, coroutine, context=self._context.copy()
+            self.program.loop.create_task, coroutine, context=self._here()
         )
         return task
+
+    def _here(self) -> contextvars.Context:
+        """That of the process; in a callback of it that of the callback, as a thread would have it."""
+        is_inside = asyncio.current_task(self.program.loop) is not None
+        return contextvars.copy_context() if is_inside else self._context.copy()
 
     def carry(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Let time pass until the coroutine has ended. Returns its result, or raises what it raised."""

@@ -142,7 +142,8 @@ _ADMIN: Final = '''"""`Admin` for asyncio: the same calls, awaited. It belongs t
     Raises of every call:
         KafkaTimeoutError: the call did not finish in time; the message has the last error. Its cause is a
             ConnectError if no broker could be reached.
-        BrokerError: a broker refused. TransportError: no broker can be reached, and trying again would not help.
+        BrokerError: a broker refused. AuthenticationError: a login or a certificate was refused.
+            UnsupportedVersionError: the broker is too old.
         ClosedError, ForkedError: this client cannot be used (any more).
         ConcurrentAccessError: called on another event loop than the client's own.
 

@@ -1,6 +1,6 @@
 """Advice in errors for what people write who come from another Kafka client: what it is called here.
 
-One table has what they write most, sixty at most. A setting that only another client has is refused in any case
+One table has what they write most. A setting that only another client has is refused in any case
 (`config.table.unknown`); the table adds what to write instead. `advised` gives a class the calls of others. Reading
 one raises AttributeError with its sentence. The class needs no ``__getattr__`` for that, which would make each of its
 own attributes slower to read. To type checkers these names do not exist.
@@ -8,15 +8,27 @@ own attributes slower to read. To type checkers these names do not exist.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["NotAwaited", "advice", "advised", "elsewhere", "own_names", "running_loop", "unmade"]
+__all__ = [
+    "NotAwaited",
+    "advice",
+    "advised",
+    "elsewhere",
+    "own_names",
+    "refuse",
+    "running_loop",
+    "takes_no_other",
+    "unmade",
+]
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _VERSIONS: Final = "versions are always agreed with each broker; leave it out"
 _LOGGING: Final = "logging is Python's: logging.getLogger('kadence').setLevel(...)"
@@ -29,6 +41,8 @@ _RECORDS: Final = (
     "poll() returns several records, or none: `for record in consumer.poll(1)`, with record.key, record.value, … as "
     "attributes; errors are raised by poll()"
 )
+
+_LISTENER: Final = "give a RebalanceListener, which has a method for each: subscribe(topics, listener=...)"
 
 _ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
     "setting": {
@@ -91,6 +105,16 @@ _ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
         "getone": "call poll(timeout, max_records=1), or iterate the consumer",
         "getmany": "call poll(timeout, max_records=n), with the timeout in seconds",
     },
+    "Consumer.poll": {"timeout_ms": "write timeout=, in seconds"},
+    "Consumer.subscribe": {
+        "on_assign": _LISTENER,
+        "on_revoke": _LISTENER,
+        "on_lost": _LISTENER,
+    },
+    "Consumer.commit": {
+        "asynchronous": "commit() waits and raises; commit_async(offsets, callback) does not wait",
+        "message": "write commit(record), for the record and all before it in its partition",
+    },
     "Records": {
         "error": _RECORDS,
         "value": _RECORDS,
@@ -109,14 +133,17 @@ _ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
         "list_consumer_groups": "call list_groups()",
     },
 }
-"""By the class or, for settings, the word ``setting``. Of a setting that only is called otherwise: our name for it."""
+"""By the class, the method or, for settings, the word ``setting``.
+
+Of a setting that only is called otherwise: our name for it.
+"""
 
 
 def advice(kind: str, name: str) -> str | None:
     """What to write instead of another client's name; None if there is no advice.
 
     Args:
-        kind: ``setting``, or a class of ours; one for asyncio has the advice of the one for threads.
+        kind: ``setting``, or a class of ours, or a method; one for asyncio has the advice of the one for threads.
     """
     return _of(kind).get(name)
 
@@ -158,6 +185,27 @@ def advised(cls: type[T]) -> type[T]:
     return cls
 
 
+def takes_no_other(function: F) -> F:
+    """A method that ends in ``**foreign``, which it gives to `refuse`: its signature is told without that.
+
+    Advice for arguments that other clients have thus costs a call next to nothing; to type checkers there are none.
+    """
+    told = signature(function)
+    parameters = [each for each in told.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    function.__signature__ = told.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return function
+
+
+def refuse(method: Callable[..., Any], foreign: Mapping[str, object]) -> NoReturn:
+    """Raise TypeError for keyword arguments that a method does not take."""
+    call = method.__qualname__
+    name = next((each for each in foreign if each in _of(call)), next(iter(foreign)))
+    hint = advice(call, name)
+    raise TypeError(
+        f"{call}() got an unexpected keyword argument {name!r}" + ("" if hint is None else f": {hint}")
+    )
+
+
 class NotAwaited:
     """What stop() of a client for asyncio returns: aiokafka's stop() is a coroutine, and closes.
 
@@ -173,7 +221,7 @@ class NotAwaited:
 
     def __await__(self) -> NoReturn:
         raise TypeError(
-            f"stop() is no coroutine: it {self._does}, from any thread or signal handler. To close the "
+            f"stop() cannot be awaited: it {self._does}, from any thread or signal handler. To close the "
             f"{self._client}: await {self._client}.close(), or async with"
         )
 

@@ -37,7 +37,7 @@ class Where:
     """A place that is yet to be looked up in each partition.
 
     Attributes:
-        number: the offset; how many last records; or ms since 1970.
+        number: the offset; how many last offsets; or ms since 1970.
         presumed: a time was given without a zone, and this machine's is meant.
     """
 

@@ -206,6 +206,46 @@ def test_configuration_of_topics_and_brokers(wire: Wire, version: int) -> None:
     assert [(each.name, each.value) for each in results[2].configs] == [("num.partitions", "1")]
 
 
+@pytest.mark.parametrize(
+    ("partitions", "settings", "error"),
+    [
+        # As Kafka 4.4.0 answered: it counts the topic, its partitions and its settings, 10,000 together.
+        (10_001, 0, "POLICY_VIOLATION"),
+        (10_000, 0, "POLICY_VIOLATION"),
+        (9_999, 0, "NONE"),
+        (9_999, 1, "POLICY_VIOLATION"),
+        (9_998, 1, "NONE"),
+        (9_998, 3, "POLICY_VIOLATION"),
+    ],
+)
+def test_a_request_counts_topics_partitions_and_settings(
+    wire: Wire, partitions: int, settings: int, error: str
+) -> None:
+    config: dict[str, Any] = dict(
+        list({"retention_ms": "1", "segment_ms": "1", "flush_ms": "1"}.items())[:settings]
+    )
+    (made,) = create(wire, topic("vast", partitions, **config), validate_only=True)
+    assert codes.name(made.error_code) == error
+    if partitions == 9_998 and settings == 3:
+        assert made.error_message.endswith("these are 10002.")
+
+
+@pytest.mark.parametrize(
+    ("other", "error"),
+    [
+        # As Kafka 4.3.1 answered.
+        (topic("t"), "TOPIC_ALREADY_EXISTS"),
+        (topic("bad name"), "INVALID_TOPIC_EXCEPTION"),
+        (topic("zero", 0), "INVALID_PARTITIONS"),
+        (topic("wrong", retention_ms="x"), "INVALID_CONFIG"),
+    ],
+)
+def test_topics_that_are_not_made_do_not_count(wire: Wire, other: CreatableTopic, error: str) -> None:
+    answers = create(wire, other, topic("vast", 9_999), validate_only=True)
+    told = {each.name: codes.name(each.error_code) for each in answers}
+    assert told == {other.name: error, "vast": "NONE"}
+
+
 @pytest.mark.parametrize("validate_only", [True, False])
 def test_a_request_that_asks_for_too_many_partitions_in_all_makes_none(
     broker: Broker, wire: Wire, validate_only: bool
@@ -213,7 +253,7 @@ def test_a_request_that_asks_for_too_many_partitions_in_all_makes_none(
     def codes_of(answers: Any) -> set[str]:
         return {codes.name(each.error_code) for each in answers}
 
-    many = [topic(f"many-{number}", 1_000) for number in range(10)]
+    many = [topic(f"many-{number}", 999) for number in range(10)]
     answers = create(wire, *many, topic("more", -1, -1), validate_only=validate_only)
     assert codes_of(answers) == {"POLICY_VIOLATION"}
     assert codes_of(create(wire, topic("vast", 2**31 - 1))) == {"POLICY_VIOLATION"}

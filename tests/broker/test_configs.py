@@ -59,12 +59,39 @@ def test_all_of_kafkas_configs_may_be_set_and_are_told_again(wire: Wire) -> None
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        # As Kafka 4.3.1 and 4.4.0 answered.
+        ("cleanup.policy", " ", ""),
+        ("cleanup.policy", "", ""),
+        ("cleanup.policy", "delete,delete", "delete"),
+        # As Kafka 4.3.1 answered.
+        ("cleanup.policy", " delete ", "delete"),
+        ("follower.replication.throttled.replicas", " 0:1 , 0:1 ", "0:1,0:1"),
+        ("min.cleanable.dirty.ratio", "0.50", "0.5"),
+        ("min.cleanable.dirty.ratio", "1", "1.0"),
+        ("retention.ms", " 5 ", "5"),
+        ("retention.ms", "+5", "5"),
+        ("preallocate", "True ", "true"),
+        ("compression.type", " gzip", "gzip"),
+    ],
+)
+def test_a_value_is_told_as_it_is_read(wire: Wire, name: str, value: str, told: str) -> None:
+    assert create(wire, config={name: value}).error_code == codes.NONE
+    assert described(wire, "new")[name].value == told
+    assert create(wire, "changed").error_code == codes.NONE
+    assert edit(wire, "changed", Edit(name=name, config_operation=0, value=value)).error_code == codes.NONE
+    assert described(wire, "changed")[name].value == told
+
+
+@pytest.mark.parametrize(
     ("name", "value", "message"),
     [
         ("cleanup.policy", "shred", "String must be one of: compact, delete"),
         ("cleanup.policy", "compact", "cleanup.policy=compact is not served"),
         ("max.message.bytes", "-5", "at least 0"),
         ("max.message.bytes", "many", "Not a number of type INT"),
+        ("max.message.bytes", "1_000", "Not a number of type INT"),
         ("max.message.bytes", "2147483648", "Not a number of type INT"),
         ("min.cleanable.dirty.ratio", "1.5", "no more than 1"),
         ("preallocate", "perhaps", "either true or false"),

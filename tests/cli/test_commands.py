@@ -79,7 +79,7 @@ def test_wrong_command_lines_have_status_2(kadence: Run) -> None:
             "groups lag --group g",
             "kadence groups lag: there is no option '--group'; give the group alone: kadence groups lag GROUP",
         ),
-        ("cluster now", "kadence cluster: 'now' is more than it takes"),
+        ("cluster now", "kadence cluster: unexpected argument 'now'"),
         ("--versoin", "kadence: there is no option '--versoin'; did you mean '--version'?"),
     ],
 )
@@ -283,6 +283,7 @@ def test_json_documents_with_a_key(kadence: Run) -> None:
     [
         (b"{}\n", (), 'line 1: a record is an object with "value"'),
         (b'{"value":1}\nnot json\n', (), "line 2: this is not JSON (Expecting value at column 1)"),
+        (b"hello\n", (), "it begins 'hello' (--format records takes JSON, --format lines any text)"),
         (b"[" * 200_000, (), "line 1: this JSON is nested too deeply"),
         (b'{"value":1,"vlaue":2}\n', (), "unknown field 'vlaue'"),
         (b'{"value":1,"partition":"x"}\n', (), "partition must be a whole number"),

@@ -204,7 +204,7 @@ def test_what_to_try_with_a_listener_for_tls(kadence: Run, monkeypatch: pytest.M
         servers = broker.bootstrap_servers
         plain = kadence("doctor", "--json", "-b", servers, "-X", "default.api.timeout.ms=500")
         unknown = kadence("doctor", "--json", "-b", servers, "-X", "security.protocol=SSL")
-    assert "try -X security.protocol=SSL" in found(plain.rows)["brokers"][1]
+    assert "Then set security.protocol to SSL" in found(plain.rows)["brokers"][1]
     assert "-X ssl.ca.location=FILE" in found(unknown.rows)["brokers"][1]
 
 

@@ -142,7 +142,7 @@ def test_b4_a_blocked_loop_is_no_progress_though_a_task_waits_in_poll(served: Br
             epoch = subject.group_metadata().generation_id
             waiting = asyncio.create_task(subject.poll(PATIENCE))
             await asyncio.sleep(0)
-            until(lambda: not subject.assignment(), what="it stays a member")
+            until(lambda: not subject._core.assigned, what="it stays a member")
             subject.wakeup()
             with pytest.raises(WakeupError):
                 await waiting
@@ -220,7 +220,7 @@ def test_callbacks_may_be_coroutines(served: Broker) -> None:
 
 def test_polls_from_the_buffer_let_other_tasks_run(served: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     # However fast they are: it is due at each.
-    monkeypatch.setattr("kadence.client.async_shell._BREATH_MS", 0)
+    monkeypatch.setattr("kadence.client.async_shell.BREATH_MS", 0)
 
     async def work() -> None:
         turns = 0

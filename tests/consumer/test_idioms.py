@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.consumer.support import Shell
 
-from kadence import AsyncConsumer, Broker, ConfigError, Consumer, Producer, TopicPartition
+from kadence import AsyncConsumer, Broker, ConfigError, Consumer, Producer, Records, TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
 
@@ -140,3 +140,47 @@ def test_stop_is_not_close_as_in_aiokafka() -> None:
             assert consumer.stopping
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda consumer: consumer.poll(timeout_ms=1_000), "write timeout=, in seconds"),
+        (
+            lambda consumer: consumer.commit(asynchronous=False),
+            "commit() waits and raises; commit_async(offsets",
+        ),
+        (lambda consumer: consumer.subscribe("orders", on_assign=print), "subscribe(topics, listener=...)"),
+    ],
+)
+def test_an_argument_of_another_client(
+    consumer: Consumer, call: Callable[[Any], object], sentence: str
+) -> None:
+    with pytest.raises(TypeError, match="got an unexpected keyword argument") as caught:
+        call(consumer)
+    assert sentence in str(caught.value)
+
+
+def test_an_argument_of_another_client_under_asyncio() -> None:
+    async def main() -> None:
+        async with AsyncConsumer(bootstrap_servers="127.0.0.1:1", group_id="g") as consumer:
+            with pytest.raises(TypeError, match=r"'on_revoke': give a RebalanceListener"):
+                await consumer.subscribe("orders", on_revoke=print)  # type: ignore[arg-type]
+
+    asyncio.run(main())
+
+
+def test_an_argument_that_nobody_has_is_refused_as_ever(consumer: Consumer) -> None:
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'nonsense'$"):
+        consumer.poll(nonsense=1)  # type: ignore[arg-type]
+
+
+def test_records_have_an_index(consumer: Consumer) -> None:
+    consumer.assign_topics("orders")
+    records = consumer.poll(10)
+    assert records[0].value == records[-1].value == b"1"
+    assert records[:5] == list(records)
+    with pytest.raises(IndexError):
+        records[1]
+    other = [(TopicPartition("orders", 1), [*records])]
+    assert len(Records([*other, (PARTITION, [*records])])[0:2]) == 2

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.worlds.coordinator import World
 
+from kadence.coordinator.topics import TopicImage
 from kadence.protocol import error_codes as codes
 from kadence.protocol.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kadence.protocol.offset_commit import (
@@ -125,6 +126,38 @@ def test_a_commit_that_the_topic_does_not_take_changes_nothing() -> None:
     assert commit(world, 5) == codes.NONE
     assert commit(world, 6, metadata="x" * 1_000) == codes.UNKNOWN_SERVER_ERROR
     assert committed(world) == 5
+
+
+@pytest.mark.parametrize(
+    ("partitions", "topic", "group", "metadata", "code"),
+    [
+        # The most that Kafka 4.3.1 took, and the least that it refused.
+        (257, "m", "g", "x" * 4_000, codes.NONE),
+        (258, "m", "g", "x" * 4_000, codes.UNKNOWN_SERVER_ERROR),
+        (269, "m", "g" * 20, "y" * 3_800, codes.NONE),
+        (270, "m", "g" * 20, "y" * 3_800, codes.UNKNOWN_SERVER_ERROR),
+        (130, "m", "g", "é" * 4_000, codes.NONE),
+        (131, "m", "g", "é" * 4_000, codes.UNKNOWN_SERVER_ERROR),
+        (1_997, "t" * 248, "g" * 215, "", codes.NONE),
+        (1_998, "t" * 248, "g" * 215, "", codes.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_commit_counts_with_its_group_its_topics_name_and_its_note(
+    partitions: int, topic: str, group: str, metadata: str, code: int
+) -> None:
+    world = World()
+    world.topics.put(TopicImage(topic, b"t" * 16, partitions))
+    offsets = [
+        OffsetCommitRequestPartition(partition_index=number, committed_offset=5, committed_metadata=metadata)
+        for number in range(partitions)
+    ]
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=offsets)],
+    )
+    answer = world.send(request, 9).response
+    assert {each.error_code for each in answer.topics[0].partitions} == {code}
 
 
 def test_what_was_never_committed_is_minus_one_without_error() -> None:

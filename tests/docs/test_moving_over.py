@@ -5,9 +5,11 @@ What the programs on them print is shown by `test_snippets.py`.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 import warnings
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,21 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
-from kadence import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, Record
+from kadence import (
+    Admin,
+    AsyncConsumer,
+    AsyncProducer,
+    Broker,
+    Consumer,
+    OffsetAndMetadata,
+    Producer,
+    Record,
+    Token,
+    TopicPartition,
+    errors,
+)
 from kadence.config import ClientConfig, ConsumerConfig, ProducerConfig, keys
-from kadence.errors import ConfigError
+from kadence.errors import ConcurrentAccessError, ConfigError, IllegalStateError, SerializationError
 
 with warnings.catch_warnings(action="ignore"):
     import kafka
@@ -158,3 +172,96 @@ def test_the_tables_of_keys_say_what_the_settings_do(
                 for name in theirs:
                     with pytest.raises(ConfigError, match=re.escape(instead)):
                         config.parse({"bootstrap.servers": "localhost:9092", name: "x"})
+
+
+def test_the_table_of_codes_names_codes_of_theirs_and_classes_of_ours() -> None:
+    page = (DOCS / "from-confluent-kafka.md").read_text()
+    table = page.partition("- **Codes of errors.**")[2].partition("\n- **")[0]
+    lines = [
+        line.strip().strip("|").split(" | ") for line in table.splitlines() if line.strip().startswith("| `")
+    ]
+    assert len(lines) > 8
+    for theirs, ours in lines:
+        assert [name for name in names(theirs) if not hasattr(confluent_kafka.KafkaError, name)] == []
+        for name in names(ours):
+            assert hasattr(errors, name) or name in ("ValueError", "TypeError")
+
+
+@pytest.fixture
+def served() -> Iterator[str]:
+    with Broker(topics={"orders": 1}) as broker:
+        yield broker.bootstrap_servers
+
+
+def test_timestamp_0_is_now_there_and_1970_here_and_negative_ones_are_refused(served: str) -> None:
+    as_described("confluent-kafka")
+    theirs = confluent_kafka.Producer({"bootstrap.servers": served})
+    for timestamp in (0, -5):
+        theirs.produce("orders", b"theirs", timestamp=timestamp)
+    theirs.flush(10)
+    with Producer(bootstrap_servers=served) as producer:
+        producer.send("orders", b"ours", timestamp=0).result(timeout=10)
+        with pytest.raises(SerializationError, match="not -5"):
+            producer.send("orders", b"ours", timestamp=-5)
+    with Consumer(bootstrap_servers=served) as consumer:
+        consumer.assign_topics("orders", start="earliest")
+        now, negative, ours = (next(consumer).timestamp for _ in range(3))
+    assert now > 1_700_000_000_000
+    assert (negative, ours) == (-5, 0)
+
+
+def test_offsets_with_metadata_have_another_order_here() -> None:
+    for theirs in (kafka.OffsetAndMetadata, aiokafka.structs.OffsetAndMetadata):
+        assert theirs._fields[:2] == ("offset", "metadata")
+    assert list(OffsetAndMetadata.__dataclass_fields__) == ["offset", "leader_epoch", "metadata"]
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+def test_what_the_pages_say_of_settings(client: str) -> None:
+    page = (DOCS / f"from-{client}.md").read_text()
+    assert "**Auto-commit without a group** is a `ConfigError`" in page
+    with pytest.raises(ConfigError, match=r"enable\.auto\.commit"):
+        ConsumerConfig.parse({"bootstrap.servers": "localhost:1"}, enable_auto_commit=True)
+    assert "a function that gives a `kadence.Token`, not an object with `token()`" in page
+
+    class Provider:
+        def token(self) -> Token:
+            return Token("t", 1.0)
+
+    login = {
+        "bootstrap.servers": "localhost:1",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+    }
+    with pytest.raises(ConfigError, match="is not a callable"):
+        ConsumerConfig.parse(login, sasl_oauthbearer_token_provider=Provider())
+    ConsumerConfig.parse(login, sasl_oauthbearer_token_provider=Provider().token)
+
+
+def test_what_the_pages_say_of_assigned_partitions(served: str) -> None:
+    partition = TopicPartition("orders", 0)
+    with Consumer(bootstrap_servers=served) as consumer:
+        consumer.assign([partition])
+        consumer.incremental_assign([partition])
+        with pytest.raises(IllegalStateError):
+            consumer.incremental_unassign([TopicPartition("orders", 1)])
+
+
+def test_what_the_page_says_of_tasks_and_of_what_start_waited_for(served: str) -> None:
+    async def main() -> None:
+        async with AsyncConsumer(bootstrap_servers=served, group_id="g") as consumer:
+            await consumer.subscribe("orders")
+            assert not consumer.assignment()
+            for call in (
+                consumer.position(TopicPartition("orders", 0)),
+                consumer.seek(TopicPartition("orders", 0), 0),
+            ):
+                with pytest.raises(IllegalStateError):
+                    await call
+            first = asyncio.create_task(consumer.poll(10))
+            await asyncio.sleep(0)
+            with pytest.raises(ConcurrentAccessError):
+                await consumer.poll()
+            first.cancel()
+
+    asyncio.run(main())

@@ -225,6 +225,7 @@ def test_plaintext_spoken_to_a_tls_listener(connect: Connect, certificates: Cert
         error = driver.ask(HEARTBEAT, node_id=1).error
     assert isinstance(error, ConnectError)
     assert f"broker 1 ({host}:{port}): ApiVersions: " in str(error)
+    assert "(does this listener speak TLS? Then set security.protocol to SSL or SASL_SSL)" in str(error)
 
 
 def test_pem_files_that_cannot_be_used(tmp_path: Path, certificates: Certificates) -> None:

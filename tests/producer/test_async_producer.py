@@ -221,7 +221,7 @@ async def _written(delivery: ArrowDelivery) -> ArrowSummary:
 
 def test_sends_that_never_wait_let_the_loop_turn(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every few milliseconds, at a record that begins a batch."""
-    monkeypatch.setattr(async_shell, "_BREATH_MS", 0)
+    monkeypatch.setattr(async_shell, "BREATH_MS", 0)
 
     async def work() -> None:
         ticks = 0

@@ -589,3 +589,13 @@ def test_a_certificate_of_the_client_over_tls(tmp_path: Path) -> None:
         for given in (trusted, {**trusted, "ssl.ca.location": None}):
             with pytest.raises(SchemaRegistryError):
                 SchemaRegistryClient(given).get_subjects()
+
+
+def test_the_registry_is_given_a_schema_with_its_type() -> None:
+    ours, _ = of("http://127.0.0.1:1")
+    for call in (ours.register_schema, ours.lookup_schema):
+        for wrong in ('"string"', {"type": "string"}):
+            with pytest.raises(
+                TypeError, match=r"write Schema\(text\), with the schema's type unless it is AVRO"
+            ):
+                call("a", wrong)  # type: ignore[arg-type]

@@ -137,8 +137,13 @@ def test_strategies_by_name_by_javas_name_and_as_functions() -> None:
     with pytest.raises(ConfigError, match="no subject name strategy 'name'; there are topic, record"):
         AvroSerializer(client, ORDER, subject_name_strategy="name")
     union = AvroSerializer(client, ["null", "long"], subject_name_strategy="record")
-    with pytest.raises(ConfigError, match="the schema has no name"):
+    with pytest.raises(ConfigError, match="the schema has no name") as refused:
         union.serialize("t", (), 1)
+    # What the advice says can be written.
+    assert 'use subject_name_strategy="topic"' in str(refused.value)
+    with RegistryServer() as server:
+        client = SchemaRegistryClient(server.url)
+        AvroSerializer(client, ["null", "long"], subject_name_strategy="topic").serialize("t", (), 1)
 
 
 @pytest.mark.parametrize("schema", ["", "{", '{"type": "record"}', '"nothing"', "[" * 100_000, "5", 5])

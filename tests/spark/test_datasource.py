@@ -197,6 +197,11 @@ def test_what_a_table_cannot_keep_is_refused() -> None:
     ) as caught:
         new_table(**{"kafka.sasl.password": PASSWORD}).schema()
     assert PASSWORD not in str(caught.value)
+    # The advice for tables: all of the login goes with the query. Only then is there a table.
+    assert "kafka.security.protocol and kafka.sasl.*" in str(caught.value)
+    new_table(**{"kafka.bootstrap.servers": "localhost:1"}).schema()
+    with pytest.raises(ConfigError, match=r"needs sasl\.username and sasl\.password"):
+        new_table(**{"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}).schema()
     with pytest.raises(ConfigError, match="a table cannot decode"):
         new_table(**{"value.format": "json"}).schema()
     with pytest.raises(ConfigError, match="did you mean 'subscribe'"):

@@ -170,7 +170,7 @@ def test_a_record_that_is_too_large_for_the_retry_topic_ends_it_without_dead_let
             work, retry=Retry(attempts=3, backoff=0, topic="again"), transactional_id=transactional_id
         )
     assert simulated.offset() == 1
-    assert caplog.text.count("is too large for again, and is not tried again") == 1
+    assert caplog.text.count("cannot be written to again, and is not tried again") == 1
 
 
 def test_ctrl_c_that_a_coroutine_raises_is_a_failed_attempt_where_no_signal_comes(real: Real) -> None:

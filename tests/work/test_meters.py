@@ -62,7 +62,7 @@ def test_metrics_tell_where_records_are(simulated: Simulated) -> None:
         "work-attempts-failed-total": 2,
         "work-retried-total": 0,
         "work-dead-letters-total": 1,
-        "work-skipped-total": 0,
+        "work-already-done-total": 0,
     }
     assert there.pop("work-stuck-seconds") == pytest.approx(1, abs=0.5)
     assert there == {"work-frontier-lag": 10, "work-stuck-offset": 0}
@@ -91,7 +91,7 @@ def test_totals_go_on_from_one_call_to_the_next_and_skips_are_counted(simulated:
     assert measured(member.consumer)["work-done-total"] == 3
 
     async def works(record: Record[Any, Any]) -> None:
-        await become(lambda: measured(member.consumer)["work-skipped-total"] == 3)
+        await become(lambda: measured(member.consumer)["work-already-done-total"] == 3)
 
     member.process(works, until=lambda: simulated.offset() == 4, order="none")
     found = measured(member.consumer)
@@ -206,7 +206,7 @@ def test_a_record_for_which_none_waits_is_no_hot_key(
     member = simulated.member("one")
 
     async def work(record: Record[Any, Any]) -> None:
-        await become(member.consumer.paused)
+        await become(member.consumer.not_fetched)
         before = len(looks)
         await become(lambda: len(looks) > before + 1)
         member.stop()

@@ -20,7 +20,6 @@ from kadence.errors import (
     ConcurrentAccessError,
     ConfigError,
     IllegalStateError,
-    RecordDeserializationError,
     SchemaRegistryError,
 )
 from kadence.records.arrow import of_records
@@ -129,7 +128,7 @@ def test_a_record_that_fails_is_tried_again_and_then_a_dead_letter(world: World)
         dead_letter="dead",
     )
     member.close()
-    assert repr(totals) == "Totals(done=20, failed=5, retried=0, dead_lettered=1, skipped=0)"
+    assert repr(totals) == "Totals(done=20, failed=5, retried=0, dead_lettered=1, already_done=0)"
     assert attempts[b"7"] == attempts[b"8"] == 3
     [letter] = world.read("dead")
     headers = dict(letter.headers)
@@ -508,7 +507,8 @@ def test_a_value_that_cannot_be_read_is_a_dead_letter_with_its_bytes(world: Worl
     [letter] = world.read("dead")
     assert letter.value == b"two"
     headers = dict(letter.headers)
-    assert headers["kadence.error.class"] == RecordDeserializationError.__name__.encode()
+    assert (headers["kadence.error.class"], headers["kadence.error.field"]) == (b"ValueError", b"value")
+    assert b"invalid literal for int()" in (headers["kadence.error.message"] or b""), "why it is bad"
     assert headers["kadence.error.attempts"] == b"1"
 
 
@@ -567,6 +567,103 @@ def test_a_range_ends_it(world: World) -> None:
     offsets: list[int] = []
     member.process(lambda record: offsets.append(record.offset), order="none")
     assert sorted(offsets) == list(range(5, 15))
+
+
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+@pytest.mark.parametrize("keys", [0, 40])
+def test_a_batch_that_nothing_can_be_added_to_does_not_wait(
+    simulated: Simulated, keys: int, transactional_id: str | None
+) -> None:
+    """Not when the range is read, nor for the last attempts, which end one by one."""
+    simulated.write("one", 40, keys=keys)
+    member = simulated.member(None, isolation_level="read_committed", auto_commit_interval_ms=100)
+    member.do(lambda consumer: consumer.assign({ONE: (0, 40)}))
+    sizes: list[int] = []
+    failed: set[bytes | None] = set()
+
+    async def work(records: list[Record[Any, Any]]) -> None:
+        sizes.append(len(records))
+        await asyncio.sleep(0.1)
+        for record in records:
+            if record.offset % 8 == 0 and record.value not in failed:
+                failed.add(record.value)
+                raise ValueError("not yet")
+
+    began = simulated.now
+    totals = member.process(
+        work,
+        batch=(500, 900),
+        workers=4,
+        retry=Retry(attempts=10, backoff=1, factor=1),
+        transactional_id=transactional_id,
+    )
+    assert totals.done == 40
+    assert sizes[0] == 40
+    assert simulated.now - began < 100
+
+
+@pytest.mark.parametrize(("limit", "value"), [("max_records", 100), ("max_bytes", 20_000)])
+def test_a_batch_larger_than_the_limits_does_not_wait(simulated: Simulated, limit: str, value: int) -> None:
+    simulated.write("orders", 400, keys=400)
+    sizes: list[int] = []
+    member = simulated.member()
+    began = simulated.now
+    more: dict[str, Any] = {limit: value}
+    member.process(
+        lambda records: sizes.append(len(records)),
+        until=lambda: sum(sizes) >= 300,
+        batch=(500, 200),
+        workers=1,
+        **more,
+    )
+    assert max(sizes) >= 50
+    assert simulated.now - began < 100
+
+
+def test_a_batch_waits_for_what_may_still_come(simulated: Simulated) -> None:
+    simulated.write("one", 10, keys=10)
+    sizes: list[int] = []
+    member = simulated.member("one")
+    call = member.processes(lambda records: sizes.append(len(records)), batch=(20, 30))
+    simulated.cluster.sleep(20)
+    assert sizes == []
+    simulated.write("one", 10, keys=10)
+    simulated.until(lambda: sizes)
+    member.stop()
+    call.result()
+    assert sizes == [20]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_after_process_the_retry_topic_is_read_no_longer(simulated: Simulated, protocol: str) -> None:
+    """Its records wait for another `process`; polls would give them as they lie there."""
+    simulated.write("one", 4)
+    member = simulated.member("one", auto_commit_interval_ms=20, group_protocol=protocol)
+
+    def fails(record: Record[Any, Any]) -> None:
+        raise ValueError("later")
+
+    def raises(record: Record[Any, Any]) -> None:
+        assert member.consumer.subscription() == {"one", "again"}
+        raise LookupError("the end")
+
+    retry = Retry(attempts=2, backoff=60, topic="again", on=(ValueError,))
+    with pytest.raises(LookupError):
+        member.process(lambda record: raises(record) if record.offset == 3 else fails(record), retry=retry)
+    assert len(simulated.read("again")) == 3
+    assert member.consumer.subscription() == {"one"}
+    polled: list[Record[Any, Any]] = []
+    for _ in range(30):
+        polled += member.do(lambda consumer: consumer.poll(5))
+    assert [record.offset for record in polled] == [3]
+    assert {each.topic for each in member.consumer.assignment()} == {"one"}
+    handled: list[int] = []
+    member.process(
+        lambda record: handled.append(int(record.value)), until=lambda: len(handled) == 3, retry=retry
+    )
+    assert sorted(handled) == [0, 1, 2]
+    assert simulated.offset("again") == 3
+    assert member.consumer.subscription() == {"one"}
 
 
 def test_a_slow_key_holds_up_itself_only_and_reading_is_bounded(simulated: Simulated) -> None:
@@ -715,7 +812,7 @@ def test_a_partition_that_is_paused_while_the_group_rebalances_is_read_on(
     call = member.processes(
         work, workers=2, order="none", max_records=8, drain=0.1, transactional_id=transactional_id
     )
-    simulated.until(lambda: member.program.owned and member.consumer.paused())
+    simulated.until(lambda: member.program.owned and member.consumer.not_fetched())
     # It only comes and goes: it commits nothing.
     other = simulated.member(enable_auto_commit=False, **settings)
     other.do(lambda consumer: consumer.poll(60))

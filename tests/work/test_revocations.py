@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 from tests.patience import PATIENCE
 from tests.work.worlds import Simulated, become
 
-from kadence import Record
+from kadence import RebalanceListener, Record, TopicPartition
+from kadence.errors import ClosedError, IllegalStateError
 from kadence.protocol.error_codes import TOPIC_AUTHORIZATION_FAILED
 from kadence.protocol.produce import ProduceRequest
 from kadence.work import Context, ProducerRecord, Retry
@@ -84,3 +87,71 @@ def test_a_retry_record_is_read_whatever_auto_offset_reset_says(
         lambda record, context: seen.append((record.topic, context.attempt)), until=lambda: seen, **arguments
     )
     assert seen == [("again", 2)]
+
+
+class Leaves(RebalanceListener):
+    """Leaves the group when the first partitions go; not more than once."""
+
+    def __init__(self, leave: Callable[[], Any]) -> None:
+        self.revoked: list[TopicPartition] = []
+        self.lost: list[TopicPartition] = []
+        self._leave = leave
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> Any:
+        is_first = not self.revoked
+        self.revoked += partitions
+        return self._leave() if is_first else None
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self.lost += partitions
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("transactional_id", [None, "t"])
+@pytest.mark.parametrize("leave", ["close", "unsubscribe", "close in a task of its own"])
+def test_a_listener_that_leaves_the_group_ends_process_without_a_wait(
+    simulated: Simulated, leave: str, transactional_id: str | None, protocol: str
+) -> None:
+    """What is done is committed, of what goes at first and of the rest; nobody handles it again."""
+    simulated.write("orders", 100, keys=20)
+    settings: dict[str, Any] = {
+        "isolation_level": "read_committed",
+        "auto_commit_interval_ms": 3_600_000,
+        "default_api_timeout_ms": 3_600_000,
+        "group_protocol": protocol,
+    }
+    member = simulated.member(None, **settings)
+    took: list[float] = []
+
+    async def leaves() -> None:
+        began = simulated.now
+        if leave == "unsubscribe":
+            await member.consumer.unsubscribe(timeout=3_600)
+        elif leave == "close":
+            await member.consumer.close(3_600)
+        else:
+            await asyncio.create_task(member.consumer.close(3_600))
+        took.append(simulated.now - began)
+
+    listener = Leaves(leaves)
+    member.do(lambda consumer: consumer.subscribe("orders", listener=listener))
+    handled: list[int] = []
+    call = member.processes(
+        lambda record: handled.append(int(record.value)), transactional_id=transactional_id, drain=3_600
+    )
+    simulated.until(lambda: len(handled) == 100)
+    other = simulated.member(**settings)
+    again: list[int] = []
+    others = other.processes(lambda record: again.append(int(record.value)))
+    with pytest.raises(ClosedError if leave.startswith("close") else IllegalStateError):
+        call.result()
+    assert len(took) == 1
+    # A commit, a goodbye, and with transactions one of each of them.
+    assert took[0] < 5
+    assert sorted(listener.revoked) == sorted({*listener.revoked})
+    assert len(listener.revoked) == 4
+    assert listener.lost == []
+    simulated.until(lambda: len(other.consumer.assignment()) == 4)
+    assert (simulated.offset("orders"), again) == (100, [])
+    other.stop()
+    others.result()

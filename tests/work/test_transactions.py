@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import Counter, defaultdict
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -20,7 +20,14 @@ from tests.work.worlds import ONE, Real, Simulated, SimulatedMember, become
 from kadence import Admin, Consumer, Producer, Record, TopicPartition
 from kadence.client.aside import Calls, _make
 from kadence.clock import SystemClock
-from kadence.errors import ConfigError, KafkaTimeoutError, ProducerFencedError, SerializationError
+from kadence.errors import (
+    ConfigError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    SerializationError,
+    UnknownTopicOrPartitionError,
+)
+from kadence.forked import ThisProcess
 from kadence.protocol import error_codes as ec
 from kadence.protocol.end_txn import EndTxnRequest
 from kadence.protocol.produce import ProduceRequest
@@ -28,10 +35,10 @@ from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from kadence.testing.kafka import Kafka
 from kadence.testing.simulation import Program
 from kadence.work import Context, ProducerRecord, Retry
-from kadence.work.frontier import decode
-from kadence.work.processing import Seek
+from kadence.work.frontier import Stretch, decode
 from kadence.work.rounds import Finished, Round
 from kadence.work.settings import settings_of
+from kadence.work.steps import Seek
 from kadence.work.transactional import TransactionalDesk, TransactionalProcessing
 from kadence.work.transactions import Transactions
 
@@ -312,7 +319,7 @@ class AtOnce:
     """Makes calls where they are asked for."""
 
     def carry(self, calls: Calls) -> None:
-        _make(calls)
+        _make(calls, ThisProcess())
 
     def end(self) -> None:
         """There is nothing to end."""
@@ -327,7 +334,15 @@ def test_a_transaction_is_not_waited_for_when_a_record_of_it_has_failed() -> Non
     producer.send.return_value = future
     producer.commit_transaction.side_effect = late
     ended: list[Any] = []
-    transactions = Transactions(lambda: producer, lambda *end: ended.append(end), Mock(), Mock(), AtOnce())
+    transactions = Transactions(
+        lambda: producer,
+        lambda *end: ended.append(end),
+        Mock(),
+        Mock(),
+        Mock(),
+        AtOnce(),
+        SystemClock(),
+    )
     transactions.start()
     finished = Finished(1, [], [ProducerRecord("out", b"1")], None)
     this = Round([finished], {})
@@ -515,8 +530,8 @@ def test_after_an_interruption_nothing_is_sent_twice(shells: Real) -> None:
     assert sorted(shells.values()) == list(range(20))
 
 
-def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() -> None:
-    """The frontiers are those of before it: a commit of them would have its records handled, and sent, again."""
+def by_hand(subject: Mock) -> TransactionalProcessing:
+    """The loop of a call, with partition 0 of ``one`` and a record of it that waits for a worker."""
     settings = settings_of(
         print,
         workers=1,
@@ -533,14 +548,17 @@ def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() 
         drain=1,
         transactional_id="t",
     )
-    one = TopicPartition("one", 0)
     clock = SystemClock()
     desk = TransactionalDesk(settings, clock, clock.now_ms, "g", Mock(), Mock(), Mock(), Mock())
-    subject = Mock(assignment=lambda: frozenset({one}))
-    processing = TransactionalProcessing(
+    desk.scheduler.assign(ONE)
+    desk.scheduler.read_from(ONE, Stretch(1, 0))
+    desk.scheduler.add(ONE, [Record("one", 0, 0, value=b"v")], 0)
+    return TransactionalProcessing(
         settings,
         desk,
         subject,
+        Mock(),
+        Mock(fetch_epochs=lambda: {ONE: 1}),
         clock,
         Mock(),
         Mock(),
@@ -550,15 +568,39 @@ def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() 
         changed=Mock(),
         caller=Mock(),
         renew=Mock(),
+        refresh=Mock(),
     )
-    desk.scheduler.assign(one)
-    desk.scheduler.add(one, [Record("one", 0, 0, value=b"v")], 0)
+
+
+def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() -> None:
+    """The frontiers are those of before it: a commit of them would have its records handled, and sent, again."""
+    processing = by_hand(Mock(assignment=lambda: frozenset({ONE})))
     processing.transactions.is_busy = True
     steps = processing.put_back(is_interrupted=True)
     assert isinstance(next(steps), Seek)
     processing.transactions.is_busy = False
     assert list(steps) == []
     assert not processing.is_put_back
+
+
+def test_offsets_of_a_topic_that_is_gone_are_left_out_and_metadata_is_asked_for_once() -> None:
+    """The consumer may fetch nothing meanwhile, and would hear of it when its metadata is five minutes old."""
+    processing = by_hand(Mock())
+    processing.transactions._producer = Mock()
+    refresh = cast("Mock", processing._refresh)
+    with processing._desk.lock:
+        (task,) = processing._desk.take()
+    processing._desk.finish([task])
+    round_ = processing._desk.begin(0, 1000, ())
+    assert round_ is not None
+    assert round_.offsets.keys() == {ONE}
+    processing._round_ended(round_, UnknownTopicOrPartitionError(partitions=frozenset({ONE})), {})
+    refresh.assert_not_called()
+    for _ in range(2):
+        assert not processing._begin(processing._clock.now_ms())
+        refresh.assert_called_once_with()
+    # After half a minute it is tried again: a topic may be made anew.
+    assert processing._begin(processing._clock.now_ms() + 30_001)
 
 
 def test_a_batch_has_all_its_outputs_or_none(simulated: Simulated) -> None:

@@ -60,7 +60,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
     )
     async with (
         AsyncProducer(
-            bootstrap_servers=SERVERS, key_serializer="string", value_serializer="json"
+            bootstrap_servers=SERVERS, key_serializer="string", value_serializer="json", linger_ms=0
         ) as producer,
         consumer,
     ):

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from kadence.broker.cluster import Topic, is_valid_topic_name
 from kadence.broker.group_configs import GROUP_KEYS, check_group_config
 from kadence.broker.service import Services
-from kadence.broker.topic_configs import TOPIC_KEYS, TopicKey, check_topic_config, contradiction
+from kadence.broker.topic_configs import TOPIC_KEYS, TopicKey, check_topic_config, contradiction, parsed
 from kadence.protocol import error_codes as codes
 
 __all__ = ["DELETE", "GROUP", "KEYS", "TOPIC", "Configured", "Fault", "find_configured"]
@@ -65,7 +65,7 @@ class _TopicConfig:
     def configure(self, config: Mapping[str, str]) -> None:
         before = self._topic.config
         try:
-            self._cluster.configure(self._topic, config)
+            self._cluster.configure(self._topic, parsed(config))
             self._cluster.keep(self._topic)
         except OSError:
             self._cluster.configure(self._topic, before)

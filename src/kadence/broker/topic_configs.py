@@ -22,6 +22,7 @@ __all__ = [
     "check_topic_config",
     "contradiction",
     "default_of",
+    "parsed",
 ]
 
 _MOST: Final = {"INT": 2**31 - 1, "LONG": 2**63 - 1}
@@ -54,7 +55,8 @@ class TopicKey:
         if self.kind in ("STRING", "LIST"):
             return self._choice_fault(value)
         try:
-            number = float(value) if self.kind == "DOUBLE" else int(value)
+            # Python's "1_000" is no number to Java.
+            number = self._number("" if "_" in value else value)
         except ValueError:
             return f"Not a number of type {self.kind}"
         most = _MOST.get(self.kind)
@@ -71,12 +73,26 @@ class TopicKey:
             return "Must be *, or replicas as partition:broker with commas between them"
         if not self.choices:
             return None
-        parts = [value]
-        if self.kind == "LIST":
-            parts = [each.strip() for each in value.split(",")] if value.strip() else []
+        parts = self._parts(value) if self.kind == "LIST" else [value.strip()]
         if all(each in self.choices for each in parts):
             return None
         return f"String must be one of: {', '.join(self.choices)}"
+
+    def _parts(self, value: str) -> list[str]:
+        """The parts of a LIST; where it chooses among some, each once."""
+        parts = [each.strip() for each in value.split(",")] if value.strip() else []
+        return list(dict.fromkeys(parts)) if self.choices else parts
+
+    def _number(self, value: str) -> float:
+        return float(value) if self.kind == "DOUBLE" else int(value)
+
+    def parsed(self, value: str) -> str:
+        """The value as Kafka reads it, and tells it."""
+        if self.kind == "LIST":
+            return ",".join(self._parts(value))
+        if self.kind == "STRING":
+            return value.strip()
+        return value.strip().lower() if self.kind == "BOOLEAN" else str(self._number(value))
 
 
 def _number(kind: str, default: float, low: float | None = None, high: float | None = None) -> TopicKey:
@@ -188,6 +204,11 @@ def check_topic_config(config: Mapping[str, str | None]) -> str | None:
                 "Leave cleanup.policy at delete."
             )
     return contradiction(config)
+
+
+def parsed(config: Mapping[str, str]) -> dict[str, str]:
+    """A topic's configuration, which `check_topic_config` has let pass, as Kafka tells it."""
+    return {name: TOPIC_KEYS[name].parsed(value) for name, value in config.items()}
 
 
 def contradiction(config: Mapping[str, str | None]) -> str | None:

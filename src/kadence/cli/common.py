@@ -96,7 +96,7 @@ class Parser(argparse.ArgumentParser):
             if word.startswith("-"):
                 name = word.partition("=")[0]
                 self.error(f"there is no option {name!r}{self._instead_of(name.lstrip('-'))}")
-            self.error(f"{word!r} is more than it takes")
+            self.error(f"unexpected argument {word!r}")
         return known, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

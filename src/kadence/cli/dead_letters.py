@@ -31,8 +31,10 @@ _EXAMPLES = """\
 _REPLAY = """
 
 The records are sent as they were, without the headers about the error, to the
-topic and partition that they came from, and acknowledged. The dead letters
-stay: a second replay sends the records a second time. `drop` deletes them.
+topic and partition that they came from, and acknowledged. They have the time
+of sending; their own is in the header kadence.replay.timestamp. The dead
+letters stay: a second replay sends the records a second time. `drop` deletes
+them.
 Those whose value was too large for the dead letter topic are not sent."""
 
 _DROP = """

@@ -239,7 +239,7 @@ def _brokers(config: Mapping[str, Any], arguments: argparse.Namespace) -> Iterat
         said = _told(error)
         if isinstance(error, KafkaError):
             said = said_of_cluster(said, arguments)
-        yield _finding("brokers", "wrong", f"{_naming(servers, said)}{_advice(said, config)}")
+        yield _finding("brokers", "wrong", f"{_naming(servers, said)}{_advice(said)}")
 
 
 def _told(error: Exception) -> str:
@@ -258,13 +258,10 @@ def _naming(addresses: str, said: str) -> str:
     return said if names_all else f"{addresses}: {said}"
 
 
-def _advice(said: str, config: Mapping[str, Any]) -> str:
+def _advice(said: str) -> str:
     """What to try, where the error itself does not say it."""
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return "; name the CA that signed the broker's certificate: -X ssl.ca.location=FILE"
-    is_plain = str(config.get("security.protocol", "PLAINTEXT")).upper() == "PLAINTEXT"
-    if is_plain and "closed the connection" in said and "SASL" not in said:
-        return "; a listener with TLS does so: try -X security.protocol=SSL"
     return ""
 
 

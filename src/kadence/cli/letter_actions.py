@@ -24,6 +24,7 @@ from kadence.cli.letters import Choice, Letter, described, document
 from kadence.cli.names import partitions
 from kadence.cli.where import offsets, ranges, refuse_outside, tell_presumed
 from kadence.printable import plural
+from kadence.work.letters import replayed
 
 if TYPE_CHECKING:
     from kadence import Admin, Producer
@@ -155,7 +156,7 @@ def drop_letters(admin: Admin, arguments: argparse.Namespace) -> None:
     held = ranges(admin, chosen)
     refuse_outside(arguments.before, held)
     tell_presumed(arguments.before, "--before")
-    before = offsets(admin, arguments.before, held)
+    before = offsets(admin, arguments.before, held, client_config(arguments, "ConsumerConfig"))
     if not arguments.dry_run:
         admin.delete_records(before)
     rows = [
@@ -232,12 +233,12 @@ def _partitions_of(admin: Admin, topic: str) -> int:
 
 
 def _send(producer: Producer, letter: Letter, topic: str, partition: int | None) -> RecordFuture:
-    record = letter.record
+    record = replayed(letter.record, topic, partition)
     return producer.send(
         topic,
         record.value,
         record.key,
         partition=partition,
-        timestamp=record.timestamp if record.timestamp >= 0 else None,
-        headers=letter.headers,
+        timestamp=record.timestamp,
+        headers=record.headers,
     )

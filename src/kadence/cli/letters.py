@@ -1,24 +1,22 @@
 """Dead letters as ``kadence dead-letters`` sees them: what their headers say of their origin and their error. Pure.
 
-`Consumer.process` writes them, and so does a consumer with ``deserialization.errors=dead-letter``. Both use the same
-headers; the latter has no attempts and no times, but says which part of the record it could not read.
+`Consumer.process` writes them, and so does a consumer with ``deserialization.errors=dead-letter``, by the same headers
+(`kadence.work.letters`). Those of the latter have no attempts and no times, but say which part of the record is bad.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from kadence.cli.common import moment, text_of
 from kadence.printable import printable
 from kadence.records import Record
 from kadence.types import TopicPartition
+from kadence.work.letters import ERROR, OURS
 
 __all__ = ["Choice", "Letter", "described", "document"]
-
-_ERROR: Final = "kadence.error."
-_OURS: Final = (_ERROR, "kadence.retry.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +25,7 @@ class Letter:
 
     Attributes:
         origin: where the record came from; None: its headers do not say so, another program wrote it. offset: there.
+        timestamp: its own, in ms since 1970; None: it had none, or an older version wrote the letter.
         error: the exception's class. attempts, first, last: of `Consumer.process`; ms since 1970. field: of a consumer
             that could not read the ``key`` or the ``value``.
         left_out: bytes of its ``value``, ``headers`` and ``key`` that are missing: they are too large for this topic.
@@ -36,6 +35,7 @@ class Letter:
     record: Record[Any, Any]
     origin: TopicPartition | None
     offset: int | None
+    timestamp: int | None
     error: str | None
     message: str | None
     attempts: int | None
@@ -53,12 +53,12 @@ class Letter:
         told = {name: value for name, value in record.headers if value is not None}
 
         def text(name: str) -> str | None:
-            value = told.get(_ERROR + name)
+            value = told.get(ERROR + name)
             return None if value is None else value.decode(errors="replace")
 
         def number(name: str) -> int | None:
             try:
-                return int(told.get(_ERROR + name, b""))
+                return int(told.get(ERROR + name, b""))
             except ValueError:
                 return None
 
@@ -67,6 +67,7 @@ class Letter:
             record,
             None if topic is None or partition is None else TopicPartition(topic, partition),
             number("offset"),
+            number("timestamp"),
             text("class"),
             text("message"),
             number("attempts"),
@@ -79,12 +80,12 @@ class Letter:
                 for part in ("value", "headers", "key")
                 if (size := number(part + ".bytes")) is not None
             },
-            tuple(each for each in record.headers if not each[0].startswith(_OURS)),
+            tuple(each for each in record.headers if not each[0].startswith(OURS)),
         )
 
     @property
     def at(self) -> int:
-        """When it was given up, in ms since 1970; of a consumer's letters the time of their record."""
+        """When it was given up, in ms since 1970; of a consumer's letters the time of writing."""
         return self.record.timestamp if self.last is None else self.last
 
 
@@ -126,7 +127,12 @@ def document(letter: Letter) -> dict[str, Any]:
         "timestamp": record.timestamp,
         "origin": None
         if origin is None
-        else {"topic": origin.topic, "partition": origin.partition, "offset": letter.offset},
+        else {
+            "topic": origin.topic,
+            "partition": origin.partition,
+            "offset": letter.offset,
+            "timestamp": letter.timestamp,
+        },
         "error": letter.error,
         "message": letter.message,
         "field": letter.field,
@@ -148,6 +154,7 @@ def described(letter: Letter) -> Iterator[str]:
     yield printable(f"{record.topic}-{record.partition}@{record.offset}  {came}")
     yield printable(f"  error    {letter.error or 'unknown'}: {letter.message or ''}")
     for name, value in (
+        ("time", moment(letter.timestamp)),
         ("attempts", letter.attempts),
         ("first", moment(letter.first)),
         ("last", moment(letter.last)),

@@ -44,9 +44,10 @@ Read records from stdin, one per line, and write them to a topic. The status is
 With -i they are read from a file. Its name says what it is (or --format does):
 .parquet, .arrow and .csv have columns. With a column value each row is a
 record, and the columns key, headers, partition and timestamp are its other
-parts, as `kadence consume -o` writes them; partition does not count where
-there is a column offset, for it was elsewhere. Without a column value each row
-is a JSON document, and --key names the column with its key.
+parts, as `kadence consume -o` writes them. A column partition is ignored if
+there is a column offset: the row was exported from another topic. Without a
+column value each row is a JSON document, and --key names the column with its
+key.
 With --value-schema a value is JSON that fits the schema, which is registered;
 what `kadence consume --value` shows can be written so."""
 
@@ -261,7 +262,7 @@ def _lines(
         except (ValueError, TypeError) as error:
             shown = line[:60].decode(errors="replace")
             raise CommandError(
-                f"line {number}: {error}; it begins {shown!r} (--format {form}, see --help)"
+                f"line {number}: {error}; it begins {shown!r} (--format {form} takes JSON, --format lines any text)"
             ) from None
 
 

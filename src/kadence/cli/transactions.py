@@ -56,10 +56,11 @@ transaction of one that it may not see looks as if it hung."""
 
 _ABORT: Final = """
 
-The partition's leader writes the marker that aborts it, and no coordinator is
-asked. So it is for transactions that `kadence transactions hanging` lists. One
-that its coordinator knows is refused: aborted in one partition alone, it may
-be half committed. `kadence transactions fence` aborts it in all of them."""
+The partition's leader writes the marker that aborts it; its coordinator has no
+part in it. So it is for transactions that `kadence transactions hanging`
+lists. All coordinators are asked first, and a transaction that one knows is
+refused: aborted in one partition alone, it may be half committed. `kadence
+transactions fence` aborts it in all of them."""
 
 _FENCE: Final = """
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Generator
 from contextvars import copy_context
 from typing import Any, Protocol
 
+from kadence.forked import ThisProcess
+
 __all__ = ["Aside", "Caller", "Calls", "ThreadsAside"]
 
 Calls = Generator[Callable[[], Any], Any, None]
@@ -79,16 +81,19 @@ class _ThreadCaller:
         self._todo.put(None)
 
     def _run(self) -> None:
+        # Serialisers, partitioners and interceptors run in these calls.
+        here = ThisProcess()
         while (calls := self._todo.get()) is not None:
-            _make(calls)
+            _make(calls, here)
 
 
-def _make(calls: Calls) -> None:
+def _make(calls: Calls, here: ThisProcess) -> None:
     try:
         call = next(calls)
         while True:
             try:
-                result = call()
+                with here:
+                    result = call()
             except Exception as error:  # noqa: BLE001 - whoever asked for the call decides what it means
                 call = calls.throw(error)
             else:

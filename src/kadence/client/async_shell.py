@@ -14,11 +14,11 @@ from kadence.client.waits import BREATH, Run, Waits
 from kadence.clock import Clock, wait_seconds
 from kadence.errors import ConcurrentAccessError
 
-__all__ = ["AsyncShell", "LoopChanges"]
+__all__ = ["BREATH_MS", "AsyncShell", "LoopChanges"]
 
 T = TypeVar("T")
 
-_BREATH_MS: Final = 5
+BREATH_MS: Final = 5
 """How long calls that need no wait may keep the loop, about as long as a thread keeps the interpreter."""
 
 
@@ -108,7 +108,7 @@ class AsyncShell:
         """Let the loop turn if calls without a wait have kept it for long. Before anything is taken, never after."""
         self.check_loop()
         now = self._clock.now_ms()
-        if now - self._turned_at >= _BREATH_MS:
+        if now - self._turned_at >= BREATH_MS:
             await asyncio.sleep(0)
             self._turned_at = self._clock.now_ms()
 

@@ -18,15 +18,15 @@ import warnings
 import weakref
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from kadence.clock import Seconds, SystemClock, add_ms
 from kadence.errors import ClosedError, FatalNetworkError, ForkedError, KafkaError
+from kadence.logs import flush
 
 __all__ = [
     "ENDING",
     "END_MS",
-    "FORKS",
     "OPEN",
     "Ending",
     "Engine",
@@ -36,7 +36,6 @@ __all__ = [
     "end_if_unclosed",
     "ended",
     "forked_error",
-    "in_children",
     "opened",
 ]
 
@@ -76,48 +75,9 @@ def ended(kind: str, cause: BaseException | None) -> KafkaError:
     return fatal
 
 
-T = TypeVar("T")
-
-
-class _Forks:
-    """Those of this process, and of those it comes from.
-
-    Attributes:
-        count: how many. Another number means another process.
-    """
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
-FORKS: Final = _Forks()
-
-_told: weakref.WeakKeyDictionary[object, Callable[[object], None]] = weakref.WeakKeyDictionary()
-
-
-def in_children(what: T, act: Callable[[T], None]) -> None:
-    """Have ``act(what)`` called first thing in each child process, as long as there is ``what``.
-
-    For what a call looks at before it looks who it is. A lock may be held for ever there.
-    """
-    _told[what] = act  # type: ignore[assignment]
-
-
 def forked_error(kind: str) -> ForkedError:
     """What a call of a client of this kind raises in a child of the process that made it."""
     return ForkedError(f"this {kind} was made before fork(); make a new one in the child")
-
-
-def _forked() -> None:
-    FORKS.count += 1
-    for what, act in list(_told.items()):
-        act(what)
-
-
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_forked)
 
 
 END_MS: Final = 500
@@ -225,11 +185,13 @@ def _end_at_exit() -> None:
         engine.join(max(deadlines[engine] + END_MS - clock.now_ms(), 0) / 1000)
         if engine.is_alive():
             each.ending.left_behind()
+    # Processes of multiprocessing run nothing after this.
+    flush()
 
 
 @runtime_checkable
 class Stoppable(Protocol):
-    """A consumer or a producer.
+    """A client that may have something to do when the program is to end.
 
     Attributes:
         _end_means: what `_end_unfinished` does, for the log.
@@ -251,14 +213,14 @@ class Stoppable(Protocol):
 
 
 OPEN: Final[weakref.WeakSet[Stoppable]] = weakref.WeakSet()
-"""Every consumer and producer of this process."""
+"""Every consumer, producer and admin client of this process."""
 
 ENDING: Final[list[Callable[[Stoppable], None]]] = []
 """What those call who got their signal and speak for all clients."""
 
 
 def opened(client: Stoppable) -> None:
-    """A consumer or a producer was made. A signal that came just before is for it, too."""
+    """A client was made. A signal that came just before is for it, too."""
     OPEN.add(client)
     for stop in tuple(ENDING):
         stop(client)

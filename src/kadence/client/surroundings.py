@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kadence.client.engine import Engine
@@ -22,6 +23,7 @@ from kadence.clock import wall_ms as wall_clock_ms
 from kadence.config import generated_client_id
 from kadence.errors import IllegalStateError
 from kadence.idioms import running_loop
+from kadence.logs import OwnThread
 from kadence.metrics.sensors import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient, native_heartbeat
 
@@ -99,7 +101,7 @@ class JobThread(FinishedJobs):
 
     def submit(self, work: Callable[[], object], done: Done) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread = OwnThread(target=self._run, name=self._name)
             self._thread.start()
         self._todo.put((work, done))
 
@@ -107,8 +109,13 @@ class JobThread(FinishedJobs):
         self._todo.put(None)
 
     def _run(self) -> None:
+        # Few clients have jobs.
+        from kadence.forked import ThisProcess
+
+        here = ThisProcess()
         while (job := self._todo.get()) is not None:
-            self._do(*job)
+            work, done = job
+            self._do(partial(here.call, work), done)
 
 
 class Surroundings:

@@ -205,9 +205,9 @@ class ConsumerConfig(ClientConfig):
     dead_letter_topic: str | None = key(
         "string",
         None,
-        "The topic to which the consumer writes bad records, unchanged but for headers that tell their origin: "
-        "kadence.error.topic, .partition, .offset, .field, .class, .message and .group. A bad record counts as "
-        "processed once the broker has acknowledged its dead letter.",
+        "The topic to which the consumer writes bad records, with their bytes and headers, the time of writing, and "
+        "headers that tell their origin: kadence.error.topic, .partition, .offset, .timestamp, .field, .class, "
+        ".message and .group. A bad record counts as processed once the broker has acknowledged its dead letter.",
     )
     interceptors: tuple[Any, ...] = key(
         "objects",

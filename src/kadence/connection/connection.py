@@ -72,7 +72,8 @@ class BrokerConnection:
 
     Attributes:
         address: how messages name the broker.
-        encoded_bytes: of all requests so far.
+        encoded_bytes: of all requests so far. own_sizes: bytes of each of its own requests (ApiVersions, SASL) that
+            nobody has counted yet.
         logins: how often the broker accepted us. login_ms: how long it took the last time.
     """
 
@@ -95,6 +96,7 @@ class BrokerConnection:
         "held_until",
         "login_ms",
         "logins",
+        "own_sizes",
         "phase",
         "ranges",
     )
@@ -115,6 +117,7 @@ class BrokerConnection:
         self.ranges: Ranges = {}
         self.held_until = 0
         self.encoded_bytes = 0
+        self.own_sizes: list[int] = []
         self.logins = self.login_ms = 0
         self._login_began = 0
         self._client_id = client_id
@@ -380,7 +383,10 @@ class BrokerConnection:
             pieces = [b"".join(pieces)]
         # Only now: a request that cannot be encoded must not use up an id.
         self._correlation_id = next_id
-        self.encoded_bytes += sum(map(len, pieces))
+        size = sum(map(len, pieces))
+        self.encoded_bytes += size
+        if request is None:
+            self.own_sizes.append(size)
         unwritten = [memoryview(piece) for piece in pieces]
         if message.API_KEY == _PRODUCE and message.acks == 0:
             self._out.append((unwritten, request, version))

@@ -33,6 +33,7 @@ cdef class DecodedRecords:
 cdef class DeliveryState:
     cdef public kd_shared_number fetch_epoch
     cdef public kd_shared_bool paused
+    cdef public kd_shared_bool work_paused
     cdef public kd_shared_bool revoking
     cdef public kd_shared_bool held
     cdef object _end

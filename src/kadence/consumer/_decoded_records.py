@@ -130,6 +130,7 @@ class DeliveryState:
     def __init__(self, fetch_epoch: cython.longlong) -> None:
         self.fetch_epoch = fetch_epoch
         self.paused = False
+        self.work_paused = False
         self.revoking = False
         self.held = False
         self._end: int | None = None
@@ -233,8 +234,8 @@ class Decoder:
 class Records:
     """Records of one poll, grouped by partition, in offset order within each.
 
-    Iterating gives the records one after the other; `by_partition` gives them grouped. It is false when there are
-    no records, and immutable.
+    Iterating gives the records one after the other, and an index one of them; `by_partition` gives them grouped. It
+    is false when there are no records, and immutable.
     """
 
     def __init__(
@@ -276,6 +277,10 @@ class Records:
         if self._records is not None:
             return iter(self._records)
         return chain.from_iterable([records for _, records in self._chunks])
+
+    def __getitem__(self, index: Any) -> Any:
+        records = list(self) if self._records is None else self._records
+        return records[index]
 
     def __len__(self) -> int:
         if self._records is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, Self, TypeVar, Unpack
 
 from kadence.client.engine import end_if_unclosed, opened
 from kadence.client.surroundings import surroundings
@@ -34,7 +34,7 @@ from kadence.consumer.assembly import aside, letter_producer, network_side
 from kadence.consumer.decoded_records import Records
 from kadence.consumer.fetch._iteration import Iteration
 from kadence.consumer.shared_state import FAREWELL_MS
-from kadence.idioms import advised
+from kadence.idioms import advised, refuse, takes_no_other
 from kadence.records import Record
 from kadence.types import (
     K_co,
@@ -116,7 +116,10 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ what to read
 
-    def subscribe(self, topics: Topics, *, listener: RebalanceListener | None = None) -> None:
+    @takes_no_other
+    def subscribe(
+        self, topics: Topics, *, listener: RebalanceListener | None = None, **foreign: Never
+    ) -> None:
         """Join the group for these topics, replacing the subscription. The join starts with the next poll.
 
         Args:
@@ -130,6 +133,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 SubscriptionPattern with group.protocol=classic, or dead.letter.topic is among the topics. If a broker
                 refuses the pattern, `poll` raises the error (InvalidRegularExpressionError, UnsupportedVersionError).
         """
+        if foreign:
+            refuse(self.subscribe, foreign)
         self._run(self._calls.subscribe(topics, listener))
 
     def assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
@@ -222,7 +227,10 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ records
 
-    def poll(self, timeout: Seconds = 0.0, *, max_records: int | None = None) -> Records[K_co, V_co]:
+    @takes_no_other
+    def poll(
+        self, timeout: Seconds = 0.0, *, max_records: int | None = None, **foreign: Never
+    ) -> Records[K_co, V_co]:
         """Wait for records, at most ``timeout`` seconds, and return them; empty when none came.
 
         Args:
@@ -238,6 +246,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
         Source: KIP-41 (max.poll.records), KIP-62 (max.poll.interval.ms).
         """
+        if foreign:
+            refuse(self.poll, foreign)
         core, steps = self._core, self._steps
         proofs: int | None = steps.calls
         try:
@@ -427,7 +437,10 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
     # ------------------------------------------------------------ commits
 
-    def commit(self, offsets: Offsets | Work | None = None, *, timeout: Seconds | None = None) -> None:
+    @takes_no_other
+    def commit(
+        self, offsets: Offsets | Work | None = None, *, timeout: Seconds | None = None, **foreign: Never
+    ) -> None:
         """Commit and wait for the answer; retriable errors are retried until ``timeout`` (default.api.timeout.ms).
 
         Args:
@@ -441,6 +454,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             RebalanceInProgressError: call poll() first, then commit again.
             KafkaTimeoutError: no answer within ``timeout``. WakeupError: `wakeup` was called.
         """
+        if foreign:
+            refuse(self.commit, foreign)
         self._run(self._calls.commit(offsets, timeout))
 
     def commit_async(
@@ -488,7 +503,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         `stop_on_signals`), or when all assigned ranges are done. A record is done when its handler returned, when the
         records that the handler returned are acknowledged, or when its dead letter or retry record is. The committed
         offset of a partition is the lowest that is not done; what is done above it travels in the commit's metadata,
-        and is skipped after a restart or a rebalance. So each record is handled at least once. It commits every
+        and is not done again after a restart or a rebalance. So each record is handled at least once. It commits every
         ``auto.commit.interval.ms``, whatever ``enable.auto.commit`` is.
 
         Args:
@@ -503,7 +518,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 Python that computes; they import the handler's module).
             retry: how a record is repeated whose handler raised; None: not at all.
             dead_letter: the topic for records whose attempts all failed. Without it the first such record ends the
-                processing.
+                processing; of records that a deserialiser refuses ``deserialization.errors`` decides then.
             timeout: seconds that one attempt may take. A coroutine is cancelled then, which counts as a failed
                 attempt, and a process is killed; a thread cannot be: `Context.timed_out` tells it, and the log does.
             batch: ``(records, seconds)``: the handler gets lists of up to so many records, and waits at most so long
@@ -525,11 +540,13 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 committed every ``auto.commit.interval.ms``, or earlier when what is read ahead runs out.
 
         Returns:
-            How many records this call has done, retried, given up and skipped, and how many attempts failed.
+            How many records this call has done, retried and given up, how many came again that had been done before,
+            and how many attempts failed.
 
         Raises:
             Exception: what a handler raised whose record failed for good, without ``dead_letter``; what is done is
                 committed.
+            DeadLetterError: a dead letter can never be written to its topic; the record is not done.
             TypeError: the handler returned something else than records to send.
             MissingDependencyError: ``batch_format="arrow"``, and pyarrow is not installed.
             ProducerFencedError: another producer uses the ``transactional_id``.
@@ -556,6 +573,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             max_bytes=max_bytes,
             drain=drain,
             transactional_id=transactional_id,
+            deserialization_errors=self._config.deserialization_errors,
+            dead_letter_topic=self._config.dead_letter_topic,
         )
         return self._shell.process(self, settings, letter_producer, aside())
 

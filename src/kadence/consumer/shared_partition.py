@@ -18,9 +18,19 @@ from kadence.consumer.decoded_records import DeliveryState
 from kadence.errors import KafkaError, RecordDeserializationError
 from kadence.lag import end_offset, lag
 from kadence.metrics.sensors import Meter
-from kadence.types import TopicPartition
+from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.wire import ZERO_UUID
 
-__all__ = ["NotFetched", "NotFetchedReason", "Origin", "Raised", "SharedPartition", "Unfetched", "Unstable"]
+__all__ = [
+    "NotFetched",
+    "NotFetchedReason",
+    "Origin",
+    "Raised",
+    "SharedPartition",
+    "Start",
+    "Unfetched",
+    "Unstable",
+]
 
 
 class NotFetchedReason(enum.Enum):
@@ -99,10 +109,19 @@ class NotFetched(NamedTuple):
         return f"{self.reason.value}{more}, for {self.since:.1f} s"
 
 
+_BY_WORK: Final = "process() has enough of it"
+
 _NEW: Final = Unfetched(NotFetchedReason.AWAITING_COMMITTED_OFFSET, -1, "")
 
 _OPEN_MS: Final = 5_000
 """A transaction that is open for so long counts as a reason. Others come and go all the time, and hold nobody up."""
+
+
+class Start(NamedTuple):
+    """A place that ``auto.offset.reset`` chose. ``number``: of all such choices of the consumer, from 1 on."""
+
+    number: int
+    offset: int
 
 
 class Origin(NamedTuple):
@@ -115,6 +134,14 @@ class Origin(NamedTuple):
     """Offset and epoch up to which all was processed when a fetch epoch began in the midst of reading, if less."""
     continued: int = -1
     """The fetch epoch before it, where it began in the midst of reading."""
+    topic_id: bytes = ZERO_UUID
+    """Of the topic that the offset is of; zero while it is not known. One of the same name made later has another."""
+    committed: OffsetAndMetadata | None = None
+    """What the group had committed, where that is the place to begin; None: a policy or the program chose it."""
+    is_by_policy: bool = False
+    """Whether ``auto.offset.reset`` chose it."""
+    start: Start | None = None
+    """Where ``auto.offset.reset`` had reading begin that has come here without a jump of the program."""
 
 
 class Unstable(NamedTuple):
@@ -144,15 +171,17 @@ class SharedPartition(DeliveryState):
     """The shared state's part of one assigned partition.
 
     Written by the network thread: ``fetch_epoch`` (current stretch), ``origin`` (its start; None while the
-    position is unknown), ``end`` (the offset at which the range to read ends, C11; None: it has no end), ``revoking``
-    (about to be given up: no longer handed out), ``held`` (its assigned callback has not run: not handed out yet),
-    ``high_watermark``, ``last_stable_offset``, ``log_start``, ``unfetched`` (why it is not being fetched; None: it is),
-    ``unstable`` (with read_committed, while a transaction is open before the end of the log).
-    ``lags`` and ``leads`` (as answers told of the log's ends), ``preferred_replica`` (None: the leader).
-    Written by the application thread: ``paused``, ``paused_at`` (since when, monotonic ms), ``decoded`` (records
-    decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch, offset,
-    epoch) as far as is known to be processed apart from what ``decoded`` says, ``raised`` (the latest polls that raised
-    because of it), ``drained_bytes`` (total of bytes handed out or dropped, ever).
+    position is unknown), ``topic_since`` (the fetch epoch since which it is of the same topic), ``end`` (the offset at
+    which the range to read ends, C11; None: it has no end), ``revoking`` (about to be given up: no longer handed out),
+    ``held`` (its assigned callback has not run: not handed out yet), ``high_watermark``, ``last_stable_offset``,
+    ``log_start``, ``unfetched`` (why it is not being fetched; None: it is), ``unstable`` (with read_committed, while a
+    transaction is open before the end of the log), ``lags`` and ``leads`` (as answers told of the log's ends),
+    ``preferred_replica`` (None: the leader).
+    Written by whoever calls `pause` and `resume`: ``paused``, ``paused_at`` (since when, monotonic ms).
+    Written by the application thread: ``work_paused`` and ``work_paused_at`` (the same, of `process`), ``decoded``
+    (records decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch,
+    offset, epoch) as far as is known to be processed apart from what ``decoded`` says, ``raised`` (the latest polls
+    that raised because of it), ``drained_bytes`` (total of bytes handed out or dropped, ever).
     ``told_bytes``: the mark of which the network thread was told that it was reached.
     Written by the network thread, about what the application drains: ``wake_bytes``, the mark at which it wants to know
     that ``drained_bytes`` has come so far.
@@ -173,15 +202,18 @@ class SharedPartition(DeliveryState):
         "processed",
         "raised",
         "told_bytes",
+        "topic_since",
         "unfetched",
         "unstable",
         "wake_bytes",
+        "work_paused_at",
     )
 
     def __init__(self, partition: TopicPartition, fetch_epoch: int) -> None:
         super().__init__(fetch_epoch)
         self.partition = partition
         self.origin: Origin | None = None
+        self.topic_since = fetch_epoch
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start: int | None = None
@@ -191,7 +223,7 @@ class SharedPartition(DeliveryState):
         self.unfetched: Unfetched | None = _NEW
         self.unstable: Unstable | None = None
         self.raised: Raised | None = None
-        self.paused_at = 0
+        self.paused_at = self.work_paused_at = 0
         self._position: Origin | None = None
         self.processed: Origin | None = None
         self.drained_bytes = 0
@@ -211,9 +243,11 @@ class SharedPartition(DeliveryState):
 
     def why(self, now: int) -> Unfetched | None:
         """Why nothing of it is read now, from what both sides know."""
-        if self.paused and not (self.held or self.revoking):
+        if self.is_paused and not (self.held or self.revoking):
             # The network side hears of a pause with its next turn only.
-            return Unfetched(NotFetchedReason.PAUSED, self.paused_at, "")
+            if self.paused:
+                return Unfetched(NotFetchedReason.PAUSED, self.paused_at, "")
+            return Unfetched(NotFetchedReason.PAUSED, self.work_paused_at, _BY_WORK)
         if (raised := self.raises()) is not None:
             times = f"{raised.times} times" if raised.times > 1 else "once"
             detail = f"offset {raised.offset}: {raised.error}, raised {times}"
@@ -231,7 +265,12 @@ class SharedPartition(DeliveryState):
     @property
     def gives_nothing(self) -> bool:
         """What is buffered of it is not handed out now: not before a resume, a callback, or another range."""
-        return self.paused or self.revoking or self.held or self.is_finished
+        return self.is_paused or self.revoking or self.held or self.is_finished
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the application has paused it, or `process` has: it is read where neither has."""
+        return self.paused or self.work_paused
 
     def note_raised(self, error: KafkaError, now: int) -> None:
         """This poll raises for what comes next; how often that was so in a row is noted with it."""

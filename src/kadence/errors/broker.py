@@ -109,9 +109,27 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 
 class UnknownTopicOrPartitionError(BrokerError):
-    """The cluster has no such topic or partition."""
+    """The cluster has no such topic or partition.
+
+    Attributes:
+        partitions: which, where a call named several; empty: those that the call was about.
+    """
 
     code = error_codes.UNKNOWN_TOPIC_OR_PARTITION
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: int | None = None,
+        partitions: frozenset[TopicPartition] = frozenset(),
+    ) -> None:
+        super().__init__(message, code=code)
+        self.partitions = partitions
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, arguments, state = super().__reduce__()
+        return rebuild, arguments, {**state, "partitions": self.partitions}
 
 
 class NotLeaderError(BrokerError):

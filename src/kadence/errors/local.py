@@ -194,7 +194,10 @@ class RecordDeserializationError(SerializationError):
 
 
 class DeadLetterError(LocalError):
-    """A bad record could not be written to the dead letter topic. It was not skipped; the next poll tries again."""
+    """The dead letter of a record could not be written. The record was not skipped; the next poll tries again.
+
+    `Consumer.process` ends with it where the topic can never take the dead letter; the record is not done then.
+    """
 
 
 class CorruptRecordError(LocalError):

@@ -470,6 +470,10 @@ class Channel:
         sender = self._heartbeat_sender
         if sender is not None:
             sender.before_writing(now)
+        if connection.own_sizes:
+            for size in connection.own_sizes:
+                self._node_meters.requests.record(now, size)
+            connection.own_sizes.clear()
         pieces = connection.outgoing()
         try:
             while pieces:
@@ -493,12 +497,22 @@ class Channel:
             sender.arm(now)
 
     def _leave_repeating(self, now: int) -> None:
-        """Let the compiled poller send the fetch again that was just written, if its sender gave leave."""
+        """Let the compiled poller send the fetch again that was just written, if its sender gave leave.
+
+        The leave holds while that fetch is all that is under way: what is written behind it, such as SaslHandshake, has
+        the number that the poller would take next. The poller runs in waits of this thread alone, and what it has sent
+        was counted after the last of them, so the leave ends here.
+        """
         connection, stream = self._connection, self._stream
         assert connection is not None
         assert stream is not None
         request = connection.repeating(now)
-        if request is None or request is self._repeating or stream.session is None:
+        if request is self._repeating:
+            return
+        if self._repeating is not None and self._repeating.repeat is not None:
+            self._repeating.repeat.withdraw()
+        self._repeating = None
+        if request is None or stream.session is None:
             return
         assert request.repeat is not None
         self._repeating, self._repeating_at = request, now
@@ -542,7 +556,12 @@ class Channel:
         if not self.is_ready:
             assert self._dial is not None
             self._dial.check_refusal(error)
-            self._attempt_failed(tell(error), now)
+            cause = tell(error)
+            is_hung_up = isinstance(error, DisconnectedError | ConnectionResetError | BrokenPipeError)
+            if is_hung_up and self._dial.step is Step.VERSIONS and self._config.ssl_context is None:
+                # What a listener with TLS does to who talks in plain text.
+                cause += " (does this listener speak TLS? Then set security.protocol to SSL or SASL_SSL)"
+            self._attempt_failed(cause, now)
             return
         if self.is_idle:
             # Brokers close what they think is unused, too.

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 from kadence.connection.sasl.exchange import Exchange
 from kadence.connection.sasl.oauthbearer import OAuthBearer, check_token
 from kadence.errors import AuthenticationError, KafkaError
-from kadence.logs import logger
+from kadence.forked import ThisProcess
+from kadence.logs import OwnThread, logger
 from kadence.security import ClientCredentials, Credentials, Token
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class TokenLogin:
         if not self._is_asked:
             self._is_asked = True
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="kadence-tokens", daemon=True)
+                self._thread = OwnThread(target=self._work, name="kadence-tokens")
                 self._thread.start()
             self._asked.put(True)
         return None
@@ -97,13 +98,15 @@ class TokenLogin:
         return f"<login by {self.mechanism} of {self.who}>"
 
     def _work(self) -> None:
+        here = ThisProcess()
         while self._asked.get():
-            self._come.append(self._ask())
+            self._come.append(self._ask(here))
             self._notify()
 
-    def _ask(self) -> Token | KafkaError:
+    def _ask(self, here: ThisProcess) -> Token | KafkaError:
         try:
-            token: object = self._source()
+            # A provider is user code.
+            token: object = here.call(self._source)
             if not isinstance(token, Token):
                 kind = type(token).__name__
                 return AuthenticationError(

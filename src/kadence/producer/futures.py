@@ -7,6 +7,7 @@ A record's future is two references and a number; the answer, the lock and the c
 
 from __future__ import annotations
 
+import sys
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Mapping
@@ -20,6 +21,7 @@ from kadence.client.slices import Slices, slices_of
 from kadence.clock import Seconds, to_ms
 from kadence.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from kadence.errors.copies import own_copy
+from kadence.forked import ThisProcess
 from kadence.idioms import advised
 from kadence.logs import logger
 from kadence.producer.like_futures import LikeFuture
@@ -47,6 +49,7 @@ _here = threading.local()
 def decides(gate: Gate) -> None:
     """This thread decides the deliveries of the producer with this lock, and calls their callbacks."""
     _here.gate = gate
+    _here.process = ThisProcess()
 
 
 def runs_callbacks(gate: Gate) -> bool:
@@ -174,8 +177,8 @@ class Delivery(ProduceRequestResult):
             call_back([*tell], _callback_failed)
         if isinstance(self.gate, LoopGate):
             self.gate.call_each(_call_pair, zip(callbacks[::2], callbacks[1::2], strict=True))
-        else:
-            call_back(callbacks, _callback_failed)
+        elif callbacks:
+            _call_back(self.gate, callbacks)
         if callbacks or tells:
             # On a loop, the callbacks stand in line there.
             at_home(self.gate, Delivery._all_told)(self)
@@ -282,6 +285,21 @@ def _call_pair(pair: tuple[Callable[[Any], object], Any]) -> None:
 
 def _callback_failed() -> None:
     _log.exception("a callback of a future raised; the delivery is not affected")
+
+
+def _call_back(gate: Gate, callbacks: list[Any]) -> None:
+    """Call what users gave; a child that one of these forks is no network thread (H12)."""
+    if not runs_callbacks(gate):
+        call_back(callbacks, _callback_failed)
+        return
+    here: ThisProcess = _here.process
+
+    def failed() -> None:
+        here.check(sys.exception())
+        _callback_failed()
+
+    with here:
+        call_back(callbacks, failed)
 
 
 def at_home(gate: Gate, callback: Callable[[Any], object]) -> Callable[[Any], object]:

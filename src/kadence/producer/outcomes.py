@@ -6,11 +6,15 @@ Each step keeps three things in agreement: the order of the partition (`sequence
 
 from __future__ import annotations
 
+from logging import INFO, WARNING
+
 from kadence.clock import FOREVER, add_ms
 from kadence.config import ProducerConfig
 from kadence.connection.request import Backoff
 from kadence.errors import KafkaError, TransactionAbortedError
-from kadence.logs import logger
+from kadence.errors.copies import own_copy
+from kadence.logs import LogLimiter, logger
+from kadence.printable import plural
 from kadence.producer.accumulator import Accumulator, Batch
 from kadence.producer.identity import Identity
 from kadence.producer.sequences import PartitionDelivery
@@ -48,12 +52,18 @@ class Outcomes:
         self._topics = topics
         self._identity = identity
         self._transactions = identity if isinstance(identity, Transactions) else None
+        self._told = LogLimiter()
+        """Of which topics the log has said that records were not written. The futures say it of each."""
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.partitions: dict[TopicPartition, PartitionDelivery] = {}
         self.undecided: set[TopicPartition] = set()
         self.repeating: dict[TopicPartition, None] = {}
         # No batch is out of time before.
         self._expires_at = 0
+        # Refused while it is still to be found out whether the producer was fenced: batches, and what a leader said.
+        self._doubtful: list[tuple[Batch, KafkaError]] = []
+        if self._transactions is not None:
+            self._transactions.on_known = self._tell_doubtful
 
     def of(self, tp: TopicPartition) -> PartitionDelivery:
         """A partition's batches, begun where there were none."""
@@ -157,10 +167,25 @@ class Outcomes:
             if self._transactions is not None:
                 self._transactions.not_written(error, was_sent=batch.attempts > 0)
         # Nothing of a transaction is lost silently: its end raises, and readers see none of it.
-        log = _log.warning if self._transactions is None else _log.info
-        log("records not written: %r: %s", batch, error)
+        is_news = self._transactions is None and self._told.is_new(self._measures.now, batch.tp.topic, None)
+        level = WARNING if is_news else INFO
+        _log.log(level, "%s of %s not written: %s", plural(batch.count, "record"), batch.tp, error)
         self._lost(batch)
-        batch.delivery.fail(error, record_errors, first=batch.first)
+        if self._transactions is not None and self._transactions.is_reason_of_doubt(error):
+            self._doubtful.append((batch, error))
+        else:
+            batch.delivery.fail(error, record_errors, first=batch.first)
+
+    def _tell_doubtful(self, why: KafkaError | None, until: int = FOREVER) -> None:
+        """Tell those who wait for refused records why that was.
+
+        Args:
+            why: as the coordinator knows it; None: as the leader said. until: of these records whose time is over then.
+        """
+        told = [each for each in self._doubtful if each[0].deadline <= until]
+        self._doubtful = [each for each in self._doubtful if each[0].deadline > until]
+        for batch, error in told:
+            batch.delivery.fail(error if why is None else own_copy(why), first=batch.first)
 
     def _lost(self, batch: Batch) -> None:
         self._measures.topic(batch.tp.topic).failed.record(self._measures.now, batch.count)
@@ -187,7 +212,7 @@ class Outcomes:
         ``delivery.timeout.ms`` after it, or later.
         """
         if now < self._expires_at:
-            return self._expires_at if self._accumulator.incomplete else FOREVER
+            return self._expires_at if self._accumulator.incomplete or self._doubtful else FOREVER
         with self._accumulator.gate:
             late = self._accumulator.expired(now)
             next_at = self._accumulator.next_deadline()
@@ -205,6 +230,9 @@ class Outcomes:
                     self._tell(batch, self._late(batch))
                 else:
                     self.fail(batch, self._late(batch))
+        if self._doubtful:
+            self._tell_doubtful(None, now)
+            next_at = min([next_at, *(batch.deadline for batch, _ in self._doubtful)])
         self._expires_at = min(next_at, add_ms(now, self._config.delivery_timeout_ms))
         return next_at
 
@@ -212,6 +240,8 @@ class Outcomes:
         """Drop what is known of the partitions of topics that nobody uses."""
         with self._accumulator.gate:
             self._accumulator.forget(topics)
+        for topic in topics:
+            self._told.over(topic)
         idle = [tp for tp in self.partitions if tp.topic in topics and tp not in self.undecided]
         for tp in idle:
             partition = self.partitions[tp]
@@ -240,6 +270,7 @@ class Outcomes:
         with self._accumulator.gate:
             count = self._accumulator.undecided
             dropped = self._accumulator.drop_all()
+        self._tell_doubtful(error)
         if count:
             _log.warning("records lost: %d in %d batches: %s", count, len(dropped), error)
         for batch in dropped:

@@ -23,7 +23,9 @@ def checked_bytes(what: str, data: Any) -> bytes:
     """Bytes of anything that holds some."""
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
-    advice = f", e.g. {what}.encode()" if isinstance(data, str) else ""
+    advice = ""
+    if isinstance(data, str) and what in ("key", "value"):
+        advice = f", e.g. {what}.encode(), or set {what}_serializer='string'"
     raise SerializationError(
         f"{what} must be bytes or None, not {type(data).__name__}: encode it first{advice}"
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, Final
 
+from kadence.errors.remedies import Remedy, remedy_of_code
 from kadence.protocol import error_codes as ec
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kadence.protocol.add_partitions_to_txn import (
@@ -86,34 +87,38 @@ class Outcome(IntEnum):
     FENCED = 5
 
 
-_OUTCOMES: Final[dict[int, Outcome]] = {
+_HERE: Final[dict[int, Outcome]] = {
     ec.NONE: Outcome.WELL,
     # Another partition of the same request stands in its way.
     ec.OPERATION_NOT_ATTEMPTED: Outcome.RETRY,
-    ec.NOT_COORDINATOR: Outcome.FIND_AGAIN,
-    ec.COORDINATOR_NOT_AVAILABLE: Outcome.FIND_AGAIN,
     ec.REQUEST_TIMED_OUT: Outcome.FIND_AGAIN,
     ec.INVALID_PRODUCER_EPOCH: Outcome.FENCED,
     ec.PRODUCER_FENCED: Outcome.FENCED,
     ec.TRANSACTION_ABORTABLE: Outcome.ABORT,
     ec.UNKNOWN_PRODUCER_ID: Outcome.ABORT,
     ec.INVALID_PRODUCER_ID_MAPPING: Outcome.ABORT,
-    ec.TOPIC_AUTHORIZATION_FAILED: Outcome.ABORT,
-    ec.GROUP_AUTHORIZATION_FAILED: Outcome.ABORT,
     ec.FENCED_INSTANCE_ID: Outcome.ABORT,
-    ec.UNKNOWN_MEMBER_ID: Outcome.ABORT,
-    ec.ILLEGAL_GENERATION: Outcome.ABORT,
-    ec.STALE_MEMBER_EPOCH: Outcome.ABORT,
-    ec.OFFSET_METADATA_TOO_LARGE: Outcome.ABORT,
+    # Of the producer itself, whatever the transaction.
+    ec.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Outcome.FATAL,
+    ec.CLUSTER_AUTHORIZATION_FAILED: Outcome.FATAL,
+}
+"""What has a meaning for transactions alone."""
+
+_BY_REMEDY: Final[dict[Remedy, Outcome]] = {
+    Remedy.TIME: Outcome.RETRY,
+    Remedy.METADATA: Outcome.RETRY,
+    Remedy.COORDINATOR: Outcome.FIND_AGAIN,
+    Remedy.MEMBERSHIP: Outcome.ABORT,
+    Remedy.FORM: Outcome.ABORT,
+    Remedy.PERMISSION: Outcome.ABORT,
+    Remedy.NONE: Outcome.FATAL,
 }
 
 
 def outcome_of(code: int) -> Outcome:
-    """What a broker's error code means. What is not in the table is passing if it is retriable, else fatal."""
-    outcome = _OUTCOMES.get(code)
-    if outcome is None:
-        outcome = Outcome.RETRY if code in ec.RETRIABLE else Outcome.FATAL
-    return outcome
+    """What a broker's error code means to a transaction."""
+    outcome = _HERE.get(code)
+    return _BY_REMEDY[remedy_of_code(code)] if outcome is None else outcome
 
 
 def worst(codes: Iterable[int]) -> int:

@@ -28,6 +28,7 @@ from kadence.errors import (
     IllegalStateError,
     KafkaError,
     ProducerFencedError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     for_code,
 )
@@ -42,14 +43,26 @@ __all__ = ["Transactions"]
 _ADD_AGAIN_MS: Final = 20
 """How soon is asked again for what came before the end of the transaction before was written; as Java's."""
 
+_PATIENCE_MS: Final = 2_000
+"""A new topic takes a moment to spread among the brokers. One that a coordinator does not know for so long is gone."""
+
+_NAMED: Final = 5
+"""Partitions named in the text of an error."""
+
 
 @dataclass(eq=False)
 class _Offsets:
-    """Offsets of a group on their way into the transaction. ``is_added``: the coordinator knows of the group."""
+    """Offsets of a group on their way into the transaction.
+
+    Attributes:
+        is_added: the coordinator knows of the group.
+        unknown_since: since when (ms) the group's coordinator has not known one of their topics.
+    """
 
     group: GroupMetadata
     pending: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
     is_added: bool = False
+    unknown_since: int | None = None
 
 
 class Transactions(Lifecycle):
@@ -65,6 +78,8 @@ class Transactions(Lifecycle):
         wanted: whether records are undecided or on their way. Asked under the lock: a record may come in, and the end
             of its transaction begin, up to the moment when it is taken.
         on_refused: called when records that wait for an answer will never be sent.
+        on_known: called once it is known why the transaction has failed, where that was in doubt, with the error if the
+            coordinator knows another one than the leader said.
     """
 
     def __init__(self, config: ProducerConfig, gate: Gate, admit: Callable[[bool], None]) -> None:
@@ -73,6 +88,7 @@ class Transactions(Lifecycle):
         self.coordinators: dict[int, Node] = {}
         self.wanted: Callable[[], bool] = lambda: False
         self.on_refused: Callable[[KafkaError], None] = lambda error: None
+        self.on_known: Callable[[KafkaError | None], None] = lambda why: None
         self._config = config
         self._gate = gate
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -149,6 +165,17 @@ class Transactions(Lifecycle):
         """Whether the transaction has failed, and the coordinator is still to say if the producer was fenced."""
         return self._asks_why and self.state is State.ABORTABLE
 
+    def is_reason_of_doubt(self, error: KafkaError) -> bool:
+        """Whether records were refused for this, and the coordinator is asked if that means that it was fenced.
+
+        The abort that asks may be the application's own.
+        """
+        return self._awaits_reason and _is_old_epoch(error)
+
+    @property
+    def _awaits_reason(self) -> bool:
+        return self._asks_why and self.state in (State.ABORTABLE, State.ABORTING)
+
     @property
     def max_produce_version(self) -> int | None:
         """With a later version the leader would add partitions, which the old protocol leaves to the producer."""
@@ -191,8 +218,7 @@ class Transactions(Lifecycle):
             self._move(State.ABORTABLE, error)
             # Another producer of this name has raised the epoch, or the brokers have, to abort what was open for too
             # long. Only the coordinator knows; it is asked by the abort that must follow anyway.
-            refused = isinstance(error, BrokerError) and error.code == ec.INVALID_PRODUCER_EPOCH
-            self._asks_why = refused and self._is_started
+            self._asks_why = _is_old_epoch(error) and self._is_started
 
     def poll(self, now: int) -> Poll:
         """The request to send now, if any, and when to look again."""
@@ -213,6 +239,7 @@ class Transactions(Lifecycle):
     def on_response(self, now: int, completed: Completed) -> None:
         """Take an answer."""
         self._in_flight = None
+        awaited_reason = self._awaits_reason
         with self._gate:
             if completed.error is not None:
                 # The coordinator may have done it all the same.
@@ -222,6 +249,8 @@ class Transactions(Lifecycle):
                 self._on_answer(now, completed.response)
             self._gate.notify_all()
         self.lines.write()
+        if awaited_reason and not self._awaits_reason:
+            self.on_known(self.error)
         if self.state is State.FAILED and self.error is not None:
             self.on_refused(self.error)
 
@@ -355,8 +384,24 @@ class Transactions(Lifecycle):
         if code == ec.INVALID_PRODUCER_EPOCH and self._is_v2:
             # The group's coordinator knows as little as a leader why an epoch is old.
             self._fail_transaction(for_code(code))
+        elif code == ec.UNKNOWN_TOPIC_OR_PARTITION and self._is_gone(now, sent):
+            unknown = frozenset(tp for tp, each in codes.items() if each == code)
+            self._abort_for(
+                UnknownTopicOrPartitionError(
+                    f"the group's coordinator does not know {', '.join(map(str, sorted(unknown)[:_NAMED]))}, so the "
+                    "offsets cannot be part of the transaction",
+                    partitions=unknown,
+                ),
+                adds=True,
+            )
         else:
             self._is_well(now, code, group=sent.group.group_id, adds=True)
+
+    def _is_gone(self, now: int, sent: _Offsets) -> bool:
+        """Whether the coordinator has not known a topic for so long that it was deleted."""
+        if sent.unknown_since is None:
+            sent.unknown_since = now
+        return now - sent.unknown_since >= _PATIENCE_MS
 
     def _ask_for_end(self, now: int) -> None:
         if (self._is_started or self._is_unsure) and not self._is_ended:
@@ -445,10 +490,7 @@ class Transactions(Lifecycle):
         if outcome is Outcome.FENCED:
             self._fail(self._fenced())
         elif outcome is Outcome.ABORT and self.state in (*SENDING, State.ABORTING, State.ABORTABLE):
-            self._raise_epoch, self._asks_why = True, False
-            # What could not be added is no news to an abort, which undoes it.
-            if self.state in SENDING or (self.state is State.ABORTING and not adds):
-                self._move(State.ABORTABLE, for_code(code))
+            self._abort_for(for_code(code), adds=adds)
         elif outcome in (Outcome.RETRY, Outcome.FIND_AGAIN):
             if outcome is Outcome.FIND_AGAIN:
                 self._found.pop(self._key(group), None)
@@ -456,6 +498,12 @@ class Transactions(Lifecycle):
         else:
             self._fail(for_code(code))
         return False
+
+    def _abort_for(self, error: KafkaError, *, adds: bool) -> None:
+        self._raise_epoch, self._asks_why = True, False
+        # What could not be added is no news to an abort, which undoes it.
+        if self.state in SENDING or (self.state is State.ABORTING and not adds):
+            self._move(State.ABORTABLE, error)
 
     def _aborted_by_brokers(self, code: int) -> KafkaError:
         return for_code(
@@ -483,3 +531,8 @@ class Transactions(Lifecycle):
             f"<Transactions {self.transactional_id} {self.state.name} producer {self._id[0]} epoch {self._id[1]} "
             f"{len(self._partitions)} partitions>"
         )
+
+
+def _is_old_epoch(error: KafkaError) -> bool:
+    """Whether a leader has refused records because the producer's epoch is not the present one: it knows no more."""
+    return isinstance(error, BrokerError) and error.code == ec.INVALID_PRODUCER_EPOCH

@@ -1,6 +1,6 @@
-"""What each error code for a batch means, as a table, and what it means if no answer comes in time.
+"""What each error code means for a batch, and what it means if no answer comes in time.
 
-Codes that are not in the table fail the batch.
+What mends an error stands in `kadence.errors.remedies`; here is what follows from it for a batch.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final
 
 from kadence.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError, for_code
+from kadence.errors.remedies import Remedy, remedy_of_code
 from kadence.producer.accumulator import Batch
 from kadence.protocol import error_codes as ec
 from kadence.protocol.produce import PartitionProduceResponse, ProduceResponse
@@ -28,33 +29,27 @@ class Verdict(Enum):
     FAIL = "give up; it is not in the log"
 
 
-_TABLE: Final[dict[int, Verdict]] = {
+_HERE: Final[dict[int, Verdict]] = {
     ec.NONE: Verdict.WRITTEN,
     # A retry of a batch that the broker wrote the first time and has already forgotten the offset of.
     ec.DUPLICATE_SEQUENCE_NUMBER: Verdict.WRITTEN,
-    ec.UNKNOWN_TOPIC_OR_PARTITION: Verdict.RETRY_ELSEWHERE,
-    ec.LEADER_NOT_AVAILABLE: Verdict.RETRY_ELSEWHERE,
-    ec.NOT_LEADER_OR_FOLLOWER: Verdict.RETRY_ELSEWHERE,
-    ec.REPLICA_NOT_AVAILABLE: Verdict.RETRY_ELSEWHERE,
-    ec.KAFKA_STORAGE_ERROR: Verdict.RETRY_ELSEWHERE,
-    ec.FENCED_LEADER_EPOCH: Verdict.RETRY_ELSEWHERE,
-    ec.UNKNOWN_LEADER_EPOCH: Verdict.RETRY_ELSEWHERE,
-    ec.UNKNOWN_TOPIC_ID: Verdict.RETRY_ELSEWHERE,
-    ec.INCONSISTENT_TOPIC_ID: Verdict.RETRY_ELSEWHERE,
     ec.OUT_OF_ORDER_SEQUENCE_NUMBER: Verdict.OUT_OF_SEQUENCE,
     ec.UNKNOWN_PRODUCER_ID: Verdict.OUT_OF_SEQUENCE,
     ec.INVALID_PRODUCER_EPOCH: Verdict.OUT_OF_SEQUENCE,
-    ec.MESSAGE_TOO_LARGE: Verdict.SPLIT,
-    ec.RECORD_LIST_TOO_LARGE: Verdict.SPLIT,
+}
+"""What has a meaning for batches alone."""
+
+_BY_REMEDY: Final[dict[Remedy, Verdict]] = {
+    Remedy.TIME: Verdict.RETRY,
+    Remedy.COORDINATOR: Verdict.RETRY,
+    Remedy.METADATA: Verdict.RETRY_ELSEWHERE,
+    Remedy.FORM: Verdict.SPLIT,
 }
 
 
 def verdict_of(code: int) -> Verdict:
-    """The verdict of a partition's error code."""
-    verdict = _TABLE.get(code)
-    if verdict is None:
-        verdict = Verdict.RETRY if code in ec.RETRIABLE else Verdict.FAIL
-    return verdict
+    """The verdict of a partition's error code. What no repetition mends fails the batch."""
+    return _HERE.get(code) or _BY_REMEDY.get(remedy_of_code(code), Verdict.FAIL)
 
 
 def blamed(batch: Batch, answer: PartitionProduceResponse) -> dict[int, KafkaError]:

@@ -137,16 +137,17 @@ class SchemaRegistryClient:
 
         Raises:
             SchemaRefusedError: the registry cannot read it, or it is not compatible with the subject's other versions.
+            TypeError: it is no `Schema`.
         """
-        return self._registered.one((subject, schema, normalize), self._register)
+        return self._registered.one((subject, _checked(schema), normalize), self._register)
 
     def lookup_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
         """Which version of a subject a schema is; asked once for each.
 
         Raises:
-            SchemaNotFoundError: it is none.
+            SchemaNotFoundError: it is none. TypeError: it is no `Schema`.
         """
-        return self._looked_up.one((subject, schema, normalize), self._look_up)
+        return self._looked_up.one((subject, _checked(schema), normalize), self._look_up)
 
     def delete_subject(self, subject: str) -> list[int]:
         """Delete a subject; its schemas can still be had by their ids.
@@ -385,6 +386,15 @@ def _version(subject: str, version: str) -> str:
 def _query(kind: str) -> str:
     """Of a Protobuf schema we take the compiled form: to compile its text would need protoc."""
     return "?format=serialized" if kind == PROTOBUF else ""
+
+
+def _checked(schema: Schema) -> Schema:
+    """A schema of which only the registry knows what it is for: its type must be told."""
+    if not isinstance(schema, Schema):
+        raise TypeError(
+            f"write Schema(text), with the schema's type unless it is AVRO, not {type(schema).__name__}"
+        )
+    return schema
 
 
 def _wire_schema(schema: Schema) -> dict[str, Any]:

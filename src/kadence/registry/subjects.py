@@ -32,7 +32,7 @@ def _named(record: str | None) -> str:
     if not record:
         raise ConfigError(
             "this strategy names subjects after records, and the schema has no name: give it one (in JSON Schema the "
-            "title), or use topic_subject"
+            'title), or use subject_name_strategy="topic"'
         )
     return record
 

@@ -54,8 +54,10 @@ def options_of_new_table(given: Mapping[str, str]) -> dict[str, str] | None:
     for name in options:
         if name in _secrets():
             raise ConfigError(
-                f"option {name}: Spark shows a table's options, and this one is a secret. Give it with the query, "
-                f"WITH ('{name}'='...') behind the table's name, or make it a CREATE TEMPORARY VIEW ... USING kadence"
+                f"option {name}: Spark shows a table's options, and this one is a secret. Make it a CREATE TEMPORARY "
+                "VIEW ... USING kadence; or leave out of the table all options that belong to this one, such as "
+                "kafka.security.protocol and kafka.sasl.*, and give them with each query, "
+                f"WITH ('{name}'='...', ...) behind the table's name"
             )
     if {"key.format", "value.format"} & options.keys():
         raise ConfigError(

@@ -21,6 +21,8 @@ from socketserver import TCPServer
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from kadence.testing.avro_text import avro_text
+
 __all__ = ["RegistryRequest", "SchemaRegistryServer"]
 
 MOST_BYTES: Final = 16 << 20
@@ -202,11 +204,11 @@ class SchemaRegistryServer:
         return {"id": schema_id}
 
     def _look_up(self, query: _Body, body: _Body, name: str) -> Any:
-        subject, schema = self._subject(name), self._checked(body)
-        schema_id = self._ids.get(_identity(schema, normalize=query.get("normalize") == "true"))
+        subject, normalize = self._subject(name), query.get("normalize") == "true"
+        wanted = _identity(self._checked(body), normalize=normalize)
         for version, each in subject.versions.items():
-            if each == schema_id:
-                return {"subject": name, "version": version, "id": schema_id, **self._schemas[each]}
+            if _identity(self._schemas[each], normalize=normalize) == wanted:
+                return {"subject": name, "version": version, "id": each, **self._schemas[each]}
         raise _RefusedError(404, 40403, "Schema not found")
 
     def _delete(self, query: _Body, body: _Body, name: str) -> Any:
@@ -256,9 +258,7 @@ class SchemaRegistryServer:
         if kind == "PROTOBUF":
             _check_descriptor(text)
         else:
-            text = _compact(text, kind)
-            if kind == "AVRO" and not references:
-                _check_avro(text)
+            text = _kept(text, kind, is_whole=not references)
         made: dict[str, Any] = {"schema": text}
         if kind != "AVRO":
             made["schemaType"] = kind
@@ -281,30 +281,38 @@ def _read(body: bytes) -> _Body:
 
 def _identity(schema: dict[str, Any], *, normalize: bool) -> str:
     """Equal for schemas that are one."""
-    if normalize and schema.get("schemaType") != "PROTOBUF":
-        schema = {**schema, "schema": _text(json.loads(schema["schema"]), sort=True)}
-    return _text(schema, sort=True)
+    kind, text = schema.get("schemaType", "AVRO"), schema["schema"]
+    if normalize and kind == "AVRO":
+        text = avro_text(json.loads(text), normalized=True)
+    elif normalize and kind == "JSON":
+        text = _text(json.loads(text), sort=True)
+    return _text({**schema, "schema": text}, sort=True)
 
 
-def _compact(text: str, kind: str) -> str:
-    """A JSON document as the real registry gives it back, without spaces."""
+def _kept(text: str, kind: str, *, is_whole: bool) -> str:
+    """A JSON document as the real registry keeps it and gives it back.
+
+    Args:
+        is_whole: it names no type of another schema.
+    """
     try:
         made = json.loads(text)
-        if kind == "AVRO" and isinstance(made, dict) and list(made) == ["type"]:
-            # {"type": "string"} is "string".
-            made = made["type"]
-        return _text(made)
+        if kind != "AVRO":
+            return _text(made)
+        if is_whole:
+            _check_avro(made)
+        return avro_text(made)
     except (ValueError, RecursionError):
         raise _RefusedError(422, 42201, "Invalid schema: it is no JSON") from None
 
 
-def _check_avro(text: str) -> None:
+def _check_avro(schema: Any) -> None:
     try:
         import fastavro
     except ImportError:
         return
     try:
-        fastavro.parse_schema(json.loads(text))
+        fastavro.parse_schema(schema)
     except Exception as problem:  # noqa: BLE001 - what a strange schema makes it trip over can be anything
         raise _RefusedError(422, 42201, f"Invalid schema: {problem}") from None
 

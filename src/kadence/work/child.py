@@ -28,6 +28,7 @@ from types import FrameType
 from typing import Any, Final
 
 from kadence.errors import HandlerTimeoutError, WorkerDiedError, WorkerStartError
+from kadence.forked import ThisProcess
 from kadence.logs import logger
 from kadence.printable import text_of
 from kadence.work.scheduler import Task
@@ -44,6 +45,15 @@ _NAME: Final = "kadence-work"
 
 _UNGUARDED: Final = 79
 """The exit code of a child in which the program called `process` again; no other code of Python's or of the shell's."""
+
+_ORPHANED: Final = 80
+"""…and that of a child whose parent has ended, which nobody sees."""
+
+_PR_SET_PDEATHSIG: Final = 1
+"""prctl(2): the signal that a process gets when its parent ends."""
+
+_LOOK_S: Final = 1.0
+"""So often a child looks for its parent, where the system does not kill it."""
 
 _TOLD_S: Final = 30.0
 """An import that takes longer is named in the log."""
@@ -108,6 +118,7 @@ class Child:
     """
 
     def __init__(self, handler: bytes) -> None:
+        self._here = ThisProcess()
         self._tasks: Sequence[Task] = ()
         try:
             # One byte, which is written at once or not: no lock.
@@ -178,6 +189,9 @@ class Child:
 
     def kill(self) -> None:
         """End the process. Any thread; one that asks the child is told that it died."""
+        if self._here.is_left:
+            # It is not this process's child.
+            return
         self._killed_at_exit.cancel()
         self._process.kill()
         self._process.join()
@@ -255,16 +269,22 @@ def refuse_to_begin_in_a_child() -> None:
 
 def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
     """Run the handler with what comes, until the pipe ends."""
+    here = ThisProcess()
+    _end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Not ignored: programs that handlers start would ignore it, too.
-    signal.signal(signal.SIGTERM, functools.partial(_end_after_parent, os.getpid()))
+    signal.signal(signal.SIGTERM, functools.partial(_leave_to_parent, here))
     if hasattr(signal, "pthread_sigmask"):
         # What handlers start must not inherit it.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_PARENT)
+    if hasattr(os, "register_at_fork"):
+        # Nor what they fork: the parent would not be told of the end of this process.
+        os.register_at_fork(after_in_child=pipe.close)
     with contextlib.suppress(EOFError, OSError):
         pipe.send_bytes(b"")
         try:
-            call, takes_context, in_batches = pickle.loads(handler)  # noqa: S301 - from our own parent
+            with here:
+                call, takes_context, in_batches = pickle.loads(handler)  # noqa: S301 - from our own parent
         except Exception as error:
             pipe.send_bytes(f"{type(error).__name__}: {error}".encode(errors="replace"))
             # multiprocessing writes it to stderr, with its traceback.
@@ -274,36 +294,73 @@ def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
             given = pipe.recv_bytes()
             context = ChildContext(0, flag)
             try:
-                records, context.attempt, carried = pickle.loads(given)  # noqa: S301 - as above
-                arguments = (records if in_batches else records[0], *((context,) if takes_context else ()))
-                with carried or contextlib.nullcontext():
-                    outputs = outputs_of(call(*arguments))
-                    given_back = None if outputs is None else list(outputs)
-                answer = pickle.dumps((True, context.told_lost, given_back), protocol=5)
+                # Values, generators and what they return are user code, too.
+                with here:
+                    records, context.attempt, carried = pickle.loads(given)  # noqa: S301 - as above
+                    arguments = (
+                        records if in_batches else records[0],
+                        *((context,) if takes_context else ()),
+                    )
+                    with carried or contextlib.nullcontext():
+                        outputs = outputs_of(call(*arguments))
+                        given_back = None if outputs is None else list(outputs)
+                    answer = pickle.dumps((True, context.told_lost, given_back), protocol=5)
             # sys.exit() ends no child: it is what the handler raised, as on threads.
             except BaseException as error:  # noqa: BLE001 - the parent raises it
-                answer = _as_bytes(error, told_lost=context.told_lost)
+                answer = here.call(_as_bytes, error, told_lost=context.told_lost)
             pipe.send_bytes(answer)
 
 
-def _end_after_parent(this: int, number: int, frame: FrameType | None) -> None:
+def _leave_to_parent(here: ThisProcess, number: int, frame: FrameType | None) -> None:
     """SIGTERM came: go on until the parent ends this process, or has ended itself, which may have got SIGTERM as well.
 
     Args:
-        this: the process that got it; what a handler forked has no part in this.
+        here: the process that handles records; what a handler forked has no part in this.
     """
-    parent = multiprocessing.process.parent_process()
-    if os.getpid() != this or parent is None:
+    if here.is_left:
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
+
+
+def _end_with_parent() -> None:
+    """From now on this process ends when the program does, however that ends (H12)."""
+    parent = multiprocessing.process.parent_process()
+    if parent is None:
         return
-    # `threading` takes locks, which the main thread may hold where the signal interrupted it.
-    _thread.start_new_thread(_kill_after, (parent.sentinel,))
+    first = os.getppid()
+    if not _is_killed_with_parent():
+        # `threading` would make it one that the end of this process waits for.
+        _thread.start_new_thread(_kill_after, (parent.sentinel, first))
+    elif multiprocessing.connection.wait([parent.sentinel], 0) or os.getppid() != first:
+        # It ended before that.
+        os._exit(_ORPHANED)
 
 
-def _kill_after(parent: int) -> None:
-    multiprocessing.connection.wait([parent])
-    os._exit(128 + signal.SIGTERM)
+def _is_killed_with_parent() -> bool:
+    """Have the system kill this process when its parent is gone, which no handler can delay; Linux does so.
+
+    The parent is the *thread* that started this process: a worker of `ThreadWorkers`, which alone speaks to it. When
+    that has ended, nobody does.
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        call = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        return False
+    return bool(call(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0) == 0)
+
+
+def _kill_after(parent: int, first: int) -> None:
+    """End this process when its parent is gone.
+
+    Args:
+        parent: becomes readable then, but not while other children of the parent have what it belongs to.
+        first: the parent's number, which changes then; not on Windows, where nothing else has what `parent` is.
+    """
+    while os.getppid() == first and not multiprocessing.connection.wait([parent], _LOOK_S):
+        pass
+    os._exit(_ORPHANED)
 
 
 def _as_bytes(error: BaseException, *, told_lost: bool) -> bytes:

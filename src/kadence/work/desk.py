@@ -15,9 +15,12 @@ from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
 from kadence.client.aside import Caller, Calls
-from kadence.clock import FOREVER, Clock
-from kadence.errors import RecordDeserializationError
-from kadence.logs import logger
+from kadence.client.repeating import Repeating
+from kadence.clock import FOREVER, Clock, wait_seconds
+from kadence.errors import DeadLetterError, RecordDeserializationError
+from kadence.errors.remedies import may_pass
+from kadence.forked import ThisProcess, in_children
+from kadence.logs import LogLimiter, logger
 from kadence.printable import plural
 from kadence.records import Record
 from kadence.work.letters import (
@@ -28,23 +31,21 @@ from kadence.work.letters import (
     dead_letter,
     due_at,
     is_of_all,
-    is_too_large,
+    place_of,
     retry_record,
-    shortened,
+    shorter,
+    with_its_time,
 )
-from kadence.work.scheduler import Scheduler, Task
+from kadence.work.scheduler import Earlier, Scheduler, Task
 from kadence.work.settings import Settings
 from kadence.work.tracing import Tracing
 
-__all__ = ["Desk", "Sender"]
+__all__ = ["RESEND_MS", "Desk", "Sender"]
 
 log = logger("kadence.work")
 
-_RESEND_MS: Final = 1_000
-"""After so long a dead letter or a retry record that was not acknowledged is sent again."""
-
-_TELL_MS: Final = 60_000
-"""…and so often the log says so of a topic."""
+RESEND_MS: Final = 1_000
+"""After so long a dead letter or a retry record that was not acknowledged is sent again for the first time."""
 
 
 class Sender(Protocol):
@@ -74,10 +75,14 @@ class Desk:
         lock: held for each use of what follows. scheduler: what was read. failure: what ended the processing.
         is_ended: no more records are taken. is_over: nobody waits for what runs, either: what fails now comes again,
         here or at another member, and is no dead letter. is_waited_for: the loop waits for what runs to end.
+        nothing_comes: no record is read until some are done: ranges are read, or the limits are reached.
+        finished_at: when a worker last told that some are handled (ms).
         wake: brings a worker to the work. tell_lost: tells handlers in other processes whose partitions are gone.
         is_stopping: whether the consumer was told to stop, and no record begins.
-        done, failed, retried, dead_lettered: records so far; attempts that failed.
+        done, failed, retried, dead_lettered: records so far; attempts that failed. bad: records that were passed over
+        because a deserialiser refused them.
         tracing: who makes spans of attempts, if anybody does.
+        here: entered around each call of user code: a child that it forks is no worker, and ends with it (H12).
     """
 
     new_scheduler: ClassVar[type[Scheduler]] = Scheduler
@@ -93,7 +98,9 @@ class Desk:
         later: Callable[[float, Callable[[], None]], None],
         caller: Callable[[str], Caller],
     ) -> None:
+        self.here = ThisProcess()
         self.lock = threading.Lock()
+        in_children(self, Desk._forked)
         self.scheduler = self.new_scheduler(
             settings.order,
             settings.limits,
@@ -103,11 +110,13 @@ class Desk:
         self.failure: BaseException | None = None
         self.is_ended = self.is_over = False
         self.is_waited_for = False
+        self.nothing_comes = False
+        self.finished_at = clock.now_ms()
         self.wake: Callable[[], None] = lambda: None
         self.tell_lost: Callable[[], None] = lambda: None
         self.is_stopping: Callable[[], bool] = lambda: False
         self.tracing: Tracing | None = None
-        self.done = self.failed = self.retried = self.dead_lettered = 0
+        self.done = self.failed = self.retried = self.dead_lettered = self.bad = 0
         self.clock = clock
         self._settings = settings
         self._wall_ms = wall_ms
@@ -122,8 +131,14 @@ class Desk:
         # By the process's own generator, which a simulation has set to its seed.
         self._chance = random.Random(random.getrandbits(64))
         self._filling_since = FOREVER
-        self._told_unsent: dict[str, int] = {}
-        """When the log says again of a topic that it does not take records."""
+        self._told_unsent = LogLimiter()
+        """Of which topics the log has said that they do not take records."""
+        self._unsent: dict[Task, Callable[[], None]] = {}
+        """What sends those letters again that wait for that."""
+
+    def _forked(self) -> None:
+        """In a child. A worker of the parent may have held the lock, and does not exist here."""
+        self.lock = threading.Lock()
 
     # ------------------------------------------------------------ by workers, under the lock
 
@@ -142,14 +157,21 @@ class Desk:
             while len(taken) < most and (task := take(now)) is not None:
                 taken.append(task)
             return taken
-        if not self.scheduler.has_ready and self.scheduler.next_due() > now:
+        self.scheduler.look_at_due(now)
+        if not self.scheduler.has_ready:
             return []
         if self._filling_since == FOREVER:
             self._filling_since = now
-        if self.scheduler.ready_records(batch[0]) < batch[0] and now < self._filling_since + batch[1]:
+        until = self._filling_since + batch[1]
+        if now < until and self.scheduler.ready_records(batch[0]) < batch[0] and self._may_grow(until):
             return []
         self._filling_since = FOREVER
         return self.scheduler.take_batch(batch[0], now)
+
+    def _may_grow(self, until: int) -> bool:
+        """Whether there may be more for a batch before it must go: from brokers, from retries, or of what runs now."""
+        scheduler = self.scheduler
+        return not self.nothing_comes or bool(scheduler.running) or scheduler.next_due() < until
 
     def part(self, tasks: Sequence[Task]) -> list[Task]:
         """Those of a part of a batch that a worker is to do next, as `take`; the others wait, or come again."""
@@ -174,7 +196,7 @@ class Desk:
 
     def finish(self, tasks: Sequence[Task]) -> None:
         """These are handled, and nothing of them is to be sent."""
-        now = self.clock.now_ms()
+        now = self.finished_at = self.clock.now_ms()
         scheduler = self.scheduler
         for task in tasks:
             if task.told_lost:
@@ -228,16 +250,21 @@ class Desk:
         if task.is_lost:
             self._under_lock(self.scheduler.drop, task)
         elif self.is_over:
-            log.info("%s failed after the processing had ended, and comes again: %r", _place(record), error)
+            log.info("%s failed after the processing had ended, and comes again: %r", place_of(record), error)
             self._under_lock(self.scheduler.drop, task)
         elif is_of_all(error):
             self._end_with(task, error)
+        elif isinstance(error, RecordDeserializationError) and settings.skips_bad:
+            log.warning("skipped: %s", error)
+            with self.lock:
+                self.bad += 1
+            self._passes_over(task)
         elif not isinstance(error, RecordDeserializationError) and retry.allows(attempts, error):
             wait = retry.wait_ms(attempts, self._chance)
             log.info(
                 "attempt %d of %s failed, the next one follows in %.1f s: %r",
                 attempts,
-                _place(record),
+                place_of(record),
                 wait / 1000,
                 error,
             )
@@ -250,13 +277,13 @@ class Desk:
                 self._letter(task, Letter.of(again, "retried", error, instead))
         elif not is_undecided and (letter := self._dead_letter(task, error, attempts)) is not None:
             log.warning(
-                "%s becomes a dead letter after %s: %r", _place(record), plural(attempts, "attempt"), error
+                "%s becomes a dead letter after %s: %r", place_of(record), plural(attempts, "attempt"), error
             )
             self._letter(task, letter)
         else:
             log.error(
                 "%s failed after %s, which ends the processing: %r",
-                _place(record),
+                place_of(record),
                 plural(attempts, "attempt"),
                 error,
             )
@@ -281,7 +308,8 @@ class Desk:
 
     def _dead_letter(self, task: Task, error: BaseException, attempts: int) -> Letter | None:
         """The dead letter of a record; None: there is no topic for it."""
-        topic = self._settings.dead_letter
+        is_bad = isinstance(error, RecordDeserializationError)
+        topic = self._settings.bad_letter if is_bad else self._settings.dead_letter
         if topic is None:
             return None
         wall = self._wall_ms()
@@ -289,8 +317,13 @@ class Desk:
         letter = dead_letter(task.record, topic, error, attempts, first, wall, self._group)
         return Letter.of(letter, "dead_lettered", error)
 
+    def _passes_over(self, task: Task) -> None:
+        """It is done: its record is bad, and the consumer skips bad records."""
+        self._finished([task])
+
     def _letter(self, task: Task, letter: Letter) -> None:
         """The record is done when this is acknowledged. Until then it is sent again and again: it must not be lost."""
+        repeating = Repeating(RESEND_MS, self._told_unsent)
 
         def sent() -> None:
             with self.lock:
@@ -298,30 +331,51 @@ class Desk:
             self._finished([task])
 
         def unsent(error: BaseException) -> None:
-            if is_too_large(error):
-                if (smaller := self._smaller(task, letter, error)) is not None:
-                    self._letter(task, smaller)
-                    return
-                if letter.counter == "retried":
-                    self._end_with(task, letter.error)
-                    return
+            # When nobody waits any more, the producer is closed, which says nothing of the letter.
+            instead = None if self.is_over else self._instead(task, letter, error)
+            if isinstance(instead, Letter):
+                self._letter(task, instead)
+                return
+            now = self.clock.now_ms()
             with self.lock:
-                if not self.is_over:
-                    self._tell_unsent(task, letter.topic, error)
-                if self.is_ended or task.is_lost:
-                    self.scheduler.drop(task, self.clock.now_ms())
-                    done = True
-                else:
-                    done = False
-            if done:
+                is_given_up = self.is_ended or task.is_lost
+                is_over = self.is_over
+                if is_given_up:
+                    self.scheduler.drop(task, now)
+                elif instead is None:
+                    again = repeating.failed(now, letter.topic)
+                    self._unsent[task] = post
+            if is_given_up:
+                if not is_over:
+                    log.info(
+                        "%s is not in %s, and comes again: %s", place_of(task.record), letter.topic, error
+                    )
                 self._changed()
+            elif instead is not None:
+                self._end_with(task, instead)
             else:
-                self._later(_RESEND_MS / 1000, post)
+                self._say_unsent(again.level, task, letter.topic, error)
+                self._later(wait_seconds(again.at, now) or 0.0, lambda: self._again(task, post))
 
         def post() -> None:
             self._post(letter.topic, _Sending(self, [letter], unsent, sent))
 
         post()
+
+    def _again(self, task: Task, post: Callable[[], None]) -> None:
+        """Send a letter again, unless `hurry` has done so."""
+        with self.lock:
+            if self._unsent.get(task) is not post:
+                return
+            del self._unsent[task]
+        post()
+
+    def hurry(self) -> None:
+        """Letters that wait to be sent again are sent now: nobody waits for them for long, as their records go."""
+        with self.lock:
+            waiting = list(self._unsent.items())
+        for task, post in waiting:
+            self._again(task, post)
 
     def _post(self, topic: str, sending: _Sending) -> None:
         """Send it where that may block: a producer waits for a topic that is gone, and no worker may wait with it."""
@@ -345,34 +399,35 @@ class Desk:
             for caller in self._callers.values():
                 caller.end()
 
-    def _smaller(self, task: Task, letter: Letter, error: BaseException) -> Letter | None:
-        """What is written in place of a letter that its topic does not take for its size; None: there is nothing."""
-        place = _place(task.record)
-        if letter.counter == "retried":
-            log.warning("%s is too large for %s, and is not tried again: %s", place, letter.topic, error)
-            return letter.instead
-        if (found := shortened(letter)) is None:
-            return None
-        smaller, part, size = found
-        log.warning(
-            "the dead letter of %s is too large for %s, and is written without %s (%d bytes): %s",
-            place,
-            letter.topic,
-            "the rest of its exception's message" if part == "message" else f"its {part}",
-            size,
-            error,
-        )
-        return smaller
+    def _instead(self, task: Task, letter: Letter, error: BaseException) -> Letter | BaseException | None:
+        """What happens in place of a letter that was refused.
 
-    def _tell_unsent(self, task: Task, topic: str, error: BaseException) -> None:
-        """Each is sent again until it is there: one is named in the log, once in so long. Under the lock."""
-        now = self.clock.now_ms()
-        if now < self._told_unsent.get(topic, now):
-            return
-        self._told_unsent[topic] = now + _TELL_MS
-        log.warning(
+        Returns:
+            Another letter, which is written; or what ends the processing, for the topic never takes it; or None: what
+            stands in the way may pass, and it is sent again.
+        """
+        place = place_of(task.record)
+        if may_pass(error):
+            return None
+        if letter.counter == "retried":
+            log.warning("%s cannot be written to %s, and is not tried again: %s", place, letter.topic, error)
+            return letter.instead or letter.error
+        if (found := shorter(letter, error)) is not None:
+            log.warning("%s", found.said(task.record, error))
+            return found.letter
+        refused = DeadLetterError(
+            f"{place} failed with {type(letter.error).__name__}, and its dead letter cannot be written to "
+            f"{letter.topic!r}: {error}"
+        )
+        refused.__cause__ = error
+        return refused
+
+    def _say_unsent(self, level: int, task: Task, topic: str, error: BaseException) -> None:
+        """Each is sent again until it is there: one of a topic is named in the log, once a minute."""
+        log.log(
+            level,
             "%s is not in %s yet, and is sent again until it is, as all others for this topic: %s",
-            _place(task.record),
+            place_of(task.record),
             topic,
             error,
         )
@@ -390,11 +445,12 @@ class Desk:
             call(task, *arguments, self.clock.now_ms())
         self._changed()
 
-    def _earlier(self, record: Record[Any, Any], now: int) -> tuple[int, int]:
+    def _earlier(self, record: Record[Any, Any], now: int) -> Earlier:
         """Of a record of the retry topic: its attempts, and when it is due on this machine's monotonic clock."""
         if self._settings.retry.topic != record.topic:
-            return 0, 0
-        return attempts_of(record), now + max(due_at(record) - self._wall_ms(), 0)
+            return Earlier(record, 0, 0)
+        due = now + max(due_at(record) - self._wall_ms(), 0)
+        return Earlier(with_its_time(record), attempts_of(record), due)
 
     @property
     def sender(self) -> Sender:
@@ -428,19 +484,21 @@ class _Sending:
 
     def start(self) -> None:
         try:
-            sender = self._desk.sender
-            for output in self._outputs:
-                future = sender.send(
-                    output.topic,
-                    output.value,
-                    output.key,
-                    partition=output.partition,
-                    timestamp=output.timestamp,
-                    headers=output.headers,
-                )
-                with self._lock:
-                    self._left += 1
-                future.add_done_callback(self._acknowledged)
+            # A generator of outputs is user code, and so are serialisers and partitioner.
+            with self._desk.here:
+                sender = self._desk.sender
+                for output in self._outputs:
+                    future = sender.send(
+                        output.topic,
+                        output.value,
+                        output.key,
+                        partition=output.partition,
+                        timestamp=output.timestamp,
+                        headers=output.headers,
+                    )
+                    with self._lock:
+                        self._left += 1
+                    future.add_done_callback(self._acknowledged)
         # A generator may raise anything, and its record would never be done.
         except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
             self._error = self._error or error
@@ -468,7 +526,3 @@ def _unless_told(tasks: Sequence[Task], outputs: Iterable[ProducerRecord]) -> It
     for output in outputs:
         if not tasks[0].told_lost:
             yield output
-
-
-def _place(record: Record[Any, Any]) -> str:
-    return f"{record.topic}-{record.partition}@{record.offset}"

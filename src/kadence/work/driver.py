@@ -6,30 +6,21 @@ import asyncio
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from kadence.client.aside import Aside
 from kadence.clock import Clock, wait_seconds
 from kadence.errors import ClosedError, ConfigError, KafkaError
 from kadence.logs import logger
-from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 from kadence.work.desk import Desk, Sender
 from kadence.work.meters import Totals
+from kadence.work.positions import Reading
 from kadence.work.processes import Children
-from kadence.work.processing import (
-    Commit,
-    Committed,
-    Idle,
-    PartitionsOf,
-    Poll,
-    Processing,
-    Seek,
-    SeekToStart,
-    Step,
-    Steps,
-)
+from kadence.work.processing import Processing
 from kadence.work.settings import Settings
+from kadence.work.steps import Commit, Committed, Idle, PartitionsOf, Poll, Seek, SeekToStart, Step, Steps
 from kadence.work.tracing import Tracing
 from kadence.work.workers import Decode, LoopWorkers, ThreadWorkers, Workers, plain_call
 
@@ -44,7 +35,7 @@ _CLEANING_S: Final = 1.0
 """Seconds that coroutines have to clean up when they are cancelled, on a loop that ends."""
 
 
-class Insides(Protocol):
+class Insides(Reading, Protocol):
     """What `process` needs of a consumer beyond its public calls.
 
     Attributes:
@@ -74,6 +65,15 @@ class Insides(Protocol):
     def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
         """Tell this listener from now on, and subscribe to ``topics`` if given. Awaited under asyncio."""
 
+    def unlisten(self, listener: Any) -> Any:
+        """Undo `listen`: tell this one, and subscribe to what was subscribed to before. Awaited under asyncio."""
+
+    def read_from_start(self, topic: str) -> None:
+        """Read this topic from its beginning wherever it has no valid position, whatever auto.offset.reset says."""
+
+    def partitions_of(self, topic: str) -> Any:
+        """The partitions of a topic, however long brokers are away; None once it is to stop. Awaited under asyncio."""
+
     def subscribes_to(self, topic: str) -> bool:
         """Whether this topic is subscribed to, by its name or by a pattern that the consumer matches itself."""
 
@@ -85,10 +85,25 @@ class Insides(Protocol):
     def renew_identity(self) -> bool:
         """Have `group_metadata` tell the present identity, as a poll does. False: a loss is to be told before."""
 
+    def seek(self, partition: TopicPartition, at: OffsetAndMetadata, *, is_committed: bool) -> Any:
+        """As the consumer's; ``is_committed``: that is committed, with this metadata. Awaited under asyncio."""
+
+    def commit(self, read: Mapping[TopicPartition, ReadOffset]) -> Any:
+        """Commit what is still read from there, and wait, as the consumer's. Awaited under asyncio."""
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no records of these until `resume`, whatever the application pauses and resumes beside that."""
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `pause`. `end` does so for all."""
+
+    def refresh_metadata(self) -> None:
+        """Have the network side ask for metadata. It waits for nothing."""
+
     def nudge(self) -> None: ...
     def begin(self, desk: Desk, workers: int) -> None: ...
     def end(
-        self, listener: Any, committed: Mapping[TopicPartition, OffsetAndMetadata], *, is_put_back: bool
+        self, listener: Any, committed: Mapping[TopicPartition, ReadOffset], *, is_put_back: bool
     ) -> Totals: ...
 
 
@@ -172,6 +187,7 @@ class _Work:
                 changed=changed,
                 caller=inside.aside.caller("kadence-work-transactions"),
                 renew=inside.renew_identity,
+                refresh=inside.refresh_metadata,
             )
             self.processing = processing
             self.close = processing.transactions.close
@@ -181,7 +197,16 @@ class _Work:
 
     def _around(self, consumer: Any, inside: Insides) -> tuple[Any, ...]:
         """What `Processing` has beside the desk."""
-        return consumer, inside.clock, self._wake, self._look, inside.group is not None, inside.commit_ms
+        return (
+            consumer,
+            inside,
+            inside,
+            inside.clock,
+            self._wake,
+            self._look,
+            inside.group is not None,
+            inside.commit_ms,
+        )
 
     def _wake(self) -> None:
         if self.workers is not None:
@@ -235,8 +260,10 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
 
     def carry(steps: Steps) -> None:
         def do(step: Step) -> Any:
+            if isinstance(step, PartitionsOf):
+                return inside.partitions_of(step.topic)
             if not isinstance(step, Idle):
-                return _asked(consumer, step)
+                return _asked(consumer, inside, step)
             event.wait(wait_seconds(step.until, inside.clock.now_ms()))
             event.clear()
             return None
@@ -246,7 +273,10 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
             while True:
                 try:
                     result = do(step)
-                except Exception as error:  # noqa: BLE001 - the loop decides what it means
+                except Exception as error:
+                    if work.desk.here.is_left:
+                        # A callback has forked. Nothing of the work is in the child.
+                        raise
                     step = steps.throw(error)
                 else:
                     step = steps.send(result)
@@ -257,6 +287,8 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
 
     loop: _LoopThread | None = None
     theirs = inside.listener
+    totals = Totals()
+
     # Before the subscription is changed, so that a call that is refused leaves it as it was.
     carry(work.processing.check_topics())
     inside.begin(work.desk, settings.workers)
@@ -269,16 +301,27 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
         inside.listen(_Listener(work.processing, carry, theirs), topics)
         carry(work.processing.run())
     finally:
-        work.end()
-        if not work.processing.is_put_back:
-            # Ctrl-C. What was done since the last commit is done again.
-            with contextlib.suppress(KafkaError):
-                carry(work.processing.put_back(is_interrupted=True))
-        totals = inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
-        if loop is not None:
-            loop.end()
-        work.close()
+        if not work.desk.here.is_left:
+            totals = _ended(work, inside, carry, theirs, is_wider=topics is not None)
+            if loop is not None:
+                loop.end()
+            work.close()
     return totals
+
+
+def _ended(
+    work: _Work, inside: Insides, carry: Callable[[Steps], None], theirs: Any, *, is_wider: bool
+) -> Totals:
+    """The consumer is as it was before. ``is_wider``: `process` has subscribed to more."""
+    work.end()
+    if not work.processing.is_put_back:
+        # Ctrl-C. What was done since the last commit is done again.
+        with contextlib.suppress(KafkaError):
+            carry(work.processing.put_back(is_interrupted=True))
+    if is_wider:
+        with contextlib.suppress(KafkaError):
+            inside.unlisten(theirs)
+    return inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
 
 
 async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) -> Totals:
@@ -296,8 +339,10 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
 
     async def carry(steps: Steps) -> None:
         async def do(step: Step) -> Any:
+            if isinstance(step, PartitionsOf):
+                return await inside.partitions_of(step.topic)
             if not isinstance(step, Idle):
-                return await _asked(consumer, step)
+                return await _asked(consumer, inside, step)
             try:
                 async with asyncio.timeout(wait_seconds(step.until, inside.clock.now_ms())):
                     await event.wait()
@@ -311,7 +356,10 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
             while True:
                 try:
                     result = await do(step)
-                except Exception as error:  # noqa: BLE001 - the loop decides what it means
+                except Exception as error:
+                    if work.desk.here.is_left:
+                        # As above.
+                        raise
                     step = steps.throw(error)
                 else:
                     step = steps.send(result)
@@ -321,6 +369,8 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
             steps.close()
 
     theirs = inside.listener
+    totals = Totals()
+
     # As above.
     await carry(work.processing.check_topics())
     inside.begin(work.desk, settings.workers)
@@ -332,15 +382,29 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
         await inside.listen(_AsyncListener(work.processing, carry, theirs), topics)
         await carry(work.processing.run())
     finally:
-        work.end()
-        if isinstance(work.workers, LoopWorkers):
-            # All that runs where the task was cancelled, else what outlasts `drain`: these records come again.
-            work.workers.cancel()
+        if not work.desk.here.is_left:
+            totals = await _ended_on_loop(work, inside, carry, theirs, is_wider=topics is not None)
+    return totals
+
+
+async def _ended_on_loop(
+    work: _Work, inside: Insides, carry: Callable[[Steps], Any], theirs: Any, *, is_wider: bool
+) -> Totals:
+    """As `_ended`."""
+    work.end()
+    if isinstance(work.workers, LoopWorkers):
+        # All that runs where the task was cancelled, else what outlasts `drain`: these records come again.
+        work.workers.cancel()
+    try:
+        if not work.processing.is_put_back:
+            # The task was cancelled. What was done since the last commit is done again.
+            with contextlib.suppress(KafkaError):
+                await _to_its_end(carry(work.processing.put_back(is_interrupted=True)))
+    finally:
         try:
-            if not work.processing.is_put_back:
-                # The task was cancelled. What was done since the last commit is done again.
+            if is_wider:
                 with contextlib.suppress(KafkaError):
-                    await _to_its_end(carry(work.processing.put_back(is_interrupted=True)))
+                    await _to_its_end(inside.unlisten(theirs))
         finally:
             totals = inside.end(theirs, work.processing.committed, is_put_back=work.processing.is_put_back)
             await _to_its_end(inside.aside.call(work.close))
@@ -364,19 +428,17 @@ async def _to_its_end(call: Coroutine[Any, Any, None]) -> None:
     task.result()
 
 
-def _asked(consumer: Any, step: Poll | Commit | Committed | PartitionsOf | Seek | SeekToStart) -> Any:
+def _asked(consumer: Any, inside: Insides, step: Poll | Commit | Committed | Seek | SeekToStart) -> Any:
     """What the consumer returns; under asyncio it is awaited."""
     if isinstance(step, Poll):
         return consumer.poll(step.ms / 1000, max_records=step.max_records)
     if isinstance(step, Commit):
-        return consumer.commit(step.offsets)
+        return inside.commit(step.offsets)
     if isinstance(step, Committed):
         return consumer.committed(step.partitions)
-    if isinstance(step, PartitionsOf):
-        return consumer.partitions_for(step.topic)
     if isinstance(step, SeekToStart):
         return consumer.seek_to_beginning(step.partitions)
-    return consumer.seek(step.partition, step.at)
+    return inside.seek(step.partition, step.at, is_committed=step.is_committed)
 
 
 def _with_retries(inside: Insides, settings: Settings) -> frozenset[str] | None:
@@ -389,6 +451,8 @@ def _with_retries(inside: Insides, settings: Settings) -> frozenset[str] | None:
             f"Retry(topic={topic!r}) needs a subscription by names, to which this topic is added; this consumer has a "
             "pattern or partitions by assign()"
         )
+    # Before it is subscribed to. What is written there has no other copy: where it came from it is done.
+    inside.read_from_start(topic)
     return None if topic in inside.topics else inside.topics | {topic}
 
 

@@ -1,34 +1,50 @@
-"""What is written about a record that failed: its dead letter, or its record in a retry topic (H5). Pure.
+"""What is written in place of a record that failed: its dead letter, or its record in a retry topic (H5, H9). Pure.
 
-Both are the record as it was, its bytes and its headers, with headers of ours behind them. A record that has been in a
-retry topic keeps the place from which it came first.
+The one place that makes letters: for `Consumer.process`, for a consumer with ``deserialization.errors=dead-letter``,
+and for ``kadence dead-letters replay``, which sends a record back (`replayed`).
+
+Each is the record as it was, its bytes and its headers, with headers of ours behind them. It has the time of writing,
+for a topic deletes records by their age, and where this one came from it is done. The record's own time is a header. A
+record that has been in a retry topic keeps the place from which it came first.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from kadence.errors import BrokerError, RecordTooLargeError, WorkerStartError
+from kadence.errors import RecordDeserializationError, WorkerStartError
+from kadence.errors.remedies import Remedy, remedy_of
 from kadence.printable import printable, text_of
-from kadence.protocol import error_codes as ec
 from kadence.records import MOST_HEADERS, Record
 
 __all__ = [
+    "ERROR",
+    "OURS",
+    "BadRecord",
     "Letter",
     "ProducerRecord",
     "ResultError",
+    "Shorter",
     "attempts_of",
+    "bad_record",
     "dead_letter",
     "due_at",
     "is_of_all",
-    "is_too_large",
     "named",
+    "place_of",
+    "replayed",
     "retry_record",
-    "shortened",
+    "shorter",
+    "with_its_time",
 ]
 
-_ERROR: Final = "kadence.error."
+ERROR: Final = "kadence.error."
 _RETRY: Final = "kadence.retry."
+_REPLAY: Final = "kadence.replay."
+OURS: Final = (ERROR, _RETRY, _REPLAY)
+"""How the names of our headers begin: the record itself has none of these."""
+
+_TIME: Final = "timestamp"
 _MESSAGE_CHARACTERS: Final = 2_000
 
 _SHORT_MESSAGE: Final = 100
@@ -88,18 +104,16 @@ def is_of_all(error: BaseException) -> bool:
     return isinstance(error, (ResultError, WorkerStartError))
 
 
-def is_too_large(error: BaseException) -> bool:
-    """Whether a record was refused for its size, by the producer or by the broker."""
-    if isinstance(error, BrokerError):
-        return error.code in (ec.MESSAGE_TOO_LARGE, ec.RECORD_LIST_TOO_LARGE)
-    return isinstance(error, RecordTooLargeError)
-
-
 def named(record: Record[Any, Any]) -> str:
     """A record in the words of logs and probes: its place, and the beginning of its key."""
     key = record.key
     shown = "" if key is None else f" (key {key if len(key) <= 40 else key[:40]!r})"
-    return f"{record.topic}-{record.partition}@{record.offset}{shown}"
+    return place_of(record) + shown
+
+
+def place_of(record: Record[Any, Any]) -> str:
+    """Topic, partition and offset of a record, for logs."""
+    return f"{record.topic}-{record.partition}@{record.offset}"
 
 
 def _header(record: Record[Any, Any], name: str) -> bytes | None:
@@ -122,6 +136,35 @@ def attempts_of(record: Record[Any, Any]) -> int:
 def due_at(record: Record[Any, Any]) -> int:
     """When a record of a retry topic is due, ms since 1970; 0 for others."""
     return max(_number(record, _RETRY + "at", 0), 0)
+
+
+def with_its_time(record: Record[Any, Any]) -> Record[Any, Any]:
+    """A record of a retry topic as handlers get it: with the time that it had where it came from."""
+    time = _time_of(record)
+    if time == record.timestamp:
+        return record
+    return Record(
+        record.topic,
+        record.partition,
+        record.offset,
+        time,
+        record.timestamp_type,
+        record.key,
+        record.value,
+        record.headers,
+        record.leader_epoch,
+    )
+
+
+def _time_of(record: Record[Any, Any]) -> int:
+    """A record's own time, in ms since 1970, though it was written anew since; -1: it has none."""
+    copied = next((name for name in (_RETRY, _REPLAY) if _header(record, name + _TIME) is not None), None)
+    return record.timestamp if copied is None else _number(record, copied + _TIME, record.timestamp)
+
+
+def _time(record: Record[Any, Any], prefix: str) -> list[tuple[str, bytes | None]]:
+    time = _time_of(record)
+    return [(prefix + _TIME, b"%d" % time)] if time >= 0 else []
 
 
 def retry_record(
@@ -151,47 +194,113 @@ def dead_letter(
     group: str | None,
 ) -> ProducerRecord:
     """The record in the dead letter topic. ``first_ms`` (its first attempt) and ``now`` are ms since 1970."""
+    return _dead_letter(
+        record,
+        topic,
+        error,
+        [
+            ("attempts", b"%d" % attempts),
+            ("first", b"%d" % _number(record, _RETRY + "first", first_ms)),
+            ("last", b"%d" % now),
+        ],
+        group,
+    )
+
+
+class BadRecord(NamedTuple):
+    """A record as it lay in its topic, which part of it is bad (``key`` or ``value``), and what that raised."""
+
+    record: Record[Any, Any]
+    field: str
+    error: Exception
+
+
+def bad_record(bad: BadRecord, topic: str, group: str | None) -> Letter:
+    """The dead letter of a record that a poll could not decode."""
+    record, field, error = bad
+    letter = _dead_letter(record, topic, error, [("field", field.encode())], group)
+    return Letter.of(letter, "dead_lettered", error)
+
+
+def _dead_letter(
+    record: Record[Any, Any],
+    topic: str,
+    error: BaseException,
+    more: list[tuple[str, bytes | None]],
+    group: str | None,
+) -> ProducerRecord:
+    if isinstance(error, RecordDeserializationError):
+        more = [("field", error.field.encode()), *more]
+        # What the deserialiser raised says why, as where a poll decodes.
+        error = error.__cause__ or error
     headers: list[tuple[str, bytes | None]] = [
-        *_origin(record, _ERROR),
-        (_ERROR + "class", type(error).__name__.encode()),
-        (_ERROR + "message", printable(text_of(error))[:_MESSAGE_CHARACTERS].encode(errors="replace")),
-        (_ERROR + "attempts", b"%d" % attempts),
-        (_ERROR + "first", b"%d" % _number(record, _RETRY + "first", first_ms)),
-        (_ERROR + "last", b"%d" % now),
+        *_origin(record, ERROR),
+        (ERROR + "class", type(error).__name__.encode()),
+        (ERROR + "message", printable(text_of(error))[:_MESSAGE_CHARACTERS].encode(errors="replace")),
+        *((ERROR + name, value) for name, value in more),
     ]
     if group is not None:
-        headers.append((_ERROR + "group", group.encode()))
+        headers.append((ERROR + "group", group.encode()))
     return _copy(record, topic, headers)
 
 
-def shortened(letter: Letter) -> tuple[Letter, str, int] | None:
-    """A dead letter without its value; else without the headers of its record; else without its key.
+def replayed(letter: Record[Any, Any], topic: str, partition: int | None) -> ProducerRecord:
+    """The record of a dead letter, to be written where it came from: without what the error added."""
+    time = _number(letter, ERROR + _TIME, letter.timestamp)
+    headers: list[tuple[str, bytes | None]] = [(_REPLAY + _TIME, b"%d" % time)] if time >= 0 else []
+    return _copy(letter, topic, headers)._replace(partition=partition)
 
-    A message of the exception that is longer than the value is shortened before it. A header says how many bytes were
-    left out, for its topic does not take them. Where the record came from stays.
 
-    Returns:
-        The letter, what was left out, and its bytes. None: nothing more can be.
+class Shorter(NamedTuple):
+    """A letter in place of one that its topic does not take for its size.
+
+    Attributes:
+        letter: what is written. part: what was left out, in words. size: its bytes.
     """
-    own = [pair for pair in letter.headers if not pair[0].startswith(_ERROR)]
-    ours = [pair for pair in letter.headers if pair[0].startswith(_ERROR)]
-    message = dict(ours)[_ERROR + "message"] or b""
+
+    letter: Letter
+    part: str
+    size: int
+
+    def said(self, record: Record[Any, Any], error: BaseException) -> str:
+        """A line for the log."""
+        return (
+            f"the dead letter of {place_of(record)} is too large for {self.letter.topic}, and is written without "
+            f"{self.part} ({self.size} bytes): {error}"
+        )
+
+
+def shorter(letter: Letter, error: BaseException) -> Shorter | None:
+    """What is written in place of a dead letter that was refused with this error; None: nothing else can be.
+
+    It goes without its value; else without the headers of its record; else without its key. A message of the exception
+    that is longer than the value is shortened before it. A header says how many bytes were left out, for its topic does
+    not take them. Where the record came from stays.
+    """
+    return _shortened(letter) if remedy_of(error) is Remedy.FORM else None
+
+
+def _shortened(letter: Letter) -> Shorter | None:
+    own = [pair for pair in letter.headers if not pair[0].startswith(ERROR)]
+    ours = [pair for pair in letter.headers if pair[0].startswith(ERROR)]
+    message = dict(ours)[ERROR + "message"] or b""
     if len(message) > max(len(letter.value or b""), _SHORT_MESSAGE):
         short = message[:_SHORT_MESSAGE].decode(errors="ignore").encode()
-        part, size, shorter = "message", len(message) - len(short), letter
-        ours = [(name, short if name == _ERROR + "message" else value) for name, value in ours]
+        part, size, made = "message", len(message) - len(short), ProducerRecord(*letter)
+        ours = [(name, short if name == ERROR + "message" else value) for name, value in ours]
     elif letter.value:
-        part, size, shorter = "value", len(letter.value), letter._replace(value=None)
+        part, size, made = "value", len(letter.value), letter._replace(value=None)
     elif own:
         size = sum(len(name.encode(errors="replace")) + len(value or b"") for name, value in own)
-        part, shorter, own = "headers", letter, []
+        part, made, own = "headers", ProducerRecord(*letter), []
     elif letter.key:
-        part, size, shorter = "key", len(letter.key), letter._replace(key=None)
+        part, size, made = "key", len(letter.key), letter._replace(key=None)
     else:
         return None
-    ours.append((f"{_ERROR}{part}.bytes", b"%d" % size))
-    shorter = shorter._replace(headers=(*own[: MOST_HEADERS - len(ours)], *ours))
-    return Letter.of(shorter, letter.counter, letter.error), part, size
+    ours.append((f"{ERROR}{part}.bytes", b"%d" % size))
+    made = made._replace(headers=(*own[: MOST_HEADERS - len(ours)], *ours))
+    words = "the rest of its exception's message" if part == "message" else f"its {part}"
+    return Shorter(Letter.of(made, letter.counter, letter.error), words, size)
 
 
 def _origin(record: Record[Any, Any], prefix: str) -> list[tuple[str, bytes | None]]:
@@ -201,20 +310,22 @@ def _origin(record: Record[Any, Any], prefix: str) -> list[tuple[str, bytes | No
             (prefix + "topic", came_from),
             (prefix + "partition", _header(record, _RETRY + "partition")),
             (prefix + "offset", _header(record, _RETRY + "offset")),
+            *_time(record, prefix),
         ]
     return [
         (prefix + "topic", record.topic.encode()),
         (prefix + "partition", b"%d" % record.partition),
         (prefix + "offset", b"%d" % record.offset),
+        *_time(record, prefix),
     ]
 
 
 def _copy(record: Record[Any, Any], topic: str, headers: list[tuple[str, bytes | None]]) -> ProducerRecord:
-    kept = [(name, value) for name, value in record.headers if not name.startswith((_RETRY, _ERROR))]
+    """The record with these headers in place of ours. Without a timestamp: it gets the time at which it is sent."""
+    kept = [(name, value) for name, value in record.headers if not name.startswith(OURS)]
     return ProducerRecord(
         topic,
         record.value,
         record.key,
-        timestamp=record.timestamp if record.timestamp >= 0 else None,
         headers=(*kept[: MOST_HEADERS - len(headers)], *headers),
     )

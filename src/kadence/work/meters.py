@@ -24,14 +24,14 @@ class Totals:
     Attributes:
         done: records that need no more work: handled, written to a retry topic, or given up.
         failed: attempts that failed. retried: records written to the retry topic. dead_lettered: records given up.
-        skipped: records that were read again, and had been done before.
+        already_done: records that came again and needed nothing: they had been done before.
     """
 
     done: int = 0
     failed: int = 0
     retried: int = 0
     dead_lettered: int = 0
-    skipped: int = 0
+    already_done: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,19 @@ class Meters:
         self._desk: Desk | None = None
         self._workers = 0
         self._before = Totals()
+        self._bad_before = 0
         self._seen: tuple[int, Now] | None = None
 
     @property
     def is_working(self) -> bool:
         """Whether `process` runs."""
         return self._desk is not None
+
+    @property
+    def bad(self) -> int:
+        """Records that were passed over because a deserialiser refused them (``deserialization.errors=skip``)."""
+        desk = self._desk
+        return self._bad_before + (0 if desk is None else desk.bad)
 
     def begin(self, desk: Desk, workers: int) -> None:
         """A call of `process` begins."""
@@ -87,6 +94,7 @@ class Meters:
             return Totals()
         with desk.lock:
             self._before = self._totals(desk)
+            self._bad_before += desk.bad
             self._desk = self._seen = None
             return _totals_of(desk)
 
@@ -130,9 +138,9 @@ class Meters:
             before.failed + since.failed,
             before.retried + since.retried,
             before.dead_lettered + since.dead_lettered,
-            before.skipped + since.skipped,
+            before.already_done + since.already_done,
         )
 
 
 def _totals_of(desk: Desk) -> Totals:
-    return Totals(desk.done, desk.failed, desk.retried, desk.dead_lettered, desk.scheduler.skipped)
+    return Totals(desk.done, desk.failed, desk.retried, desk.dead_lettered, desk.scheduler.already_done)

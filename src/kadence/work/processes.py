@@ -2,7 +2,7 @@
 
 A record crosses as one pickle, and so does what the handler returned. A child that dies, or takes longer than
 ``timeout``, costs its record an attempt, and the next record gets a new child. So a record that
-kills children becomes a dead letter. A child that does not start is no matter of a record: it ends the processing.
+kills children becomes a dead letter. A child that does not start is not the record's fault: it ends the processing.
 That a record's partition is gone is told through a flag in shared memory, which costs nobody anything who does not look
 at it.
 """

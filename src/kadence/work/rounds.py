@@ -15,10 +15,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from typing import Any, Final
 
-from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.client.repeating import Repeating
+from kadence.types import ReadOffset, TopicPartition
 from kadence.work.frontier import METADATA_BYTES
 from kadence.work.letters import ProducerRecord
-from kadence.work.scheduler import Lane, PartitionWork, Scheduler, Task
+from kadence.work.scheduler import Lane, PartitionWork, Scheduler, Task, read_offset
 
 __all__ = ["Finished", "Round", "Rounds"]
 
@@ -34,10 +35,11 @@ class Finished:
 
     Attributes:
         number: in the order in which calls ended. counter: of a dead letter or a retry record, what counts it.
-        not_before: when its records may be sent (ms). context: of the handler; what it sends belongs to its trace.
+        not_before: when its records may be sent (ms). repeating: when those of a letter that was refused are.
+        context: of the handler; what it sends belongs to its trace.
     """
 
-    __slots__ = ("context", "counter", "not_before", "number", "outputs", "tasks")
+    __slots__ = ("context", "counter", "not_before", "number", "outputs", "repeating", "tasks")
 
     def __init__(
         self, number: int, tasks: Sequence[Task], outputs: Sequence[ProducerRecord], counter: str | None
@@ -47,6 +49,7 @@ class Finished:
         self.outputs = outputs
         self.counter = counter
         self.not_before = 0
+        self.repeating: Repeating | None = None
         self.context = copy_context()
 
 
@@ -55,9 +58,7 @@ class Round:
 
     __slots__ = ("finished", "offsets")
 
-    def __init__(
-        self, finished: Sequence[Finished], offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> None:
+    def __init__(self, finished: Sequence[Finished], offsets: Mapping[TopicPartition, ReadOffset]) -> None:
         self.finished = finished
         self.offsets = offsets
 
@@ -142,14 +143,26 @@ class Rounds(Scheduler):
 
     # ------------------------------------------------------------ rounds
 
-    def begin(self, now: int, limit: int = METADATA_BYTES) -> Round | None:
+    def begin(
+        self, now: int, limit: int = METADATA_BYTES, without: Collection[TopicPartition] = ()
+    ) -> Round | None:
         """The next round: what is finished, and the frontiers after it. None if the frontiers do not fit.
+
+        ``without``: partitions whose offsets cannot be committed now. Nothing of them is part of it: what is sent for a
+        record is committed with its offset, or not at all.
 
         All that is done above a frontier must be in its metadata: what were left out would be done, and sent, twice. If
         it does not fit (``limit``: characters), the round is shorter, until what holds the frontier up is finished.
         """
-        chosen = _first_outputs([each for each in self._finished if each.not_before <= now])
-        while (offsets := self._after(chosen, limit)) is None:
+        chosen = _first_outputs(
+            [
+                each
+                for each in self._finished
+                if each.not_before <= now
+                and not (without and any(task.work.partition in without for task in each.tasks))
+            ]
+        )
+        while (offsets := self._after(chosen, limit, without)) is None:
             if not chosen:
                 return None
             chosen = chosen[: len(chosen) // 2]
@@ -160,21 +173,22 @@ class Rounds(Scheduler):
         return Round(chosen, offsets)
 
     def _after(
-        self, finished: Iterable[Finished], limit: int
-    ) -> dict[TopicPartition, OffsetAndMetadata] | None:
+        self, finished: Iterable[Finished], limit: int, without: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ReadOffset] | None:
         done: dict[PartitionWork, list[int]] = {}
         for each in finished:
             for task in each.tasks:
                 done.setdefault(task.work, []).append(task.record.offset)
         found = {}
         for partition, work in self.partitions.items():
-            frontier = work.frontier.after(done[work]) if work in done else work.frontier
-            if (offset := frontier.offset) is None:
+            if partition in without:
                 continue
+            frontier = work.frontier.after(done[work]) if work in done else work.frontier
             metadata = frontier.metadata(limit)
             if not frontier.holds_all(metadata):
                 return None
-            found[partition] = OffsetAndMetadata(offset, frontier.epoch, metadata)
+            if (at := read_offset(work, frontier, metadata)) is not None:
+                found[partition] = at
         return found
 
     def committed(self, this: Round) -> None:

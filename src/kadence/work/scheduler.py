@@ -11,14 +11,14 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from kadence.clock import FOREVER
 from kadence.records import Record
-from kadence.types import OffsetAndMetadata, TopicPartition
-from kadence.work.frontier import METADATA_BYTES, Frontier, Run
+from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
+from kadence.work.frontier import METADATA_BYTES, Frontier, Run, Stretch
 
-__all__ = ["Lane", "Limits", "Order", "PartitionWork", "Scheduler", "Task"]
+__all__ = ["Earlier", "Lane", "Limits", "Order", "PartitionWork", "Scheduler", "Task", "read_offset"]
 
 Order = Literal["key", "partition", "none"]
 
@@ -73,9 +73,10 @@ class Lane:
 
 
 class PartitionWork:
-    """One partition while it is assigned.
+    """One partition while it is assigned, and while reading goes on in one topic from where it stood.
 
     Attributes:
+        stretch: under which it is read; None: that is not known yet. What is read under another one is none of this.
         outstanding: records that wait, run, or wait for another attempt. nbytes: theirs.
         running: those that a handler has. is_gone: it was revoked or lost. resume_at: so few outstanding end its pause.
         finished: those that wait for their transaction, with transactions.
@@ -91,10 +92,12 @@ class PartitionWork:
         "partition",
         "resume_at",
         "running",
+        "stretch",
     )
 
     def __init__(self, partition: TopicPartition, done: Iterable[Run]) -> None:
         self.partition = partition
+        self.stretch: Stretch | None = None
         self.frontier = Frontier(done)
         self.outstanding = 0
         self.nbytes = 0
@@ -103,6 +106,17 @@ class PartitionWork:
         self.is_gone = False
         self.is_paused = False
         self.resume_at = 0
+
+
+def read_offset(work: PartitionWork, frontier: Frontier, metadata: str) -> ReadOffset | None:
+    """What may be committed of a partition when it is done so far; None: it is not known yet where it is read.
+
+    All that `process` commits is made here: it counts only under the stretch under which it was read (C19).
+    """
+    offset, stretch = frontier.offset, work.stretch
+    if offset is None or stretch is None:
+        return None
+    return ReadOffset(stretch.fetch_epoch, OffsetAndMetadata(offset, frontier.epoch, metadata))
 
 
 class Task:
@@ -147,12 +161,23 @@ class Task:
         return self.work.is_gone
 
 
+class Earlier(NamedTuple):
+    """What was tried of a record before it was read.
+
+    Attributes:
+        record: it, as handlers get it. attempts: how many failed. due: not before this (ms; 0: at once).
+    """
+
+    record: Record[Any, Any]
+    attempts: int
+    due: int
+
+
 class Scheduler:
     """All records that were read and are not done.
 
     Args:
-        earlier: what was tried of a record before it was read: how many attempts failed, and when it is due (ms; 0 at
-            once). None: nothing, of any.
+        earlier: says what was tried of a record before it was read. None: nothing, of any.
         retry_topic: whose records may be due long after they are read.
 
     Attributes:
@@ -166,14 +191,14 @@ class Scheduler:
         self,
         order: Order,
         limits: Limits,
-        earlier: Callable[[Record[Any, Any], int], tuple[int, int]] | None = None,
+        earlier: Callable[[Record[Any, Any], int], Earlier] | None = None,
         retry_topic: str | None = None,
     ) -> None:
         self.partitions: dict[TopicPartition, PartitionWork] = {}
         self.total = 0
         self.nbytes = 0
         self.running: dict[Task, None] = {}
-        self.skipped = 0
+        self.already_done = 0
         self.finished = 0
         self.wants_look = False
         self._order = order
@@ -193,23 +218,58 @@ class Scheduler:
 
     # ------------------------------------------------------------ what comes and goes
 
-    def assign(self, partition: TopicPartition, done: Iterable[Run] = ()) -> None:
-        """This member has the partition from now on; ``done`` is above its committed offset and is skipped."""
-        self.partitions[partition] = PartitionWork(partition, done)
+    def assign(self, partition: TopicPartition, done: Iterable[Run] = ()) -> PartitionWork:
+        """This member has the partition from now on; ``done`` is above its committed offset, and is not done again."""
+        before = self.partitions.get(partition)
+        work = self.partitions[partition] = PartitionWork(partition, done)
+        # Whoever reads was told so, and is told when that ends.
+        work.is_paused = before is not None and before.is_paused
+        return work
+
+    def read_from(self, partition: TopicPartition, stretch: Stretch, done: Iterable[Run] = ()) -> None:
+        """An assigned partition is read from there on; ``done`` is skipped."""
+        work = self.partitions[partition]
+        work.stretch = stretch
+        work.frontier = Frontier(done, stretch.offset, stretch.leader_epoch)
+
+    def go_on(self, partition: TopicPartition, stretch: Stretch) -> None:
+        """Reading has left out what lies before this stretch, of the same topic: what was read before still counts."""
+        work = self.partitions[partition]
+        work.stretch = stretch
+        work.frontier.passed(stretch.offset, stretch.leader_epoch)
+
+    def begin_anew(self, partition: TopicPartition) -> int:
+        """What was read is read again, or is of another topic: none of it counts any more, as of one that was lost.
+
+        Returns:
+            how many of its records had not ended.
+        """
+        before = self.partitions[partition]
+        left = before.outstanding
+        self.forget((partition,))
+        # As the consumer has it.
+        self.assign(partition).is_paused = before.is_paused
+        return left
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         """No record of these begins any more. What runs goes on, and `frontiers` still has them until `forget`."""
-        for partition in partitions:
-            if (work := self.partitions.get(partition)) is None or work.is_gone:
-                continue
+        going = [
+            work
+            for each in partitions
+            if (work := self.partitions.get(each)) is not None and not work.is_gone
+        ]
+        if not going:
+            return
+        for work in going:
             work.is_gone = True
-            for lane in {
-                *self._lanes.get(partition, {}).values(),
-                *self._ready,
-                *(late[2] for late in self._late),
-            }:
-                if any(task.work is work for task in lane.tasks):
-                    self._drop(lane, work)
+        # One walk for all of them. A lane of one record stands nowhere but where it waits for its turn.
+        lanes = (
+            [*self._ready, *(late[2] for late in self._late)]
+            if self._order == "none"
+            else [lane for work in going for lane in self._lanes.get(work.partition, {}).values()]
+        )
+        for lane in lanes:
+            self._drop_gone(lane)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These are another member's now."""
@@ -217,13 +277,15 @@ class Scheduler:
         for partition in partitions:
             self.partitions.pop(partition, None)
 
-    def _drop(self, lane: Lane, work: PartitionWork) -> None:
-        """Remove what waits in a lane of a partition that goes. What runs there keeps its place."""
-        kept = [task for task in lane.tasks if task.work is not work or task.is_running]
+    def _drop_gone(self, lane: Lane) -> None:
+        """Remove what waits in a lane, of partitions that go. What runs there keeps its place."""
+        kept: deque[Task] = deque()
         for task in lane.tasks:
-            if task.work is work and not task.is_running:
+            if task.work.is_gone and not task.is_running:
                 self._count_out(task)
-        lane.tasks = deque(kept)
+            else:
+                kept.append(task)
+        lane.tasks = kept
         if not kept and lane.home is not None:
             lane.home.pop(lane.key, None)
 
@@ -241,7 +303,7 @@ class Scheduler:
         added = nbytes = 0
         for record in records:
             if not give(record.offset, record.leader_epoch):
-                self.skipped += 1
+                self.already_done += 1
                 continue
             key, value = record.key, record.value
             size = _RECORD_BYTES + (0 if key is None else len(key)) + (0 if value is None else len(value))
@@ -256,7 +318,7 @@ class Scheduler:
                 lane = found
             task = Task(record, work, lane, size)
             if self._earlier is not None:
-                task.attempts, task.due = self._earlier(record, now)
+                task.record, task.attempts, task.due = self._earlier(record, now)
             lane.tasks.append(task)
             if len(lane.tasks) == 1:
                 self._line_up(lane, now)
@@ -299,11 +361,16 @@ class Scheduler:
         """When the next record is due that waits for its time."""
         return self._late[0][0] if self._late else FOREVER
 
+    def look_at_due(self, now: int) -> None:
+        """What has waited for its time can be worked on now."""
+        late = self._late
+        while late and late[0][0] <= now:
+            self._ready.append(heapq.heappop(late)[2])
+
     def take(self, now: int) -> Task | None:
         """The next record to be worked on; its lane waits until `done`, `again` or `drop`. None: there is none now."""
-        late, ready = self._late, self._ready
-        while late and late[0][0] <= now:
-            ready.append(heapq.heappop(late)[2])
+        self.look_at_due(now)
+        ready = self._ready
         while ready:
             lane = ready.popleft()
             if self._tells_of_few and self._has_few():
@@ -517,16 +584,15 @@ class Scheduler:
 
     def frontiers(
         self, partitions: Iterable[TopicPartition] | None = None, limit: int = METADATA_BYTES
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
+    ) -> dict[TopicPartition, ReadOffset]:
         """What may be committed of these partitions, or of all: offsets, and what is done above them as metadata."""
         chosen = self.partitions if partitions is None else partitions
         found = {}
         for partition in chosen:
-            work = self.partitions.get(partition)
-            if work is not None and (offset := work.frontier.offset) is not None:
-                found[partition] = OffsetAndMetadata(
-                    offset, work.frontier.epoch, work.frontier.metadata(limit)
-                )
+            if (work := self.partitions.get(partition)) is not None:
+                at = read_offset(work, work.frontier, work.frontier.metadata(limit))
+                if at is not None:
+                    found[partition] = at
         return found
 
     def running_of(self, partitions: Iterable[TopicPartition]) -> int:

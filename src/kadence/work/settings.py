@@ -28,7 +28,12 @@ _NEAR: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Checked arguments of `Consumer.process`; durations are ms."""
+    """Checked arguments of `Consumer.process`; durations are ms.
+
+    Attributes:
+        bad_letter: the topic for records that a deserialiser refuses; None: there is none. skips_bad: whether they are
+            passed over.
+    """
 
     handler: Callable[..., Any]
     takes_context: bool
@@ -37,6 +42,8 @@ class Settings:
     executor: Executor
     retry: Retry
     dead_letter: str | None
+    bad_letter: str | None
+    skips_bad: bool
     timeout_ms: int | None
     batch: tuple[int, int] | None
     halves: bool
@@ -62,8 +69,14 @@ def settings_of(
     max_bytes: int,
     drain: Seconds,
     transactional_id: str | None,
+    deserialization_errors: str = "raise",
+    dead_letter_topic: str | None = None,
 ) -> Settings:
     """Check what a caller gave.
+
+    Args:
+        deserialization_errors, dead_letter_topic: the consumer's own settings, for records that a deserialiser refuses.
+            A ``dead_letter`` is for these, too, and comes first.
 
     Raises:
         TypeError, ValueError, ConfigError: what is not allowed, and what is.
@@ -108,6 +121,8 @@ def settings_of(
         chosen,
         retry or NEVER,
         dead_letter,
+        dead_letter or (dead_letter_topic if deserialization_errors == "dead-letter" else None),
+        dead_letter is None and deserialization_errors == "skip",
         to_ms(timeout),
         None if batch is None else (batch[0], to_ms(batch[1]) or 0),
         halve,

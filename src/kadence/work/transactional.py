@@ -5,26 +5,24 @@ What they do otherwise stands in `desk` and `processing`; which records a transa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from kadence.client.aside import Caller
+from kadence.client.repeating import Again, Repeating
 from kadence.clock import FOREVER, add_ms
-from kadence.errors import (
-    BrokerError,
-    KafkaError,
-    OffsetMetadataTooLargeError,
-    UnknownTopicOrPartitionError,
-)
+from kadence.errors import BrokerError, KafkaError, UnknownTopicOrPartitionError
 from kadence.logs import logger
 from kadence.protocol import error_codes as ec
-from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from kadence.work.desk import Desk
-from kadence.work.frontier import decode
-from kadence.work.letters import Letter, ProducerRecord, is_too_large
-from kadence.work.processing import Committed, Idle, Processing, Steps
+from kadence.types import GroupMetadata, OffsetAndMetadata, ReadOffset, TopicPartition
+from kadence.work.desk import RESEND_MS, Desk
+from kadence.work.following import Following, TransactionalFollowing
+from kadence.work.letters import Letter, ProducerRecord
+from kadence.work.positions import counted
+from kadence.work.processing import Processing
 from kadence.work.rounds import Finished, Round, Rounds
 from kadence.work.scheduler import Scheduler, Task
+from kadence.work.steps import Committed, Idle, Steps
 from kadence.work.transactions import TransactionalProducer, Transactions
 
 __all__ = ["TransactionalDesk", "TransactionalProcessing"]
@@ -32,13 +30,10 @@ __all__ = ["TransactionalDesk", "TransactionalProcessing"]
 log = logger("kadence.work")
 
 _AGAIN_MS: Final = 100
-"""After so long a transaction that failed through no fault of its records is made again."""
-
-_RESEND_MS: Final = 1_000
-"""After so long a dead letter or a retry record that was refused is sent again."""
+"""After so long a transaction that failed through no fault of its records is made again for the first time."""
 
 _GONE_MS: Final = 30_000
-"""…and one whose topic is gone: transactions wait some seconds for it each time."""
+"""So long a topic that is gone is left alone: transactions wait some seconds for it each time."""
 
 _LAST_MS: Final = 10_000
 """The last transaction before partitions go has so long, at least."""
@@ -54,15 +49,15 @@ class TransactionalDesk(Desk):
     scheduler: Rounds
     _has_told = False
 
-    def begin(self, now: int, limit: int) -> Round | None:
-        """The next round, if there is any."""
+    def begin(self, now: int, limit: int, without: Collection[TopicPartition]) -> Round | None:
+        """The next round, if there is any; see `Rounds.begin`."""
         with self.lock:
             self._has_told = False
-            return self.scheduler.begin(now, limit)
+            return self.scheduler.begin(now, limit, without)
 
     def finish(self, tasks: Sequence[Task]) -> None:
         """As `Desk.finish`: these have nothing to be sent, and do not depend on each other."""
-        now = self.clock.now_ms()
+        now = self.finished_at = self.clock.now_ms()
         for task in tasks:
             self.scheduler.finish((task,), (), now)
         self._tell()
@@ -70,11 +65,15 @@ class TransactionalDesk(Desk):
     def sends(self, tasks: Sequence[Task], outputs: Iterable[ProducerRecord]) -> None:
         """As `Desk.sends`: a transaction has all outputs or none, so they are kept until there are all."""
         try:
-            given = list(outputs)
+            with self.here:
+                given = list(outputs)
         except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
             self.fails(tasks, error)
             return
         self._keep(tasks, given, None)
+
+    def _passes_over(self, task: Task) -> None:
+        self._keep([task], (), None)
 
     def _letter(self, task: Task, letter: Letter) -> None:
         self._keep([task], [letter], letter.counter)
@@ -96,6 +95,10 @@ class TransactionalDesk(Desk):
         """A round ended; see `transactions.Ended`. What was refused has failed an attempt, or is sent again."""
         now = self.clock.now_ms()
         failed = {each: problem for each, problem in refused.items() if each.counter is None}
+        letters = [each for each in refused if each not in failed]
+        # Not under the lock: it logs.
+        instead = {each: self._instead(each.tasks[0], _letter_of(each), refused[each]) for each in letters}
+        again: dict[Finished, Again] = {}
         with self.lock:
             if error is None:
                 self.scheduler.committed(this)
@@ -104,9 +107,14 @@ class TransactionalDesk(Desk):
                     if each.counter is not None:
                         setattr(self, each.counter, getattr(self, each.counter) + 1)
             else:
-                for each in refused.keys() - failed.keys():
-                    self._refused(each, refused[each], now)
+                for each, other in instead.items():
+                    if other is None:
+                        again[each] = self._send_again(each, refused[each], now)
+                    else:
+                        self._replace(each, other)
                 self.scheduler.aborted(this, failed.keys(), now)
+        for each, (_, level) in again.items():
+            self._say_unsent(level, each.tasks[0], _letter_of(each).topic, refused[each])
         for each, problem in failed.items():
             # Those of partitions that go are the next owner's.
             if tasks := [task for task in each.tasks if task.is_running]:
@@ -114,23 +122,23 @@ class TransactionalDesk(Desk):
                 each.context.run(self.fails, tasks, problem)
         self.wake()
 
-    def _refused(self, each: Finished, error: Exception, now: int) -> None:
-        """A dead letter or a retry record is. It must not be lost, and the records beside it need not wait for it."""
-        (task,), (letter,) = each.tasks, each.outputs
-        assert isinstance(letter, Letter)
-        if is_too_large(error):
-            if (smaller := self._smaller(task, letter, error)) is not None:
-                each.outputs, each.counter = [smaller], smaller.counter
-                return
-            if letter.counter == "retried":
-                # It is not done, so it is part of no later round.
-                each.not_before = FOREVER
-                self.failure = self.failure or letter.error
-                self.is_ended = True
-                return
-        self._tell_unsent(task, letter.topic, error)
+    def _send_again(self, each: Finished, error: Exception, now: int) -> Again:
+        """A letter was refused that must not be lost. The records beside it need not wait for it."""
+        each.repeating = each.repeating or Repeating(RESEND_MS, self._told_unsent)
+        again = each.repeating.failed(now, _letter_of(each).topic)
         is_gone = isinstance(error, UnknownTopicOrPartitionError)
-        each.not_before = add_ms(now, _GONE_MS if is_gone else _RESEND_MS)
+        each.not_before = max(again.at, add_ms(now, _GONE_MS)) if is_gone else again.at
+        return again
+
+    def _replace(self, each: Finished, instead: Letter | BaseException) -> None:
+        """What happens in place of a letter that its topic never takes."""
+        if isinstance(instead, Letter):
+            each.outputs, each.counter = [instead], instead.counter
+            return
+        # It is not done, so it is part of no later round.
+        each.not_before = FOREVER
+        self.failure = self.failure or instead
+        self.is_ended = True
 
 
 class TransactionalProcessing(Processing):
@@ -138,11 +146,12 @@ class TransactionalProcessing(Processing):
 
     Args:
         make: makes the producer. changed: as of the desk. caller: makes the calls of transactions.
-        renew: has the consumer take its present identity, as a poll does. False: it has lost its partitions. Others: as
-            of `Processing`.
+        renew: has the consumer take its present identity, as a poll does. False: it has lost its partitions.
+        refresh: has it ask for metadata. Others: as of `Processing`.
     """
 
     _desk: TransactionalDesk
+    _following: TransactionalFollowing
 
     def __init__(
         self,
@@ -151,11 +160,19 @@ class TransactionalProcessing(Processing):
         changed: Callable[[], None],
         caller: Caller,
         renew: Callable[[], bool],
+        refresh: Callable[[], None],
     ) -> None:
         super().__init__(*arguments)
         self._renew = renew
-        self.transactions = Transactions(make, self._round_ended, self._failed, changed, caller)
+        self._refresh = refresh
+        self.transactions = Transactions(
+            make, self._round_ended, self._failed, self._counted, changed, caller, self._clock
+        )
         self._not_before = 0
+        self._repeating = Repeating(_AGAIN_MS)
+        self._gone: dict[TopicPartition, int] = {}
+        """Partitions that brokers do not know, each with the time (ms) until which they are left out."""
+        self._is_stale = False
         self._last_error: Exception | None = None
         self._sent_as: GroupMetadata | None = None
 
@@ -189,16 +206,21 @@ class TransactionalProcessing(Processing):
         if partitions:
             found = yield Committed(partitions)
         yield from self._retries_from_start(found)
-        with self._desk.lock:
-            for partition in partitions:
-                at = found.get(partition)
-                self.committed.pop(partition, None)
-                done: list[tuple[int, int]] = []
-                if at is not None:
-                    # Below it, too: whoever was interrupted does not know what its last transaction did.
-                    self.committed[partition] = at
-                    done = [(0, at.offset), *decode(at.offset, at.metadata)]
-                self._desk.scheduler.assign(partition, done)
+        following = self._following
+        for partition in partitions:
+            following.found.pop(partition, None)
+            if (at := found.get(partition)) is not None:
+                following.found[partition] = at
+        yield from following.assign(partitions)
+
+    def _new_following(self) -> Following:
+        return TransactionalFollowing(self._desk, self._reading)
+
+    def _counted(
+        self, read: Mapping[TopicPartition, ReadOffset]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What a transaction may commit of this now. Any thread."""
+        return counted(read, self._reading.fetch_epochs())
 
     def put_back(self, *, is_interrupted: bool = False) -> Steps:
         """As `Processing.put_back`. While a transaction is undecided, nothing may be committed behind it."""
@@ -234,10 +256,15 @@ class TransactionalProcessing(Processing):
 
     def _begin(self, now: int) -> bool:
         """Begin the next round. Returns whether there is anything to commit."""
-        this = self._desk.begin(now, self._metadata_bytes)
+        if self._is_stale:
+            self._is_stale = False
+            self._refresh()
+        self._gone = {partition: until for partition, until in self._gone.items() if now < until}
+        without = self._following.standing_still() | self._gone.keys()
+        this = self._desk.begin(now, self._metadata_bytes, without)
         if this is None:
             return False
-        this.offsets = {p: at for p, at in this.offsets.items() if self._is_news(p, at)}
+        this.offsets = {p: read for p, read in this.offsets.items() if self.committed.get(p) != read}
         if not (this.finished or this.offsets):
             return False
         # The member as which the records of this round were read: no poll has told of a loss since.
@@ -245,22 +272,27 @@ class TransactionalProcessing(Processing):
         self.transactions.commit(this, self._sent_as)
         return True
 
-    def _is_news(self, partition: TopicPartition, at: OffsetAndMetadata) -> bool:
-        before = self.committed.get(partition)
-        return before is None or (at != before and at.offset >= before.offset)
-
     def _round_ended(
         self, this: Round, error: Exception | None, refused: Mapping[Finished, Exception]
     ) -> None:
         """Called where the calls of transactions are made."""
         self._last_error = None if refused else error
         if error is None:
+            self._repeating.succeeded()
             self.committed.update(this.offsets)
-        elif isinstance(error, OffsetMetadataTooLargeError):
-            self._shorten()
+        elif not refused and self._is_shortened(error, {p: each.at for p, each in this.offsets.items()}):
+            self._last_error = None
         elif not refused:
-            log.warning("the transaction was aborted, and is made again: %s", error)
-            self._not_before = self._commit_at = add_ms(self._clock.now_ms(), _AGAIN_MS)
+            now = self._clock.now_ms()
+            if isinstance(error, UnknownTopicOrPartitionError):
+                # The transactions of the others do not wait for it; nor does the group, once the consumer knows.
+                self._gone.update(
+                    dict.fromkeys(error.partitions & this.offsets.keys(), add_ms(now, _GONE_MS))
+                )
+                self._is_stale = True
+            again = self._repeating.failed(now)
+            log.log(again.level, "the transaction was aborted, and is made again: %s", error)
+            self._not_before = self._commit_at = again.at
         self._desk.ended(this, error, refused)
 
     def _commit_at_last(self, partitions: tuple[TopicPartition, ...] | None) -> Steps:
@@ -268,6 +300,7 @@ class TransactionalProcessing(Processing):
         transactions, clock, desk = self.transactions, self._clock, self._desk
         until = add_ms(clock.now_ms(), max(self._settings.drain_ms, _LAST_MS))
         self._last_error = None
+        self._not_before = 0
         try:
             while transactions.failure is None:
                 now = clock.now_ms()
@@ -295,7 +328,7 @@ class TransactionalProcessing(Processing):
         # No poll does it here: this is the end, or a callback, which may take as long as `drain`.
         is_member = self._renew()
         error = self._last_error
-        if error is None or isinstance(error, OffsetMetadataTooLargeError):
+        if error is None:
             return False
         if _is_of_generation(error):
             return not is_member or now >= until
@@ -309,3 +342,9 @@ class TransactionalProcessing(Processing):
 
 def _is_of_generation(error: Exception | None) -> bool:
     return isinstance(error, BrokerError) and error.code in _OF_GENERATIONS
+
+
+def _letter_of(each: Finished) -> Letter:
+    (letter,) = each.outputs
+    assert isinstance(letter, Letter)
+    return letter

@@ -10,9 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
+from logging import INFO, WARNING
 from typing import Any, Final, Protocol
 
 from kadence.client.aside import Caller, Calls
+from kadence.clock import Clock
 from kadence.errors import (
     BrokerError,
     ClosedError,
@@ -22,13 +24,15 @@ from kadence.errors import (
     TransportError,
     UnknownTopicOrPartitionError,
 )
-from kadence.logs import logger
+from kadence.errors.remedies import REPEATED, Remedy, remedy_of
+from kadence.logs import LogLimiter, logger
 from kadence.protocol import error_codes as ec
-from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from kadence.types import GroupMetadata, OffsetAndMetadata, ReadOffset, TopicPartition
 from kadence.work.desk import Sender
+from kadence.work.positions import PositionLostError
 from kadence.work.rounds import Finished, Round
 
-__all__ = ["Ended", "TransactionalProducer", "Transactions"]
+__all__ = ["Counted", "Ended", "TransactionalProducer", "Transactions"]
 
 log = logger("kadence.work")
 
@@ -40,22 +44,24 @@ _TRIES: Final = 12
 
 _OF_TRANSACTIONS: Final = frozenset(
     {
-        ec.CONCURRENT_TRANSACTIONS,
         ec.FENCED_INSTANCE_ID,
-        ec.ILLEGAL_GENERATION,
         ec.INVALID_PRODUCER_EPOCH,
         ec.INVALID_PRODUCER_ID_MAPPING,
         ec.INVALID_TXN_STATE,
         ec.OFFSET_METADATA_TOO_LARGE,
         ec.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ec.PRODUCER_FENCED,
-        ec.STALE_MEMBER_EPOCH,
         ec.TRANSACTION_ABORTABLE,
-        ec.UNKNOWN_MEMBER_ID,
         ec.UNKNOWN_PRODUCER_ID,
     }
 )
-"""What brokers say of a transaction, its producer or its member, and not of a record in it."""
+"""What brokers say of a transaction or its producer, and not of a record in it."""
+
+Counted = Callable[["Mapping[TopicPartition, ReadOffset]"], "Mapping[TopicPartition, OffsetAndMetadata]"]
+"""Makes of what a round has done what may be committed.
+
+Raises PositionLostError if any of it does not count any more.
+"""
 
 Ended = Callable[[Round, "Exception | None", "Mapping[Finished, Exception]"], None]
 """Told how a round ended: with None it is committed, else nothing of it is; and which of it were refused, and why."""
@@ -80,8 +86,9 @@ class Transactions:
 
     Args:
         make: makes the producer. ended: see `Ended`. failed: told why there can be no more transactions.
+        counted: what may be committed of a round now, of what is still read from there (`Processing.counted`).
         changed: called after each of these, and when an attribute changes. caller: makes all of these calls, and those
-            of the producer but its last one.
+            of the producer but its last one. clock: how often a thing is logged.
 
     Attributes:
         is_ready: what an earlier producer of the same name left open has ended. is_busy: a round is under way.
@@ -93,8 +100,10 @@ class Transactions:
         make: Callable[[], TransactionalProducer],
         ended: Ended,
         failed: Callable[[Exception], None],
+        counted: Counted,
         changed: Callable[[], None],
         caller: Caller,
+        clock: Clock,
     ) -> None:
         self.is_ready = False
         self.is_busy = False
@@ -102,8 +111,11 @@ class Transactions:
         self._make = make
         self._ended = ended
         self._failed = failed
+        self._counted = counted
         self._changed = changed
         self._caller = caller
+        self._clock = clock
+        self._told = LogLimiter()
         self._lock = threading.Lock()
         self._producer: TransactionalProducer | None = None
         self._is_closing = False
@@ -166,6 +178,11 @@ class Transactions:
         if gone:
             self._end(this, next(iter(gone.values())), gone)
             return
+        try:
+            self._counted(this.offsets)
+        except PositionLostError as error:
+            self._end(this, error, {})
+            return
         yield producer.begin_transaction
         try:
             for sending in this.finished:
@@ -182,7 +199,8 @@ class Transactions:
                     )
                     futures.append((sending, future))
             sending = None
-            yield partial(producer.send_offsets_to_transaction, this.offsets, group)
+            yield partial(producer.send_offsets_to_transaction, self._counted(this.offsets), group)
+            self._counted(this.offsets)
             yield from self._until_decided(producer.commit_transaction, futures)
         except Exception as error:  # noqa: BLE001 - whatever it was, the transaction is not committed
             yield from self._until_decided(producer.abort_transaction)
@@ -229,7 +247,12 @@ class Transactions:
             except KafkaTimeoutError as error:
                 if self._is_closing or any(each.done() and each.exception() for _, each in futures):
                     raise
-                log.warning("the transaction has not ended yet, it is waited for: %s", error)
+                is_news = self._told.is_new(self._clock.now_ms(), "end", None)
+                log.log(
+                    WARNING if is_news else INFO,
+                    "the transaction has not ended yet, it is waited for: %s",
+                    error,
+                )
 
     def _end(self, this: Round, error: Exception | None, refused: Mapping[Finished, Exception]) -> None:
         self._ended(this, error, refused)
@@ -242,11 +265,14 @@ def _blames(error: Exception) -> bool:
     if isinstance(error, UnknownTopicOrPartitionError):
         return True
     if isinstance(error, BrokerError):
-        return not error.retriable and error.code not in _OF_TRANSACTIONS
+        remedy = remedy_of(error)
+        is_of_record = remedy not in REPEATED and remedy is not Remedy.MEMBERSHIP
+        return is_of_record and error.code not in _OF_TRANSACTIONS
     is_of_others = (
         ClosedError,
         IllegalStateError,
         KafkaTimeoutError,
+        PositionLostError,
         TransactionAbortedError,
         TransportError,
     )

@@ -25,6 +25,7 @@ from kadence.work.desk import Desk
 from kadence.work.letters import ProducerRecord, ResultError, UndecidedError, is_of_all
 from kadence.work.scheduler import Task
 from kadence.work.settings import Settings
+from kadence.work.turns import LoopTurns
 
 __all__ = ["Call", "LoopWorkers", "ThreadWorkers", "Workers", "given_to", "plain_call"]
 
@@ -101,7 +102,7 @@ def given_to(settings: Settings, tasks: Sequence[Task], decode: Decode | None) -
         except RecordDeserializationError as error:
             refused[task] = error
     if refused:
-        raise _RefusedError(refused)
+        raise _RefusedError(refused) from next(iter(refused.values()))
     return records
 
 
@@ -290,18 +291,23 @@ class ThreadWorkers:
 
     def _works(self, call: Call, tasks: Sequence[Task]) -> bool:
         """Run the handler. Returns whether the records are done with that."""
+        # Entered, it would cost more.
+        ends_child = self._desk.here.check
         try:
             outputs = call(tasks)
             if self._halves and outputs is not None:
                 # A generator has not begun. It is part of the attempt, which is halved if it raises.
                 outputs = list(outputs)
+            ends_child(None)
         except _RefusedError as error:
+            ends_child(error)
             for task, problem in error.refused.items():
                 self._desk.fails((task,), problem)
             self._work_on([[task for task in tasks if task not in error.refused]], call)
             return False
         # A thread that sys.exit() or a panic of Rust ends says nothing to anyone: its record would never be done.
         except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
+            ends_child(error)
             if self._halves and len(tasks) > 1 and not (is_of_all(error) or tasks[0].told_lost):
                 if self._desk.tracing is not None:
                     self._desk.tracing.failed(error)
@@ -359,6 +365,7 @@ class LoopWorkers:
         self._attempt = self._works if desk.tracing is None else self._traced
         self._is_waking = False
         self._is_decoding = False
+        self._turns_of_loop = LoopTurns(loop, desk.clock)
         if decode is not None:
             converts_on_loop(self)
         self._idle: list[asyncio.Future[None]] = []
@@ -416,17 +423,22 @@ class LoopWorkers:
             self._desk.ends_with(error)
 
     async def _turns(self) -> None:
-        desk = self._desk
+        desk, turns = self._desk, self._turns_of_loop
         tasks: list[Task] = []
         self._is_waking = False
         while True:
             with desk.lock:
                 if tasks:
                     desk.finish(tasks)
-                tasks = desk.take()
+                # Who has awaited something since need not be counted: the loop has turned.
+                is_due = turns.is_due(desk.finished_at)
+                tasks = [] if is_due else desk.take()
                 if not tasks and desk.is_ended:
                     return
                 has_more = desk.scheduler.has_ready
+            if is_due:
+                await turns.turn()
+                continue
             if not tasks:
                 future = self._loop.create_future()
                 self._idle.append(future)
@@ -449,12 +461,13 @@ class LoopWorkers:
         limit: asyncio.Timeout | None = None
         try:
             if settings.timeout_ms is None:
-                outputs = await self._call(tasks)
+                outputs = await self._desk.here.awaits(self._call(tasks))
             else:
                 async with asyncio.timeout(settings.timeout_ms / 1000) as limit:
-                    outputs = await self._call(tasks)
+                    outputs = await self._desk.here.awaits(self._call(tasks))
             if settings.halves and outputs is not None:
-                outputs = list(outputs)
+                with self._desk.here:
+                    outputs = list(outputs)
         except _RefusedError as refused:
             for each, refusal in refused.refused.items():
                 await self._aside.call(self._desk.fails, (each,), refusal)
@@ -497,6 +510,8 @@ class LoopWorkers:
         """As on threads."""
         desk = self._desk
         for part in parts:
+            if self._turns_of_loop.is_due(desk.clock.now_ms()):
+                await self._turns_of_loop.turn()
             with desk.lock:
                 first = desk.part(part)
             if first and await self._attempt(first):

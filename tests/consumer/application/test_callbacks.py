@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 from tests.consumer.support import Cluster, member_settings, partitions, poll_until, read
 from tests.patience import PATIENCE
+from tests.virtual import VirtualCluster
 
 from kadence import AsyncConsumer, Consumer, RebalanceListener, TopicPartition
-from kadence.errors import WakeupError
+from kadence.errors import ClosedError, IllegalStateError, WakeupError
 
 pytestmark = [pytest.mark.needs("groups"), pytest.mark.brokers("virtual")]
 
@@ -153,7 +155,7 @@ def test_c5_an_exception_when_partitions_are_lost_surfaces_and_the_member_comes_
     subject.subscribe(topic, listener=listener)
     read(subject, 40)
     # Longer than the processing timeout, seen by the network thread: the assignment goes.
-    cluster.until(lambda: not subject.assignment())
+    cluster.until(lambda: not subject._core.assigned)
     with pytest.raises(ZeroDivisionError):
         poll_until(subject, lambda: False)
     assert listener.of("lost") == set(partitions(topic))
@@ -225,6 +227,110 @@ def test_c5_unsubscribe_and_close_run_the_revocation_and_raise_what_it_raises(
     after = cluster.consumer(group_id=group)
     found = after.committed(partitions(topic))
     assert {at.offset for at in found.values() if at is not None} == {7}
+
+
+NO_TIME = 1.0
+"""Seconds: what a call takes that waits for nobody but brokers that answer."""
+
+HOURS = 3_600.0
+
+LEAVES: dict[str, Callable[[Any], Any]] = {
+    "close": lambda subject: subject.close(HOURS),
+    "unsubscribe": lambda subject: subject.unsubscribe(timeout=HOURS),
+    "subscribe to nothing": lambda subject: subject.subscribe([]),
+}
+
+
+@pytest.mark.parametrize("leave", LEAVES)
+@pytest.mark.parametrize("step", ["assigned", "revoked", "lost"])
+def test_c5_who_leaves_inside_a_step_waits_for_its_end_no_longer(
+    cluster: VirtualCluster, protocol: str, step: str, leave: str
+) -> None:
+    """The group would wait for the step, and the step for the group. Each partition is told of once."""
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+    took: list[float] = []
+
+    def leaves(partitions: Partitions) -> None:
+        if not took and partitions and (step != "assigned" or len(partitions) == 4):
+            began = cluster.simulation.now
+            took.append(-1.0)
+            LEAVES[leave](one)
+            took[0] = cluster.simulation.now - began
+
+    listener = Listener(**{step: leaves})
+    one = cluster.consumer(
+        default_api_timeout_ms=3_600_000, max_poll_interval_ms=60_000, **settings(protocol, group)
+    )
+    one.subscribe(topic, listener=listener)
+    two = cluster.consumer(**settings(protocol, group))
+    if step != "assigned":
+        assert len(read(one, 40)) == 40
+    if step == "revoked":
+        two.subscribe(topic)
+    if step == "lost":
+        cluster.until(lambda: not one._core.assigned)
+    end = cluster.simulation.now + PATIENCE
+    while not took:
+        assert cluster.simulation.now < end
+        two.poll(0) if step == "revoked" else None
+        with contextlib.suppress(ClosedError):
+            one.poll(0.2)
+    assert 0 <= took[0] < NO_TIME
+    if leave == "close":
+        with pytest.raises(ClosedError):
+            one.poll(0)
+    else:
+        assert one.subscription() == one.assignment() == frozenset()
+        with pytest.raises(IllegalStateError, match="nothing to poll"):
+            one.poll(0)
+    told = [partition for kind, given in listener.told for partition in given if kind != "assigned"]
+    assert sorted(told) == sorted(listener.of("assigned"))
+    assert listener.of("lost") == (set(partitions(topic)) if step == "lost" else set())
+    cluster.until(lambda: cluster.members(group) == (1 if step == "revoked" else 0))
+    if step == "revoked":
+        # What was returned is committed, also of what the step was for.
+        poll_until(two, lambda: len(two.assignment()) == 4)
+        assert {two.position(partition) for partition in partitions(topic)} == {10}
+
+
+def test_c5_a_poll_in_which_a_step_unsubscribes_waits_for_nothing_more(
+    cluster: VirtualCluster, protocol: str
+) -> None:
+    topic = cluster.topic()
+    one = cluster.consumer(**settings(protocol, cluster.name("g")))
+    one.subscribe(topic, listener=Listener(assigned=lambda partitions: one.unsubscribe()))
+    with pytest.raises(IllegalStateError, match="nothing to poll"):
+        next(iter(one))
+
+
+@pytest.mark.brokers("embedded")
+@pytest.mark.parametrize("leave", ["close", "unsubscribe"])
+def test_c5_who_leaves_inside_a_step_waits_for_its_end_no_longer_on_threads(
+    cluster: Cluster, protocol: str, leave: str
+) -> None:
+    topic, group = cluster.topic(), cluster.name("g")
+    cluster.produce(topic, 40)
+    one = cluster.consumer(**settings(protocol, group))
+    listener = Listener(revoked=lambda partitions: LEAVES[leave](one) if len(partitions) < 4 else None)
+    one.subscribe(topic, listener=listener)
+    poll_until(one, lambda: len(one.assignment()) == 4)
+    two = cluster.consumer(**settings(protocol, group))
+    two.subscribe(topic)
+    ended = threading.Event()
+
+    def polls() -> None:
+        with contextlib.suppress(ClosedError, IllegalStateError):
+            while True:
+                one.poll(0.05)
+        ended.set()
+
+    thread = threading.Thread(target=polls, daemon=True)
+    thread.start()
+    poll_until(two, lambda: len(two.assignment()) == 4)
+    assert ended.wait(PATIENCE)
+    thread.join(PATIENCE)
+    assert (listener.of("revoked"), listener.of("lost")) == (set(partitions(topic)), set())
 
 
 @pytest.mark.brokers("embedded")
@@ -346,7 +452,7 @@ def test_b11_partitions_that_went_before_their_assigned_callback_ran_are_told_as
     one = cluster.consumer(**impatient(protocol, group))
     one.subscribe(topic, listener=listener)
     one.poll(0)
-    cluster.until(lambda: len(one.assignment()) == 4)
+    cluster.until(lambda: len(one._core.assigned) == 4)
     left_for_good(cluster, caplog)
     poll_until(one, lambda: len(listener.of("assigned")) == 4)
     assert [kind for kind, told in listener.told if told] == ["lost", "assigned"]

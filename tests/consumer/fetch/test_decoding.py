@@ -13,9 +13,11 @@ import pytest
 from tests.consumer.support import Cluster, partitions, read
 from tests.patience import PATIENCE
 
-from kadence import AsyncConsumer, Broker, Consumer, Producer, Record, TopicPartition
+from kadence import Admin, AsyncConsumer, Broker, Consumer, NewTopic, Producer, Record, TopicPartition
+from kadence.config import ConsumerConfig
+from kadence.consumer.fetch.decoding import decoding_one
 from kadence.errors import ConfigError, DeadLetterError, RecordDeserializationError
-from kadence.protocol.error_codes import TOPIC_AUTHORIZATION_FAILED
+from kadence.protocol.error_codes import INVALID_RECORD, TOPIC_AUTHORIZATION_FAILED
 from kadence.protocol.produce import ProduceRequest
 from kadence.records import MOST_HEADERS
 
@@ -102,6 +104,7 @@ def test_raise_returns_what_came_before_then_raises_from_each_poll_until_a_seek(
         assert (refused.record.value, refused.record.key) == (b"secret", b"k")
         assert isinstance(refused.__cause__, ValueError)
         assert "secret" not in str(refused)
+        assert "; seek past it, or set deserialization.errors to skip or dead-letter" in str(refused)
         # Nothing after it counts as returned.
         assert subject.position(PARTITION) == 5
         subject.commit()
@@ -202,12 +205,14 @@ def test_dead_letters_carry_the_record_and_where_it_comes_from(cluster: Cluster)
     letters = cluster.consumer()
     letters.assign(partitions(bad, 1))
     [letter] = read(letters, 1)
-    assert (letter.key, letter.value, letter.timestamp) == (b"k", b"secret", 1_700_000_000_000)
+    assert (letter.key, letter.value) == (b"k", b"secret")
+    assert letter.timestamp > 1_700_000_000_000, "it lives as long as its topic keeps what is new"
     assert dict(letter.headers) == {
         "h": b"1",
         "kadence.error.topic": topic.encode(),
         "kadence.error.partition": b"0",
         "kadence.error.offset": b"1",
+        "kadence.error.timestamp": b"1700000000000",
         "kadence.error.field": b"value",
         "kadence.error.class": b"ValueError",
         "kadence.error.message": b"invalid literal for int() with base 10: b'secret'",
@@ -225,8 +230,67 @@ def test_a_dead_letter_has_no_more_headers_than_can_be_read(served: Broker) -> N
     with Consumer(bootstrap_servers=served.bootstrap_servers) as letters:
         letters.assign({TopicPartition("bad", 0): 0})
         [letter] = read(letters, 1)
-    assert letter.headers[:-6] == tuple(headers[: MOST_HEADERS - 6])
-    assert letter.headers[-6][0] == "kadence.error.topic"
+    assert letter.headers[:-7] == tuple(headers[: MOST_HEADERS - 7])
+    assert letter.headers[-7][0] == "kadence.error.topic"
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "left_out"),
+    [
+        (3_000, 2_500, {"value"}),
+        (1_200, 40, {"message"}),
+        (600, 600, {"message", "value", "headers"}),
+    ],
+)
+def test_a_dead_letter_that_is_too_large_for_its_topic_goes_without_what_makes_it_so(
+    broker: Broker, limit: int, value: int, left_out: set[str]
+) -> None:
+    """Otherwise whoever may write to a topic stops its readers with one record."""
+    broker.create_topic("t", 1)
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic("bad", 1, configs={"max.message.bytes": str(limit)})])
+    fill(broker.bootstrap_servers, "t", [b"0", b"x" * value, b"2"], key=b"k", headers=[("h", b"h" * 200)])
+
+    def strict(data: bytes) -> Any:
+        if len(data) > 1:
+            raise ValueError("no number " + "." * 5_000)
+        return int(data)
+
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        value_deserializer=strict,
+        deserialization_errors="dead-letter",
+        dead_letter_topic="bad",
+    ) as subject:
+        subject.assign([PARTITION])
+        assert values(read(subject, 2)) == [0, 2]
+    with Consumer(bootstrap_servers=broker.bootstrap_servers) as letters:
+        letters.assign({TopicPartition("bad", 0): 0})
+        [letter] = read(letters, 1)
+    told = dict(letter.headers)
+    missing = {
+        part for part in ("value", "headers", "key", "message") if f"kadence.error.{part}.bytes" in told
+    }
+    assert missing >= left_out
+    assert told["kadence.error.offset"] == b"1"
+    assert (letter.key, letter.value) == (b"k", None if "value" in missing else b"x" * value)
+
+
+def test_a_dead_letter_that_its_topic_never_takes_is_told_so_behind_what_came_before(served: Broker) -> None:
+    """Nothing but a seek, or another topic, helps; the message says so."""
+    with consumer(
+        served, group_id="g", deserialization_errors="dead-letter", dead_letter_topic="bad"
+    ) as subject:
+        subject.assign([PARTITION])
+        with served.faults.error(ProduceRequest, INVALID_RECORD):
+            assert values(subject.poll(PATIENCE)) == [0, 1, 2, 3, 4]
+            with pytest.raises(
+                DeadLetterError, match=r"INVALID_RECORD.*; no repetition mends that: seek\(\) past"
+            ):
+                subject.poll(PATIENCE)
+            subject.seek(PARTITION, 7)
+            assert values(read(subject, 13)) == list(range(7, 20))
 
 
 def test_an_offset_is_processed_once_its_dead_letter_is_acknowledged_and_not_before(served: Broker) -> None:
@@ -281,12 +345,14 @@ def test_a_dead_letter_topic_that_takes_nothing_stops_the_reading_and_loses_noth
     ) as subject:
         subject.assign([PARTITION])
         with served.faults.error(ProduceRequest, TOPIC_AUTHORIZATION_FAILED):
+            # As with `raise`: what is before it first.
+            found: list[Any] = values(subject.poll(PATIENCE))
+            assert found == [0, 1, 2, 3, 4]
             for _ in range(2):
                 with pytest.raises(DeadLetterError, match="'bad': TOPIC_AUTHORIZATION_FAILED"):
                     subject.poll(PATIENCE)
-                assert subject.position(PARTITION) == 0
+                assert subject.position(PARTITION) == 5
         # What was under way when the fault ended may still be told; then it is sent again and goes on.
-        found: list[Any] = []
         while len(found) < 18:
             with contextlib.suppress(DeadLetterError):
                 found += values(subject.poll(PATIENCE))
@@ -498,3 +564,18 @@ def test_c7_ctrl_c_in_a_deserialiser_loses_no_record_of_an_iteration(served: Bro
             with contextlib.suppress(KeyboardInterrupt):
                 found.append(next(records).offset)
         assert found == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "where"),
+    [
+        ("json", b'{"a":\n x}', "JSONDecodeError at line 2, column 2"),
+        ("string", b"ab\xff", "UnicodeDecodeError at byte 2"),
+    ],
+)
+def test_a_bad_record_is_told_with_the_place_in_it(kind: str, value: bytes, where: str) -> None:
+    """What `process` writes to a dead letter, and logs: no advice there, for the letter is what is done about it."""
+    decode = decoding_one(ConsumerConfig.parse({"bootstrap.servers": "localhost:1"}, value_deserializer=kind))
+    with pytest.raises(RecordDeserializationError) as refused:
+        decode(Record("t", 0, 7, 0, 0, None, value))
+    assert str(refused.value) == f"the value of t-0 at offset 7 is bad ({where})"

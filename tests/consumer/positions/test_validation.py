@@ -16,7 +16,7 @@ from kadence.errors import (
 )
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataResponse
-from kadence.types import TopicPartition
+from kadence.types import OffsetAndMetadata, TopicPartition
 
 
 def reading(**settings: object) -> World:
@@ -133,6 +133,15 @@ def test_kip320_without_a_policy_truncation_is_raised_once_and_a_seek_resolves_i
     )
     world.subscription.position(P0, 7, None)
     assert "Fetch" in world.names()
+
+
+def test_kip320_a_topic_that_is_read_from_its_start_needs_no_policy() -> None:
+    world = reading(auto_offset_reset="none")
+    world.subscription.from_start = frozenset({P0.topic})
+    world.tell_metadata(told({P0: 2}, epoch=6))
+    world.epoch_ends(world.ask("OffsetForLeaderEpoch"), 5, 7)
+    assert "Fetch" in world.names(100)
+    assert world.errors() == []
 
 
 @pytest.mark.parametrize("policy", ["earliest", "none"])
@@ -456,3 +465,16 @@ def test_nothing_is_looked_at_while_nothing_changes() -> None:
     world.validation._look = looked.append  # type: ignore[assignment, method-assign]
     world.turn(10)
     assert looked == []
+
+
+def test_a_committed_offset_that_the_log_never_reached_may_be_that_of_another_topic(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing was read of it here. That records were read and lost would be a guess."""
+    world = World(P0, epoch=5)
+    at = OffsetAndMetadata(50, 4)
+    world.subscription.position(P0, at.offset, at.leader_epoch, committed=at)
+    world.epoch_ends(world.ask("OffsetForLeaderEpoch"), 4, 0)
+    world.turn()
+    assert "50 is committed: the topic was deleted and created again since" in caplog.text
+    assert "was truncated by" not in caplog.text

@@ -352,7 +352,7 @@ def test_retention_of_everything(cluster: MemoryCluster) -> None:
 
 def test_a_log_cut_short_where_no_ids_are_known(cluster: MemoryCluster) -> None:
     cluster.add("t-0", 2)
-    with pytest.raises(DataLossError, match=r"t-0 ends at 2, below offset 4.*made anew, or an unclean"):
+    with pytest.raises(DataLossError, match=r"t-0 ends at 2, below offset 4.*recreated, or an unclean"):
         driver_of(cluster).latest(START)
     lenient = driver_of(cluster, failOnDataLoss="false")
     end = lenient.latest(START)
@@ -383,7 +383,7 @@ def test_a_topic_made_anew_is_a_loss_whatever_its_length(
     end = driver_of(cluster, startingOffsets="earliest").latest({})
     assert end == {"#t": {"0": 0, "1": 5}, "@t=one": {}, "t": {"0": 10, "1": 20}}
     cluster.make_anew("t", *ends)
-    with pytest.raises(DataLossError, match=r"'t' was deleted and made anew.* id one, .* id one'") as caught:
+    with pytest.raises(DataLossError, match=r"'t' was deleted and recreated.* id one, .* id one'") as caught:
         driver_of(cluster).latest(end)
     assert "gone" not in str(caught.value).split(". ")[1]  # its missing partitions are the same loss
     lenient = driver_of(cluster, failOnDataLoss="false")
@@ -491,7 +491,7 @@ def test_a_topic_made_anew_since_it_was_listed_is_told_as_that(cluster: MemoryCl
     driver = driver_of(cluster, startingOffsets="earliest")
     end = driver.latest({})
     cluster.make_anew("t", 2, 2)
-    with pytest.raises(DataLossError, match="made anew"):
+    with pytest.raises(DataLossError, match="recreated"):
         driver.latest(end)
 
 
@@ -525,7 +525,7 @@ def test_a_checkpoint_without_ids_gets_them_with_its_next_batch(cluster: MemoryC
     # What the process has seen counts until then.
     cluster.make_anew("t", 99, 99)
     pace.advance(DISCOVERY_MS)
-    with pytest.raises(DataLossError, match="made anew"):
+    with pytest.raises(DataLossError, match="recreated"):
         driver.latest(start)
 
 
@@ -626,7 +626,7 @@ def test_not_being_allowed_to_look_at_the_group_is_no_reason_to_fail(cluster: Me
 def test_offsets_of_a_topic_that_is_gone_are_not_committed_to_another_of_its_name(
     cluster: MemoryCluster, fail: str
 ) -> None:
-    """``u`` is made anew, ``v`` is deleted, and ``t`` stays."""
+    """``u`` is recreated, ``v`` is deleted, and ``t`` stays."""
     cluster.ids = {"t": "id-t", "u": "id-u", "v": "id-v"}
     cluster.add("u-0", 7)
     cluster.add("v-0", 3)

@@ -127,7 +127,7 @@ def test_another_topic_and_a_log_cut_short_are_told_apart_by_the_id(
     cluster.create(1)
     cluster.produce(range(30))
     with pytest.raises(
-        DataLossError, match=f"made anew.* id {before}, .* id {re.escape(cluster.topic_id())}"
+        DataLossError, match=f"recreated.* id {before}, .* id {re.escape(cluster.topic_id())}"
     ):
         connect().latest(end)
     assert connect(failOnDataLoss="false").latest(end) == {

@@ -62,13 +62,13 @@ def test_a_topic_made_anew_since_the_batch_was_planned(
         OffsetRange("t", 1, 5, 9, "old"),
         OffsetRange("u", 0, 1, 9, "two"),
     )
-    with pytest.raises(DataLossError, match=r"'t' was deleted and made anew.* id old, .* id one"):
+    with pytest.raises(DataLossError, match=r"'t' was deleted and recreated.* id old, .* id one"):
         read(memory(*ends), *task, fail=True)
     with caplog.at_level(logging.WARNING, "kadence.spark"):
         assert read(memory(*ends), *task, fail=False) == [("u", offset) for offset in range(1, 9)]
         assert read(memory(*ends), *task[:2], fail=False) == []
     assert {record.getMessage().split(": ")[1] for record in caplog.records} == {
-        "topic 't' was deleted and made anew"
+        "topic 't' was deleted and recreated"
     }
 
 

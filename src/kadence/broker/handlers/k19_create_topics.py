@@ -6,7 +6,7 @@ from collections import Counter
 
 from kadence.broker.cluster import MOST_PARTITIONS, Cluster, is_valid_topic_name
 from kadence.broker.service import Call, Handler, Services
-from kadence.broker.topic_configs import TOPIC_KEYS, check_topic_config, default_of
+from kadence.broker.topic_configs import TOPIC_KEYS, check_topic_config, default_of, parsed
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_topics import (
     CreatableTopic,
@@ -26,10 +26,9 @@ _TOPIC_SOURCE = 1
 def handle(services: Services, call: Call) -> CreateTopicsResponse | None:
     request: CreateTopicsRequest = call.message
     counts = Counter(each.name for each in request.topics)
-    if _partitions(request, counts, services.settings.num_partitions) > MOST_PARTITIONS:
+    if (too_much := _too_much(services, request, counts)) is not None:
         # As in Kafka, nothing of it is looked at.
-        message = f"One request makes {MOST_PARTITIONS} partitions at most."
-        topics = [_failed(each, codes.POLICY_VIOLATION, message) for each in request.topics]
+        topics = [_failed(each, codes.POLICY_VIOLATION, too_much) for each in request.topics]
         return CreateTopicsResponse(topics=topics)
     results: list[CreatableTopicResult] = []
     for name, asked in {each.name: each for each in request.topics}.items():
@@ -42,13 +41,35 @@ def handle(services: Services, call: Call) -> CreateTopicsResponse | None:
     return None
 
 
-def _partitions(request: CreateTopicsRequest, counts: Counter[str], default: int) -> int:
-    """How many partitions the request asks for in all."""
-    return sum(
-        len(each.assignments) or (default if each.num_partitions == -1 else max(each.num_partitions, 0))
+def _too_much(services: Services, request: CreateTopicsRequest, counts: Counter[str]) -> str | None:
+    """Why one request may not ask for so much; None if it may."""
+    default = services.settings.num_partitions
+    asked = [
+        (
+            each,
+            len(each.assignments) or (default if each.num_partitions == -1 else max(each.num_partitions, 0)),
+        )
         for each in request.topics
         if counts[each.name] == 1
-    )
+    ]
+    if sum(partitions for _, partitions in asked) > MOST_PARTITIONS:
+        return f"One request makes {MOST_PARTITIONS} partitions at most."
+    # Kafka counts the entries in its log: one for each topic, partition and setting that it makes.
+    entries = [(each, 1 + partitions + len(each.configs)) for each, partitions in asked]
+    if sum(count for _, count in entries) > MOST_PARTITIONS:
+        total = sum(count for each, count in entries if _could_be_made(services, each))
+        if total > MOST_PARTITIONS:
+            return (
+                f"One request has {MOST_PARTITIONS} topics, partitions and settings of topics together at most; "
+                f"these are {total}."
+            )
+    return None
+
+
+def _could_be_made(services: Services, asked: CreatableTopic) -> bool:
+    config = {each.name: each.value for each in asked.configs}
+    is_possible = _name_fault(services.cluster, asked.name) is None and check_topic_config(config) is None
+    return is_possible and (asked.num_partitions != 0 or bool(asked.assignments))
 
 
 def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
@@ -104,7 +125,7 @@ def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -
         configs=[_config(services, name, config) for name in TOPIC_KEYS],
     )
     if not validate_only:
-        values = {name: str(value) for name, value in config.items()}
+        values = parsed({name: str(value) for name, value in config.items()})
         leaders = {each.partition_index: each.broker_ids[0] for each in asked.assignments}
         try:
             topic = cluster.create_topic(

@@ -17,13 +17,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kadence.client import async_shell
-from kadence.client.engine import FORKS, forked_error
+from kadence.client.engine import forked_error
 from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, wait_seconds
 from kadence.consumer.application.core import Core
 from kadence.consumer.shared_state import SharedState, Signal
 from kadence.deserializers import converts_on_loop
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
+from kadence.forked import FORKS
 
 if TYPE_CHECKING:
     from kadence.client.aside import Aside
@@ -188,9 +189,9 @@ class AsyncShell(async_shell.AsyncShell):
             if self._working is working:
                 self._working = None
 
-    async def _entered(self, call: Waits[None]) -> None:
+    async def _entered(self, call: Waits[Any]) -> Any:
         with self:
-            await self.run(call)
+            return await self.run(call)
 
     async def close(self, call: Waits[None], deadline: int) -> None:
         """Carry the call that closes the consumer. It ends what other tasks do inside; `process` ends in order.
@@ -208,7 +209,12 @@ class AsyncShell(async_shell.AsyncShell):
                     "this consumer belongs to another event loop, which still runs: close it there"
                 )
             self._signal.move_to(running)
-        elif self._working is not None and self._working.task is not asyncio.current_task():
+        elif (
+            self._working is not None
+            and self._working.task is not asyncio.current_task()
+            # `process` waits for its callback, and that for this call.
+            and not self._core.is_in_callback()
+        ):
             # It commits what is done, which it could not once this is closed.
             self._core.stop()
             with contextlib.suppress(TimeoutError):
@@ -228,6 +234,9 @@ class AsyncShell(async_shell.AsyncShell):
             await super()._do(step)
         finally:
             progress.leave_callback(self._clock.now_ms())
+        if self.forked:
+            # The call would wait for a network side that is not there.
+            raise forked_error("consumer")
 
 
 class _Working(NamedTuple):

@@ -13,11 +13,13 @@ that were fetched for the poll, whatever an interceptor returns.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from inspect import GEN_CLOSED, getgeneratorstate
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kadence.client.waits import Run, Waits
 from kadence.clock import FOREVER, Clock
@@ -31,7 +33,7 @@ from kadence.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kadence.consumer.application.commits import Commits
-    from kadence.consumer.application.exchange import Exchange
+    from kadence.consumer.application.exchange import Exchange, KnownAssignment
 
 __all__ = [
     "AsyncRebalanceListener",
@@ -94,6 +96,9 @@ class AsyncRebalanceListener(Protocol):
 
 
 log = logger("kadence.consumer")
+
+_inside: Final[ContextVar[tuple[m.CallbackNeeded, ...]]] = ContextVar("inside", default=())
+"""What the code that runs is called for. Tasks that a callback makes, and waits for, are inside it as well."""
 
 
 class Interceptor:
@@ -255,13 +260,21 @@ class Rebalancing:
         closing: the consumer is closing, and has committed already.
     """
 
-    def __init__(self, shared_state: SharedState, exchange: Exchange, commits: Commits, clock: Clock) -> None:
+    def __init__(
+        self,
+        shared_state: SharedState,
+        exchange: Exchange,
+        commits: Commits,
+        clock: Clock,
+        known: KnownAssignment,
+    ) -> None:
         self.listener: AsyncRebalanceListener | None = None
         self.closing = False
         self._shared_state = shared_state
         self._exchange = exchange
         self._commits = commits
         self._clock = clock
+        self._known = known
         self._steps: dict[int, weakref.ref[Waits[None]]] = {}
         """By the number of its callback each call that runs one, until its end is told."""
 
@@ -293,6 +306,17 @@ class Rebalancing:
         if error is not None:
             raise error
 
+    def leave(self, until: int) -> Waits[None]:
+        """As `serve`, while the group is left. From within a callback: the group waits no longer for its end."""
+        for event in tuple(self._exchange.callbacks):
+            if any(each is event for each in _inside.get()):
+                self._tell_done(event, None)
+        yield from self.serve(until)
+
+    def is_inside(self) -> bool:
+        """Whether a callback of this consumer makes the present call."""
+        return any(each is event for each in _inside.get() for event in self._exchange.callbacks)
+
     def _next(self) -> m.CallbackNeeded | None:
         """The first one that has not begun. Of those that ended untold (Ctrl-C in the telling) the end is told now."""
         callbacks = self._exchange.callbacks
@@ -315,7 +339,12 @@ class Rebalancing:
 
     def _tell_done(self, event: m.CallbackNeeded, text: str | None) -> None:
         """Tell the network thread, which ignores a repetition. The background event is kept until it was told."""
+        if event.id not in self._steps:
+            # A call that left the group did, in the midst of it.
+            return
         gave_up = event.partitions if isinstance(event, m.RevokePartitions) else ()
+        if not isinstance(event, m.AssignPartitions):
+            self._known.gone(event.partitions)
         self._shared_state.send(m.CallbackDone(event.id, 0, text, gave_up))
         self._exchange.callbacks.remove(event)
         del self._steps[event.id]
@@ -324,6 +353,8 @@ class Rebalancing:
         """One step. Its end is always told, whatever the callback raised: the group waits for it."""
         text: str | None = "interrupted"
         try:
+            if isinstance(event, m.AssignPartitions):
+                self._known.assigned(event.shared_partitions)
             if self.listener is not None:
                 yield from self._timed(self.listener, event)
             text = None
@@ -335,9 +366,13 @@ class Rebalancing:
 
     def _timed(self, listener: AsyncRebalanceListener, event: m.CallbackNeeded) -> Waits[None]:
         began = self._clock.now_ms()
+        outer = _inside.set((*_inside.get(), event))
         try:
             yield Run(_callback(listener, event))
         finally:
+            # Not where it is collected, which may be anywhere.
+            with contextlib.suppress(ValueError):
+                _inside.reset(outer)
             now = self._clock.now_ms()
             self._shared_state.measures.poll_measures.called(event, now, now - began)
 

@@ -356,9 +356,9 @@ def work(meters: Meters) -> Rows:
         "work-dead-letters-total", "Records that became dead letters", lambda at: at.totals.dead_lettered
     )
     yield look(
-        "work-skipped-total",
+        "work-already-done-total",
         "Records that were read again after a restart or a rebalance, and had been done before",
-        lambda at: at.totals.skipped,
+        lambda at: at.totals.already_done,
     )
 
 

@@ -95,8 +95,8 @@ class Metrics:
 
     def _skipped(self, now: int) -> float:
         """Nothing is bad where nothing is deserialised."""
-        decoding = self._core.decoding
-        return 0 if decoding is None else decoding.skipped
+        decoding, work = self._core.decoding, self._core.work
+        return (0 if decoding is None else decoding.skipped) + (0 if work is None else work.bad)
 
     def _dead_lettered(self, now: int) -> float:
         decoding = self._core.decoding

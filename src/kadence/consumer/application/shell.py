@@ -12,12 +12,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kadence.client import waits
-from kadence.client.engine import FORKS, forked_error
+from kadence.client.engine import forked_error
 from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer.application.core import Core
 from kadence.consumer.shared_state import FAREWELL_MS, SharedState
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
+from kadence.forked import FORKS
 from kadence.logs import logger
 
 if TYPE_CHECKING:
@@ -100,9 +101,9 @@ class Shell(waits.Shell):
                 consumer, Inside(self._core, self._shared_state, self._entered, producers, aside), settings
             )
 
-    def _entered(self, call: Waits[None]) -> None:
+    def _entered(self, call: Waits[Any]) -> Any:
         with self:
-            self.run(call)
+            return self.run(call)
 
     def close(self, call: Waits[None], deadline: int) -> None:
         """Carry the call that closes the consumer, as soon as no other thread is inside."""
@@ -155,6 +156,9 @@ class Shell(waits.Shell):
             step.work()
         finally:
             progress.leave_callback(self._clock.now_ms())
+        if self.forked:
+            # The call would wait for a network side that is not there.
+            raise forked_error("consumer")
 
     def _refuse(self) -> None:
         if self.forked:

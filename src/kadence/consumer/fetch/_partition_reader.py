@@ -177,7 +177,12 @@ class PartitionReader(ReaderState):
         shared_partition = self.shared_partition
         decoded: DecodedRecords | None = self.decoded
         is_empty = decoded is None or (not decoded.left and decoded.began == decoded.index)
-        if is_empty and not (shared_partition.paused or shared_partition.revoking or shared_partition.held):
+        if is_empty and not (
+            shared_partition.paused
+            or shared_partition.work_paused
+            or shared_partition.revoking
+            or shared_partition.held
+        ):
             # What cannot be read is raised by the poll that asks for it.
             with contextlib.suppress(KafkaError):
                 self._decode(limit)
@@ -428,6 +433,12 @@ class PartitionReader(ReaderState):
         self.replace(self._emptied(decoded))
         self.hold(0)
         return True
+
+    def let_go(self) -> None:
+        """Nothing is returned any more: let go of the records, and keep the position."""
+        decoded = self.decoded
+        if decoded is not None:
+            self.replace(self._emptied(decoded))
 
     def _emptied(self, decoded: DecodedRecords) -> DecodedRecords:
         """The position of these, without records; all before it is known to be processed."""

@@ -1,5 +1,7 @@
 """Bad records on their way to the dead letter topic, acknowledged before anything goes on. Application side.
 
+What is written of each says `kadence.work.letters`, as for `Consumer.process`.
+
 Sending may block (an unknown topic, a full buffer), and a poll must neither hang nor stop an event loop. So each batch
 of bad records is sent by a short-lived thread of its own, which ends with the broker's acknowledgement; the poll waits
 for it as for anything else. Bad records are rare; a thread each time costs less than one that always waits.
@@ -9,11 +11,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from kadence.logs import logger
-from kadence.printable import text_of
-from kadence.records import MOST_HEADERS, Record
+from kadence.logs import OwnThread, logger
+from kadence.records import Record
+from kadence.work.letters import BadRecord, Letter, bad_record, shorter
 
 __all__ = ["BadRecord", "DeadLetters", "Delivery", "LetterProducer", "LetterProducers"]
 
@@ -29,7 +31,6 @@ class LetterProducer(Protocol):
         value: bytes | None = None,
         key: bytes | None = None,
         *,
-        timestamp: int | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> Any: ...
 
@@ -38,14 +39,6 @@ class LetterProducer(Protocol):
 
 LetterProducers = Callable[..., LetterProducer]
 """Makes a consumer's producer of dead letters, and that of `process`; see `assembly.letter_producer`."""
-
-
-class BadRecord(NamedTuple):
-    """A record as it lay in its topic, which part of it is bad (``key`` or ``value``), and what that raised."""
-
-    record: Record
-    field: str
-    error: Exception
 
 
 class Delivery:
@@ -85,9 +78,7 @@ class DeadLetters:
     def deliver(self, bad: Sequence[BadRecord]) -> Delivery:
         """Begin to send; look at the result's ``done`` after each wake-up."""
         delivery = Delivery(bad)
-        threading.Thread(
-            target=self._send, args=(delivery,), name="kadence-dead-letters", daemon=True
-        ).start()
+        OwnThread(target=self._send, name="kadence-dead-letters", args=(delivery,)).start()
         return delivery
 
     def close(self, seconds: float) -> Delivery:
@@ -97,8 +88,8 @@ class DeadLetters:
         if producer is None:
             closing.done = True
         else:
-            threading.Thread(
-                target=self._end, args=(closing, producer, seconds), name="kadence-dead-letters", daemon=True
+            OwnThread(
+                target=self._end, name="kadence-dead-letters", args=(closing, producer, seconds)
             ).start()
         return closing
 
@@ -110,33 +101,29 @@ class DeadLetters:
                 if self._producer is None:
                     self._producer = self._make()
                 producer = self._producer
-            futures = [self._post(producer, each) for each in delivery.bad]
-            for future in futures:
-                future.result()
+            letters = [(each.record, bad_record(each, self.topic, self._group)) for each in delivery.bad]
+            while letters:
+                letters = self._written(producer, letters)
         except Exception as error:  # noqa: BLE001 - raised by the poll that waits for it
             delivery.error = error
         delivery.done = True
         self._wake()
 
-    def _post(self, producer: LetterProducer, bad: BadRecord) -> Any:
-        record, field, error = bad
-        origin: list[tuple[str, bytes | None]] = [
-            ("kadence.error.topic", record.topic.encode()),
-            ("kadence.error.partition", b"%d" % record.partition),
-            ("kadence.error.offset", b"%d" % record.offset),
-            ("kadence.error.field", field.encode()),
-            ("kadence.error.class", type(error).__name__.encode()),
-            ("kadence.error.message", text_of(error).encode(errors="replace")),
-        ]
-        if self._group is not None:
-            origin.append(("kadence.error.group", self._group.encode()))
-        return producer.send(
-            self.topic,
-            record.value,
-            record.key,
-            timestamp=record.timestamp if record.timestamp >= 0 else None,
-            headers=(*record.headers[: MOST_HEADERS - len(origin)], *origin),
-        )
+    def _written(
+        self, producer: LetterProducer, letters: Sequence[tuple[Record, Letter]]
+    ) -> list[tuple[Record, Letter]]:
+        """Write these. Returns what is to be written in place of those that the topic does not take for their size."""
+        outcomes = [(record, letter, _sent(producer, letter)) for record, letter in letters]
+        instead = []
+        for record, letter, outcome in outcomes:
+            error = outcome if isinstance(outcome, Exception) else outcome.exception()
+            if error is None:
+                continue
+            if (found := shorter(letter, error)) is None:
+                raise error
+            log.warning("%s", found.said(record, error))
+            instead.append((record, found.letter))
+        return instead
 
     def _end(self, closing: Delivery, producer: LetterProducer, seconds: float) -> None:
         try:
@@ -145,3 +132,11 @@ class DeadLetters:
             log.info("closing the dead letters' producer: %s", error)
         closing.done = True
         self._wake()
+
+
+def _sent(producer: LetterProducer, letter: Letter) -> Any:
+    """The future of a letter, or why it was not taken."""
+    try:
+        return producer.send(letter.topic, letter.value, letter.key, headers=letter.headers)
+    except Exception as error:  # noqa: BLE001 - looked at with the others
+        return error

@@ -16,6 +16,7 @@ are returned once the answer is there; other partitions go on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kadence.config import ConsumerConfig
 from kadence.consumer.decoded_records import Decoder
@@ -24,6 +25,7 @@ from kadence.consumer.fetch._partition_reader import PartitionReader
 from kadence.consumer.fetch.dead_letters import BadRecord, DeadLetters, Delivery
 from kadence.errors import ConfigError, DeadLetterError, RecordDeserializationError, SchemaRegistryError
 from kadence.errors.local import AnswerPendingError
+from kadence.errors.remedies import may_pass
 from kadence.logs import logger
 from kadence.records import Record
 from kadence.types import TopicPartition
@@ -99,8 +101,15 @@ class Decoding:
             good, bad = self._decode(raw, reader)
             if not (good or bad):
                 break
-            if bad and not self._pass_over(reader, bad):
-                break
+            try:
+                if bad and not self._pass_over(reader, bad):
+                    break
+            except DeadLetterError:
+                # As with `raise`: the records before it are returned, and the next poll raises.
+                good = [each for each in good if each.offset < bad[0].record.offset]
+                if not good:
+                    raise
+                bad = []
             if bad:
                 self._collector.passed(reader.shared_partition)
             if not reader.give(self._collector.steps.touched, len(good) + len(bad)):
@@ -163,7 +172,7 @@ class Decoding:
                 break
             if self._raises:
                 if not good:
-                    raise _bad(record, field, error) from error
+                    raise _bad(record, field, error, _SEEK) from error
                 break
             bad.append(BadRecord(record, field, error))
             at = decoder.run(raw, at + 1, end, good)
@@ -205,6 +214,11 @@ class Decoding:
             raise DeadLetterError(
                 f"{len(delivery.bad)} bad records of {first.topic}-{first.partition}, from offset {first.offset} on, "
                 f"could not be written to dead.letter.topic {topic!r}: {delivery.error}"
+                + (
+                    ""
+                    if may_pass(delivery.error)
+                    else "; no repetition mends that: seek() past them, or mend the topic"
+                )
             ) from delivery.error
         for each in delivery.bad:
             self.dead_lettered += 1
@@ -213,8 +227,13 @@ class Decoding:
 
 
 def _said_of(record: Record, field: str, error: Exception) -> str:
-    """Never the bytes, nor what an exception says of them: they may be secret."""
-    return f"the {field} of {record.topic}-{record.partition} at offset {record.offset} is bad ({type(error).__name__})"
+    """Never the bytes, nor what an exception says of them: they may be secret. Where it met them may be told."""
+    kind = type(error).__name__
+    if isinstance(error, UnicodeDecodeError):
+        kind += f" at byte {error.start}"
+    elif isinstance(line := getattr(error, "lineno", None), int):  # of JSON
+        kind += f" at line {line}, column {getattr(error, 'colno', None)}"
+    return f"the {field} of {record.topic}-{record.partition} at offset {record.offset} is bad ({kind})"
 
 
 def decoding_one(config: ConsumerConfig) -> Callable[[Record], Record]:
@@ -233,15 +252,18 @@ def decoding_one(config: ConsumerConfig) -> Callable[[Record], Record]:
             (record, field, error), decoder.failed = decoder.failed, None
             if isinstance(error, SchemaRegistryError | ConfigError) or not isinstance(error, Exception):
                 raise error
-            raise _bad(record, field, error) from error
+            raise _bad(record, field, error, "") from error
         return out[0]
 
     return decode
 
 
-def _bad(record: Record, field: str, error: Exception) -> RecordDeserializationError:
+_SEEK: Final = "; seek past it, or set deserialization.errors to skip or dead-letter"
+
+
+def _bad(record: Record, field: str, error: Exception, advice: str) -> RecordDeserializationError:
     return RecordDeserializationError(
-        f"{_said_of(record, field, error)}; seek past it, or set deserialization.errors to skip or dead-letter",
+        _said_of(record, field, error) + advice,
         partition=TopicPartition(record.topic, record.partition),
         offset=record.offset,
         field=field,

@@ -6,7 +6,7 @@ v9    KIP-848's errors                   v10 topic ids
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kadence.clock import add_ms
 from kadence.coordinator.classic.group import ClassicGroup
@@ -29,8 +29,9 @@ from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequestPartition
 __all__ = ["commit", "size_code"]
 
 _FIRST_TOPIC_ID_VERSION = 10
-_SHORTEST_RECORD = 60
-"""Bytes of an offset without note, in a group and a topic with empty names."""
+_BATCH_HEADER = 61
+_SHORTEST_RECORD = 62
+"""Bytes of an offset without note, in a group and a topic with empty names: key 10, value 42, 10 around them."""
 
 
 def commit(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequest) -> None:
@@ -47,9 +48,12 @@ def commit(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequest)
     code = codes.NONE
     if any(_exists(image, each) for each, image in _partitions(request.topics, images)):
         code = _ask_group(shard, now, caller, request) or _ask_for_partitions(shard, request, images)
-    code = code or size_code(
-        shard, request.group_id, (each for each, _ in _partitions(request.topics, images))
+    sizes = (
+        (image.name, topic.partitions)
+        for topic, image in zip(request.topics, images, strict=True)
+        if image is not None
     )
+    code = code or size_code(shard, request.group_id, sizes)
     missing = codes.UNKNOWN_TOPIC_ID if by_id else codes.UNKNOWN_TOPIC_OR_PARTITION
     topics: list[OffsetCommitResponseTopic] = []
     for topic, image in zip(request.topics, images, strict=True):
@@ -120,11 +124,25 @@ def _ask_for_partitions(shard: Shard, request: OffsetCommitRequest, images: list
 def size_code(
     shard: Shard,
     group_id: str,
-    commits: Iterable[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition],
+    topics: Iterable[tuple[str, Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition]]],
 ) -> int:
-    """Whether the coordinator's topic takes so much at once; about, for nobody commits just so much."""
-    size = sum(len(each.committed_metadata or "") + len(group_id) + _SHORTEST_RECORD for each in commits)
+    """Whether the coordinator's topic takes so much at once.
+
+    Args:
+        topics: names of topics, and what is committed of each.
+    """
+    size = _BATCH_HEADER
+    for name, partitions in topics:
+        each_bytes = _SHORTEST_RECORD + _utf8_bytes(group_id) + _utf8_bytes(name)
+        for each in partitions:
+            note_bytes = _utf8_bytes(each.committed_metadata or "")
+            # The length of a longer note takes a byte more.
+            size += each_bytes + note_bytes + (note_bytes >= 127)
     return codes.UNKNOWN_SERVER_ERROR if size > shard.config.max_batch_bytes else codes.NONE
+
+
+def _utf8_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _commit(

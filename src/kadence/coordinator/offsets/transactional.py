@@ -27,11 +27,11 @@ __all__ = ["commit"]
 
 def commit(shard: Shard, now: int, caller: Caller, request: TxnOffsetCommitRequest) -> None:
     """Keep the offsets as pending ones of the producer. Each partition is judged alone, but not by the group."""
-    commits = (each for topic in request.topics for each in topic.partitions)
+    sizes = ((topic.name, topic.partitions) for topic in request.topics)
     group_code = (
         _ask_group(shard, caller, request)
         or _ask_for_partitions(shard, request)
-        or size_code(shard, request.group_id, commits)
+        or size_code(shard, request.group_id, sizes)
     )
     topics: list[TxnOffsetCommitResponseTopic] = []
     for topic in request.topics:

@@ -20,7 +20,7 @@ __all__ = ["DataLossError", "Loss"]
 _log = logger("kadence.spark")
 
 _ADVICE = (
-    "To go on with what is left (all of a topic that was made anew) set failOnDataLoss=false; to read everything "
+    "To go on with what is left (all of a topic that was recreated) set failOnDataLoss=false; to read everything "
     "anew start the query with a new checkpointLocation."
 )
 
@@ -48,7 +48,7 @@ class Loss:
         why = (
             f"the topic is the same (id {topic_id}), so an unclean leader election truncated it"
             if topic_id
-            else "the topic was deleted and made anew, or an unclean leader election truncated it"
+            else "the topic was deleted and recreated, or an unclean leader election truncated it"
         )
         self._report(
             f"the log of {partition} ends at {log_end}, below offset {start} that it had reached: {why}"
@@ -59,7 +59,7 @@ class Loss:
         ids = ",".join(f"{topic}={now}" for topic, (_, now) in sorted(topics.items()))
         for topic, (before, now) in sorted(topics.items()):
             self._report(
-                f"topic {topic!r} was deleted and made anew: the query read the one with id {before}, the one that "
+                f"topic {topic!r} was deleted and recreated: the query read the one with id {before}, the one that "
                 f"has the name now has id {now}; what was not read of the old one is gone",
                 "If the new one is a copy in which each record has the same offset (cluster linking, a restore), start "
                 f"the query once with the option adoptTopicIds={ids}, or a pipeline with --adopt-topic-ids {ids}. ",
@@ -81,7 +81,7 @@ class Loss:
         """The log ends below an offset that the options of a batch query name, or a group has committed."""
         self._report(
             f"the log of {partition} ends at {log_end}, below offset {offset} that the query was to reach: the "
-            "topic was deleted and made anew, an unclean leader election truncated it, or it is another topic's offset"
+            "topic was deleted and recreated, an unclean leader election truncated it, or it is another topic's offset"
         )
 
     def nothing_left(self, partition: TopicPartition, end: int, log_start: int) -> None:

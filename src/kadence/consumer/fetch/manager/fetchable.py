@@ -149,9 +149,13 @@ class Reasons:
             self.note(now, state, NotFetchedReason.AWAITING_ASSIGNED_CALLBACK)
         elif shared_partition.revoking:
             self.note(now, state, NotFetchedReason.REVOKING)
-        elif shared_partition.paused:
+        elif shared_partition.is_paused:
             self.note(now, state, NotFetchedReason.PAUSED)
-        elif state.status is Status.AWAIT_RESET and state.reset_timestamp is None and not self._has_policy:
+        elif (
+            state.status is Status.AWAIT_RESET
+            and state.reset_timestamp is None
+            and not (self._has_policy or state.is_from_start)
+        ):
             self.note(now, state, NotFetchedReason.NO_POSITION)
         elif state.status is not Status.INITIALIZING and (code := self._metadata.error_of(state.partition)):
             self.note(now, state, *trouble_of(code))  # there is nobody to ask for an offset

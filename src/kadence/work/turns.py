@@ -1,0 +1,41 @@
+"""Handlers on an event loop give way to it. Coroutines that await nothing would keep it as long as there is work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from kadence.client.async_shell import BREATH_MS
+from kadence.clock import Clock
+
+__all__ = ["LoopTurns"]
+
+
+class LoopTurns:
+    """When the tasks of one loop let it turn. On the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._turned_at = clock.now_ms()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def is_due(self, now: int) -> bool:
+        """Whether they have kept the loop for long."""
+        return now - self._turned_at >= BREATH_MS
+
+    async def turn(self) -> None:
+        """Let the loop turn. Each turn lets one of those go on that wait for it here: all would keep it again."""
+        turned = self._loop.create_future()
+        self._waiting.append(turned)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._turned)
+        await turned
+
+    def _turned(self) -> None:
+        self._turned_at = self._clock.now_ms()
+        first = self._waiting.popleft()
+        if not first.done():
+            first.set_result(None)
+        if self._waiting:
+            self._loop.call_soon(self._turned)
