@@ -105,7 +105,7 @@ def _ago(text: str, now_ms: int) -> Where | None:
     minus, number, name, ago = match.groups()
     if name in _CAPITALS:
         raise ValueError(
-            f"{text!r} is not a place: units of one letter are small ones: s, m (minutes), h, d, w; months are given in days"
+            f"{text!r} is not a place: units of one letter are small ones: s, m (minutes), h, d, w; months are days"
         )
     unit = name if len(name) == 1 else _UNITS.get(name.lower().removesuffix("s"), "")
     if unit not in _SECONDS or bool(minus) == bool(ago):

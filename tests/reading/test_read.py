@@ -175,7 +175,7 @@ def test_a_range_whose_beginning_was_deleted(broker: Broker, monkeypatch: pytest
     monkeypatch.setattr(tables, "planned", planned)
     before: list[Any] = [6, 4]
     with pytest.raises(
-        OffsetOutOfRangeError, match="offset 0 of deleted-0 .* auto_offset_reset='earliest'"
+        OffsetOutOfRangeError, match=r"offset 0 of deleted-0 .* auto_offset_reset='earliest'"
     ) as gone:
         read("deleted", value="json", **servers(broker))
     assert (gone.value.partition, gone.value.position) == (TopicPartition("deleted", 0), 0)

@@ -122,4 +122,5 @@ def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
     arguments.losses = Losses()
     with reached(admin_settings(client_config(arguments)), arguments) as admin:
-        return arguments.action_function(admin, arguments) or arguments.losses.status
+        status: int = arguments.action_function(admin, arguments) or arguments.losses.status
+    return status

@@ -72,7 +72,8 @@ class OffsetOutOfRangeError(BrokerError):
     """The position is not in the partition's log, and no reset policy says where to go.
 
     Attributes:
-        partition: the partition. position: the next offset that would have been read. Both None: the error does not say.
+        partition: the partition. position: the next offset that would have been read. Both None: it does not
+            say.
     """
 
     code = error_codes.OFFSET_OUT_OF_RANGE
