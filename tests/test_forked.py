@@ -82,22 +82,28 @@ def test_a_child_waits_for_the_threads_that_it_has_started(tmp_path: Path) -> No
     assert (tmp_path / "there").exists()
 
 
-def test_a_child_whose_output_cannot_be_written_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread of the parent may have held the lock of a stream at the fork: nobody gives it back in the child."""
+class Locked:
+    """A stream whose lock a thread of the parent held at the fork: nobody gives it back in the child."""
 
-    class Hangs:
-        def write(self, text: str) -> int:
-            return len(text)
+    def write(self, text: str) -> int:
+        threading.Event().wait()
+        return 0
 
-        def flush(self) -> None:
-            threading.Lock().acquire()
-            threading.Event().wait()
+    def flush(self) -> None: ...
 
+
+@pytest.mark.parametrize("locked", [["stdout"], ["stderr"], ["stdout", "stderr"]])
+def test_a_child_that_cannot_write_to_a_stream_ends_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], locked: list[str]
+) -> None:
     monkeypatch.setattr("kadence.forked._TELLING_S", 0.01)
-    monkeypatch.setattr(sys, "stdout", Hangs())
-    forks = Forks()
-    ThisProcess().call(forks)
-    assert forks.code == 0
+    for name in locked:
+        monkeypatch.setattr(sys, name, Locked())
+    forks = Forks(raises=ValueError("of the child"))
+    with pytest.raises(ValueError, match="of the child"):
+        ThisProcess().call(forks)
+    assert forks.code == 1
+    assert "ValueError: of the child\n" in capfd.readouterr().err
 
 
 def test_a_coroutine_is_watched_at_each_of_its_steps() -> None:

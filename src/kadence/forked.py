@@ -15,7 +15,7 @@ import types
 import weakref
 from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, Final, NoReturn, ParamSpec, TypeVar
+from typing import Any, Final, NoReturn, ParamSpec, TextIO, TypeVar
 
 __all__ = ["FORKS", "ThisProcess", "in_children"]
 
@@ -23,7 +23,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _TELLING_S: Final = 5.0
-"""A child waits no longer for what it prints: a thread of the parent may have held the stream's lock at the fork."""
+"""A child waits no longer for what it prints. A thread of the parent that held the lock of stdout or stderr at the fork
+holds it for ever there.
+"""
 
 
 class _Forks:
@@ -137,9 +139,7 @@ def _end(error: BaseException | None) -> NoReturn:
             # The child's own: no other thread comes through a fork.
             if thread is not threading.current_thread() and not thread.daemon:
                 thread.join()
-        telling = threading.Thread(target=_tell, args=(error,), daemon=True)
-        telling.start()
-        telling.join(_TELLING_S)
+        _tell(error)
     finally:
         os._exit(code)
 
@@ -154,17 +154,35 @@ def _exit_code(error: BaseException | None) -> int:
 
 
 def _tell(error: BaseException | None) -> None:
-    """Show an exception on stderr, and write out what was printed. It may hang: see `_TELLING_S`."""
-    if isinstance(error, SystemExit):
-        if not (error.code is None or isinstance(error.code, int)):
-            sys.stderr.write(f"{error.code}\n")
-    elif error is not None:
-        # Nobody else needs it.
-        import traceback
+    """Write out what was printed, and show an exception on stderr, as far as nobody holds the locks of these."""
+    text = _text(error)
+    writing = [
+        threading.Thread(target=_write, args=given, daemon=True)
+        for given in ((sys.stdout, ""), (sys.stderr, text))
+    ]
+    for each in writing:
+        each.start()
+    for each in writing:
+        each.join(_TELLING_S)
+    if text and writing[-1].is_alive():
+        os.write(2, text.encode(errors="backslashreplace"))
 
-        sys.stderr.write(f"process {os.getpid()}, which a call of user code forked, ends:\n")
-        traceback.print_exception(error)
-    for stream in (sys.stdout, sys.stderr):
-        # There is none in a program without a console.
-        if stream is not None:
-            stream.flush()
+
+def _write(stream: TextIO | None, text: str) -> None:
+    # There is none in a program without a console.
+    if stream is not None:
+        stream.write(text)
+        stream.flush()
+
+
+def _text(error: BaseException | None) -> str:
+    """What Python says of an exception that ends a program."""
+    if error is None:
+        return ""
+    if isinstance(error, SystemExit):
+        return "" if error.code is None or isinstance(error.code, int) else f"{error.code}\n"
+    # Nobody else needs it.
+    import traceback
+
+    told = "".join(traceback.format_exception(error))
+    return f"process {os.getpid()}, which a call of user code forked, ends:\n{told}"

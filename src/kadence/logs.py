@@ -1,7 +1,11 @@
 """The loggers of Kadence, and how often a thing is logged.
 
 An argument of a log line cannot begin another line, or give a terminal orders. Handlers are the application's code, and
-most lines come from threads of ours: a handler that raises ends none of them.
+most lines come from threads of ours: a handler that raises ends none of them, and one that waits stops none.
+
+A handler runs under its lock, and an application's thread may hold that while it waits for one of our threads: in a
+handler that sends lines by a `Producer`, say. So no thread of ours (`OwnThread`) calls handlers. A thread that does
+nothing else delivers its lines, in their order, and ends when there are none left.
 
 A change is logged once, a state that lasts once a minute (`LogLimiter`). There is no clock here: callers give the time.
 """
@@ -10,12 +14,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Any, Final
 
-from kadence.printable import printable, text_of
+from kadence.own_threads import AT_EXIT_S, Delivery, OwnThread, is_own_thread
+from kadence.printable import plural, printable, text_of
 from kadence.types import TopicPartition
 
-__all__ = ["Lines", "LogLimiter", "in_short", "logger"]
+__all__ = ["Lines", "LogLimiter", "OwnThread", "flush", "in_short", "logger"]
 
 
 class _Told(str):
@@ -43,13 +49,77 @@ def logger(name: str) -> logging.Logger:
 
 
 class _Logger(logging.Logger):
-    """Does with what a handler raises what handlers of the standard library do with it."""
+    """Gives lines of our threads to `_DELIVERY`.
+
+    It does with what a handler raises what handlers of the standard library do with it.
+    """
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - a name of the standard library's
+        # That of the base may wait for the lock of logging, under which `dictConfig` closes handlers.
+        return not self.disabled and self.manager.disable < level and self.getEffectiveLevel() <= level
 
     def handle(self, record: logging.LogRecord) -> None:
+        if is_own_thread():
+            if isinstance(record.args, tuple):
+                record.args = tuple(map(_frozen, record.args))
+            _DELIVERY.put(partial(self.deliver, record))
+        else:
+            self.deliver(record)
+
+    def deliver(self, record: logging.LogRecord) -> None:
+        """Call the handlers, here and now."""
         try:
             super().handle(record)
         except Exception:  # noqa: BLE001 - it is not our code
             handler_failed(record)
+
+
+class _Frozen:
+    """What an argument was when it was logged: by the time of its delivery it may have changed."""
+
+    __slots__ = ("_repr", "_text")
+
+    def __init__(self, argument: object) -> None:
+        self._text = str(argument)
+        self._repr = repr(argument)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return self._repr
+
+
+def _frozen(argument: Any) -> Any:
+    if argument is None or isinstance(argument, int | float | str | bytes | BaseException):
+        return argument
+    try:
+        return _Frozen(argument)
+    except Exception:  # noqa: BLE001 - exceptions of applications come here, and their methods are no code of ours
+        return _Told(printable(text_of(argument, _raising)))
+
+
+def _left_out(count: int) -> None:
+    _LOG.warning(
+        "%s left out here: handlers of logging took those before them too slowly", plural(count, "line")
+    )
+
+
+_DELIVERY: Final = Delivery(_left_out)
+
+
+def flush(seconds: float | None = AT_EXIT_S) -> bool:
+    """Wait until the handlers have what the threads of clients and brokers have logged so far.
+
+    Not in a handler, or under a lock that one takes.
+
+    Args:
+        seconds: how long at most; None: as long as it takes.
+
+    Returns:
+        Whether they have it.
+    """
+    return _DELIVERY.flush(seconds)
 
 
 def _show(record: logging.LogRecord) -> None:
@@ -90,6 +160,9 @@ def _raising(argument: Any) -> str:
 
 
 _ONLY_PRINTABLE: Final = _OnlyPrintable()
+
+
+_LOG: Final = logger("kadence.logs")
 
 
 _AGAIN_MS: Final = 60_000

@@ -1,4 +1,4 @@
-"""Ending in order when a signal comes: `stop_on_signals`, for consumers and producers, for threads and asyncio.
+"""Ending in order when a signal comes: `stop_on_signals`, for all clients, for threads and asyncio.
 
 Python runs a signal's handler on the main thread, between two steps of whatever it does there. So the handler only sets
 flags: it starts no thread, takes no lock, logs nothing. A thread that was started before does the rest. That is also
@@ -16,10 +16,11 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 from kadence.client.engine import ENDING, OPEN, Stoppable
+from kadence.client.grace import RESERVE_MS
 from kadence.clock import Seconds, SystemClock, to_ms
-from kadence.logs import Lines, logger
+from kadence.logs import Lines, OwnThread, logger
 
-__all__ = ["RESERVE_MS", "StopOnSignals", "stop_on_signals"]
+__all__ = ["StopOnSignals", "stop_on_signals"]
 
 log = logger("kadence.stopping")
 
@@ -31,9 +32,6 @@ _SAME_MS: Final = 1_000
 to both.
 """
 
-RESERVE_MS: Final = 2_000
-"""So long before the end of the grace period a client ends without the application, to have time for its own end."""
-
 
 def stop_on_signals(
     *clients: Stoppable,
@@ -42,7 +40,8 @@ def stop_on_signals(
 ) -> StopOnSignals:
     """A context manager: the first signal calls `Consumer.stop`, which ends the loop over the consumer.
 
-    It calls `Producer.stop`, too, which sets `Producer.stopping` and bounds `Producer.close`.
+    It calls `Producer.stop`, too, which sets `Producer.stopping` and bounds `Producer.close`, and `Admin.stop`. No call
+    waits for brokers beyond the grace period, also where no broker was ever there.
 
     The loop ends after the record that it is processing. Then ``with`` closes the consumer, which commits and
     leaves the group. Put it around the consumer, so that it is in force until the consumer is closed::
@@ -58,16 +57,16 @@ def stop_on_signals(
     ``kadence.stopping``) says which line of your code blocks the poll loop, and with which records. Near the end of
     the grace period a consumer that is still not closed leaves the group without waiting for your code. Other
     members get its partitions at once and read again what was not committed, and `Consumer.commit` raises
-    `ClosedError` from then on. A producer that is still not closed sends what it was given, and `Producer.send` raises
-    `ClosedError` from then on.
+    `ClosedError` from then on, as does every call that waits. A producer that is still not closed sends what it was
+    given, and `Producer.send` raises `ClosedError` from then on.
 
     Another signal, a second or more after the first, has its usual effect: SIGTERM ends the process at once, SIGINT
     raises KeyboardInterrupt. The end of ``with`` restores the signal handlers that were set before. A signal that
     the process ignores stays ignored.
 
     Args:
-        clients: the consumers and producers to stop. Without any: every one of this process, including those that
-            are made later.
+        clients: the consumers, producers and admin clients to stop. Without any: every one of this process,
+            including those that are made later.
         grace: seconds from the signal until every one must be closed. Choose a few seconds less than the
             supervisor allows; Kubernetes allows 30 by default (terminationGracePeriodSeconds).
         signals: the signals to react to.
@@ -75,7 +74,7 @@ def stop_on_signals(
     Raises:
         RuntimeError: ``with`` was entered on another thread than the main thread; Python sets signal handlers on
             the main thread only. Call `Consumer.stop` from a handler of your own then.
-        ValueError: ``grace`` is negative. TypeError: an argument is neither a consumer nor a producer.
+        ValueError: ``grace`` is negative. TypeError: an argument is no client.
     """
     return StopOnSignals(clients, grace, signals)
 
@@ -98,7 +97,8 @@ class StopOnSignals:
         for each in clients:
             if not isinstance(each, Stoppable):
                 raise TypeError(
-                    f"stop_on_signals() is given consumers and producers, or none for all of them, not {each!r}"
+                    "stop_on_signals() is given consumers, producers and admin clients, or none for all of them, not "
+                    f"{each!r}"
                 )
         self.received: signal.Signals | None = None
         self._chosen = tuple(clients)
@@ -128,7 +128,7 @@ class StopOnSignals:
         self._process = os.getpid()
         self._came.acquire()
         self._left.acquire()
-        threading.Thread(target=self._watch, name="kadence-stop", daemon=True).start()
+        OwnThread(target=self._watch, name="kadence-stop").start()
         try:
             for number in self._signals:
                 if signal.getsignal(number) is not signal.SIG_IGN:
@@ -204,6 +204,8 @@ class StopOnSignals:
         if self._is_left_within(int(grace_ms * _TOLD_AT)):
             return
         for client in self._mine():
+            if self._is_left_within(0):
+                return
             if (unfinished := client._unfinished()) is not None:
                 log.warning(
                     "%r is not closed %.1f s after %s; in another %.1f s the grace period ends. %s",
@@ -216,6 +218,8 @@ class StopOnSignals:
         if self._is_left_within(max(grace_ms - RESERVE_MS, int(grace_ms * _TOLD_AT))):
             return
         for client in self._mine():
+            if self._is_left_within(0):
+                return
             if client._unfinished() is not None:
                 log.warning(
                     "%r %s, without waiting for the application any longer", client, client._end_means

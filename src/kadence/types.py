@@ -73,6 +73,20 @@ class OffsetAndMetadata:
             raise ValueError(f"a committed offset must be >= 0, not {self.offset}")
 
 
+class ReadOffset(NamedTuple):
+    """A position to be committed that follows from what was read, and counts only while reading goes on from there.
+
+    A seek, a reset, a truncated log and a topic that is made anew begin another fetch epoch: what was read before says
+    nothing of what is read from then on (C19).
+
+    Attributes:
+        fetch_epoch: the fetch epoch under which it was read. at: what is to be committed.
+    """
+
+    fetch_epoch: int
+    at: OffsetAndMetadata
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
     """The result of a look-up by time: the first offset with a timestamp (ms since 1970) at or after that time."""

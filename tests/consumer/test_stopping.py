@@ -395,6 +395,7 @@ def _committed(cluster: Cluster) -> Any:
 def test_what_is_no_consumer_is_refused_before_a_signal_comes() -> None:
     settings: Any = {"group.id": "g"}
     with pytest.raises(
-        TypeError, match=r"is given consumers and producers, or none for all of them, not {'group.id': 'g'}"
+        TypeError,
+        match=r"is given consumers, producers and admin clients, or none for all of them, not {'group.id': 'g'}",
     ):
         stop_on_signals(settings)

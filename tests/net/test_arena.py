@@ -122,3 +122,16 @@ def test_holders_on_many_threads_give_it_back_once() -> None:
             thread.join()
         assert pool.in_use == 0
     assert pool.spare == arena.size
+
+
+def test_a_closed_pool_keeps_nothing_whenever_it_comes_back() -> None:
+    pool = ArenaPool(1 << 20)
+    spare, early, late = pool.lend(50_000), pool.lend(50_000), pool.lend(50_000)
+    spare.release()
+    assert pool.spare > 0
+    early.release()
+    pool.close()
+    assert (pool.in_use, pool.spare, pool.held()) == (0, 0, 0)
+    late.release()
+    assert (pool.in_use, pool.spare, pool.held()) == (0, 0, 0)
+    assert len(late.view) == 0

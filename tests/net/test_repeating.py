@@ -28,7 +28,10 @@ from kadence.protocol.fetch import (
     FetchResponse,
     PartitionData,
 )
+from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kadence.records import encode_batch
+from kadence.security import Credentials, Secret, Token
 from kadence.types import Node
 
 pytestmark = pytest.mark.skipif(not drain.COMPILED, reason="Python alone sends each fetch itself")
@@ -196,6 +199,73 @@ def test_a_wake_up_finds_the_numbers_of_what_was_repeated(connect: Connect) -> N
         [ended] = driver.complete()
         assert ended.response.responses == []
         assert fetching.count == 2
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("is_token_late", [False, True], ids=["at once", "once its token has come"])
+def test_a_login_behind_a_parked_fetch_ends_its_repetition(
+    connect: Connect, certificates: Certificates, is_token_late: bool, secure: bool
+) -> None:
+    """The broker takes nothing but the login until that is complete; a fetch would have the number of SaslHandshake."""
+    if secure and not openssl.BOUND:
+        pytest.skip("this OpenSSL is not reached by the compiled half")
+    asked, may_give, has_come = threading.Event(), threading.Event(), threading.Event()
+
+    def token() -> Token:
+        if driver.client._meters.logins.count:
+            asked.set()
+            assert may_give.wait(PATIENCE)
+        return Token("t")
+
+    def broker(listener: socket.socket) -> None:
+        with accept(listener, certificates.server_context() if secure else None) as peer:
+            peer.greet()
+            for kind, answer in [
+                (SaslHandshakeRequest, SaslHandshakeResponse()),
+                (SaslAuthenticateRequest, SaslAuthenticateResponse(session_lifetime_ms=1)),
+                (FetchRequest, EMPTY),
+            ]:
+                header, message = peer.read()
+                assert isinstance(message, kind)
+                peer.answer(header, answer)
+            parked, message = peer.read()
+            assert isinstance(message, FetchRequest)
+            if is_token_late:
+                # It goes on meanwhile.
+                assert asked.wait(PATIENCE)
+                peer.answer(parked, EMPTY)
+                parked, message = peer.read()
+                assert isinstance(message, FetchRequest)
+                may_give.set()
+            handshake, message = peer.read()
+            assert isinstance(message, SaslHandshakeRequest)
+            peer.answer(parked, EMPTY)
+            assert has_come.wait(PATIENCE)
+            peer.answer(handshake, SaslHandshakeResponse())
+            header, message = peer.read()
+            assert isinstance(message, SaslAuthenticateRequest)
+            peer.answer(header, SaslAuthenticateResponse())
+            header, message = peer.read()
+            assert isinstance(message, FetchRequest)
+            peer.answer(header, EMPTY)
+            peer.read()
+
+    credentials = (
+        Credentials("OAUTHBEARER", tokens=token)
+        if is_token_late
+        else Credentials("PLAIN", "alice", Secret("geheim"))
+    )
+    with serve(broker) as (host, port):
+        settings: dict[str, Any] = {"ssl_context": certificates.client_context()} if secure else {}
+        driver = connect((host, port), credentials=credentials, **settings)
+        fetching = Fetching(driver, Node(1, host, port))
+        [ended] = driver.complete()
+        has_come.set()
+        assert ended.error is None
+        assert ended.request is fetching.request
+        assert fetching.count == 1 + is_token_late
+        ended = driver.ask(FetchRequest(), node_id=1, purpose=ConnectionPurpose.FETCH)
+        assert ended.error is None
 
 
 # ------------------------------------------------------------ answers with records

@@ -73,13 +73,19 @@ def test_a_handler_of_the_log_sends_by_the_producer_that_logs(broker: Broker) ->
 def test_a_handler_of_the_log_that_raises_ends_no_producer(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that sends to a topic that is not known does, on the network thread."""
+    class Raising(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise RuntimeError("no disk")
+
     failed: list[logging.LogRecord] = []
     monkeypatch.setattr(logs, "handler_failed", failed.append)
-    with Producer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=1) as producer:
-        handler = Sending(producer)
-        with handled_by(handler), broker.faults.error(ProduceRequest, ec.NOT_ENOUGH_REPLICAS, times=1):
-            assert producer.send("t", b"x").result(PATIENCE).offset == 0
+    with (
+        Producer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=1) as producer,
+        handled_by(Raising(logging.INFO)),
+        broker.faults.error(ProduceRequest, ec.NOT_ENOUGH_REPLICAS, times=1),
+    ):
+        assert producer.send("t", b"x").result(PATIENCE).offset == 0
+        assert logs.flush(PATIENCE)
     assert failed
 
 

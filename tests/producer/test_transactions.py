@@ -321,18 +321,21 @@ def test_the_coordinator_is_asked_why_an_epoch_is_old(version: int, *, fenced: b
     """Leaders say the same to a producer that was replaced and to one whose transaction was open for too long."""
     world = TransactionWorld(version=version)
     world.begin()
-    world.append()
+    future = world.append()
     done = world.now_in.begin_commit()
     while not isinstance((request := world.only()).message, ProduceRequest):
         world.say(request)
     world.acknowledge(request, code=ec.INVALID_PRODUCER_EPOCH)
     assert not done(), "it is not known why yet"
+    assert not future.done()
     world.codes[EndTxnRequest] = [ec.PRODUCER_FENCED if fenced else ec.NONE]
     world.run()
     with pytest.raises(ProducerFencedError if fenced else BrokerError) as caught:
         done()
     assert isinstance(caught.value, ProducerFencedError) is fenced
+    assert isinstance(future.exception(0), ProducerFencedError) is fenced
     if not fenced:
+        assert "the brokers have aborted the transaction" in str(future.exception(0))
         assert "INVALID_PRODUCER_EPOCH" in str(caught.value)
         assert "the brokers have aborted the transaction" in str(caught.value)
         asked = world.asked_for().count("EndTxn")
@@ -861,3 +864,50 @@ def test_an_error_is_told_with_the_same_note_each_time() -> None:
         with pytest.raises(DisconnectedError) as caught:
             world.now_in.begin_commit()
         assert len(caught.value.__notes__) == 2
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_records_that_wait_for_the_reason_get_that_of_an_abort_of_the_application(fenced: bool) -> None:
+    world = TransactionWorld()
+    world.warm()
+    future = world.append()
+    (request,) = world.turn()
+    world.acknowledge(request, code=ec.INVALID_PRODUCER_EPOCH)
+    world.codes[EndTxnRequest] = [ec.PRODUCER_FENCED if fenced else ec.NONE]
+    with world.gate:
+        world.now_in.begin_abort()
+    assert not future.done()
+    world.run()
+    assert world.now_in.state is (State.FAILED if fenced else State.READY)
+    error = future.exception(0)
+    assert isinstance(error, BrokerError)
+    assert isinstance(error, ProducerFencedError) is fenced
+    assert fenced or error.code == ec.INVALID_PRODUCER_EPOCH
+
+
+def test_records_wait_for_the_reason_no_longer_than_they_may_wait() -> None:
+    """A coordinator that nobody reaches cannot say it."""
+    world = TransactionWorld(delivery_timeout_ms=5_000, request_timeout_ms=5_000)
+    world.warm()
+    future = world.append()
+    (request,) = world.turn()
+    world.acknowledge(request, code=ec.INVALID_PRODUCER_EPOCH)
+    world.turn()
+    world.advance(4_999)
+    world.turn()
+    assert not future.done()
+    world.advance(1)
+    world.turn()
+    error = future.exception(0)
+    assert isinstance(error, BrokerError)
+    assert error.code == ec.INVALID_PRODUCER_EPOCH
+
+
+def test_a_producer_that_ends_meanwhile_tells_those_that_wait_for_the_reason() -> None:
+    world = TransactionWorld()
+    world.warm()
+    future = world.append()
+    (request,) = world.turn()
+    world.acknowledge(request, code=ec.INVALID_PRODUCER_EPOCH)
+    world.sender.fail_all(ClosedError("closed"))
+    assert isinstance(future.exception(0), ClosedError)

@@ -10,7 +10,8 @@ import pytest
 from tests.patience import PATIENCE, once_inside, until
 from tests.work.worlds import GROUP, ONE, Real, Simulated, become
 
-from kadence import OffsetAndMetadata, Record
+from kadence import OffsetAndMetadata, Record, TopicPartition
+from kadence.consumer.application.inside import Inside
 from kadence.errors import ConcurrentAccessError
 from kadence.work.frontier import encode
 from kadence.work.processing import Processing
@@ -20,17 +21,18 @@ class Interrupted(BaseException):
     """As Ctrl-C, or a cancelled task."""
 
 
-def test_an_interruption_commits_nothing_that_is_not_done(shells: Real) -> None:
+def test_an_interruption_commits_nothing_that_is_not_done(
+    shells: Real, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither the end of the consumer, nor another call of `process`, may pass over what was read and not done."""
     shells.write("one", 20)
     member = shells.member("one", auto_commit_interval_ms=10)
-    consumer = member.consumer
     release = threading.Event()
 
     def work(record: Record[Any, Any]) -> None:
         if record.offset == 0:
             # It raises in the loop, which polls in time meanwhile.
-            consumer.commit_async = interrupted
+            monkeypatch.setattr(Inside, "commit_async", interrupted)
         if record.offset == 3:
             assert release.wait(PATIENCE)
 
@@ -39,7 +41,7 @@ def test_an_interruption_commits_nothing_that_is_not_done(shells: Real) -> None:
 
     with pytest.raises(Interrupted):
         member.process(work, workers=1, order="none", max_records=8)
-    del consumer.commit_async
+    monkeypatch.undo()
     release.set()
     position = member.do(lambda consumer: consumer.position(ONE))
     assert position <= 3
@@ -82,7 +84,7 @@ def test_an_interruption_right_after_a_poll_loses_none_of_its_records(shells: Re
 
 
 def test_what_is_done_above_the_committed_offset_outlasts_a_process_that_is_interrupted(
-    shells: Real,
+    shells: Real, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has committed nothing, and the end of its consumer commits nothing for it: that would have no metadata."""
     shells.write("one", 5)
@@ -90,14 +92,16 @@ def test_what_is_done_above_the_committed_offset_outlasts_a_process_that_is_inte
     shells.admin.alter_consumer_group_offsets(GROUP, {ONE: OffsetAndMetadata(5, None, done)})
     member = shells.member("one")
 
-    def interrupted(*_: Any) -> Any:
-        # It is asked for when the partition comes.
-        raise Interrupted
+    def interrupted(self: Any, partitions: tuple[TopicPartition, ...]) -> Any:
+        # When the partition comes.
+        yield from ()
+        if partitions:
+            raise Interrupted
 
-    member.consumer.committed = interrupted
+    monkeypatch.setattr(Processing, "assigned", interrupted)
     with pytest.raises(Interrupted):
         member.process(print)
-    del member.consumer.committed
+    monkeypatch.undo()
     assert member.do(lambda consumer: consumer.position(ONE)) == 5
     member.close()
     assert shells.committed()[0] == (5, done)

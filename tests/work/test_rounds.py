@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import pytest
 
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, TopicPartition
-from kadence.work.frontier import decode
+from kadence.work.frontier import Run, Stretch, decode
 from kadence.work.letters import ProducerRecord
 from kadence.work.rounds import Round, Rounds
 from kadence.work.scheduler import Limits, Order, Task
@@ -24,9 +25,15 @@ def record(partition: TopicPartition, offset: int, key: bytes | None = b"k") -> 
 def rounds(count: int, order: Order = "key", limits: Limits | None = None) -> tuple[Rounds, list[Task]]:
     """With records of one partition, which all run where they may."""
     scheduler = Rounds(order, limits or Limits(), None)
-    scheduler.assign(P)
+    assigned(scheduler, P)
     scheduler.add(P, [record(P, n) for n in range(count)], 0)
     return scheduler, taken(scheduler)
+
+
+def assigned(scheduler: Rounds, partition: TopicPartition, done: Iterable[Run] = (), at: int = 0) -> None:
+    """The partition is assigned, and read from there on."""
+    scheduler.assign(partition)
+    scheduler.read_from(partition, Stretch(1, at), done)
 
 
 def taken(scheduler: Rounds) -> list[Task]:
@@ -58,7 +65,7 @@ def test_outputs_beyond_what_one_transaction_can_send_in_time_wait_for_the_next_
         sizes.append(len(this.finished))
         scheduler.committed(this)
     assert sizes == [1, 1, 1, 1]
-    assert scheduler.frontiers()[P].offset == 4
+    assert scheduler.frontiers()[P].at.offset == 4
     scheduler, tasks = rounds(4, "none")
     for task, count in zip(tasks, (4_000, 6_000, 1, 20_000), strict=True):
         scheduler.finish([task], OUT * count, 0)
@@ -74,11 +81,11 @@ def test_the_next_record_of_a_key_begins_before_the_transaction() -> None:
     scheduler.finish([second], OUT, 0)
     this = begun(scheduler)
     assert offsets_of(this) == [0, 1]
-    assert this.offsets[P].offset == 2
-    assert scheduler.frontiers()[P].offset == 0
+    assert this.offsets[P].at.offset == 2
+    assert scheduler.frontiers()[P].at.offset == 0
     assert (scheduler.total, scheduler.finished) == (3, 2)
     scheduler.committed(this)
-    assert scheduler.frontiers()[P].offset == 2
+    assert scheduler.frontiers()[P].at.offset == 2
     assert (scheduler.total, scheduler.finished) == (1, 0)
 
 
@@ -112,7 +119,7 @@ def test_what_fails_through_no_fault_of_its_own_goes_into_the_next_round_in_its_
     scheduler.aborted(this, [], 0)
     this = begun(scheduler)
     assert offsets_of(this) == [0, 1, 3]
-    at = this.offsets[P]
+    at = this.offsets[P].at
     assert (at.offset, decode(at.offset, at.metadata)) == (2, [(3, 4)])
 
 
@@ -127,14 +134,14 @@ def test_a_round_has_no_more_than_the_metadata_can_tell() -> None:
     for task in tasks[2::2]:
         scheduler.finish([task], OUT, 0)
     this = begun(scheduler, limit=40)
-    assert (this.offsets[P].offset, this.offsets[P].metadata) == (400, "")
+    assert (this.offsets[P].at.offset, this.offsets[P].at.metadata) == (400, "")
 
 
 def test_a_partition_that_is_lost_takes_batches_with_it_that_others_have_part_in() -> None:
     scheduler = Rounds("key", Limits(), None)
     other = TopicPartition("t", 1)
     for partition in (P, other):
-        scheduler.assign(partition)
+        assigned(scheduler, partition)
         scheduler.add(partition, [record(partition, 0)], 0)
     batch = scheduler.take_batch(10, 0)
     scheduler.finish(batch, OUT, 0)
@@ -151,7 +158,7 @@ def test_a_transaction_of_an_earlier_assignment_fails_and_takes_nothing_of_this_
     scheduler.finish([first], OUT, 0)
     this = begun(scheduler)
     scheduler.forget([P])
-    scheduler.assign(P)
+    assigned(scheduler, P)
     scheduler.add(P, [record(P, n) for n in range(2)], 0)
     for offset in (0, 1):
         [task] = taken(scheduler)
@@ -278,15 +285,16 @@ class Played:
 
     def assign(self, partition: TopicPartition) -> None:
         at = self.group.get(partition)
-        self.scheduler.assign(partition, () if at is None else decode(at.offset, at.metadata))
+        done = () if at is None else decode(at.offset, at.metadata)
         self.positions[partition] = 0 if at is None else at.offset
+        assigned(self.scheduler, partition, done, self.positions[partition])
 
     def may_commit(self, this: Round) -> bool:
         """Whether the coordinator would not fence it."""
         return all(p in self.scheduler.partitions for p in this.offsets)
 
     def commit(self, this: Round) -> None:
-        self.group.update(this.offsets)
+        self.group.update({p: read.at for p, read in this.offsets.items()})
         self.outputs.extend(output.value for each in this.finished for output in each.outputs)
         self.scheduler.committed(this)
         self.round = None

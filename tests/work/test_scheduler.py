@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kadence.records import Record
-from kadence.types import TopicPartition
-from kadence.work.frontier import METADATA_BYTES, Frontier, decode, encode
+from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.work.frontier import METADATA_BYTES, Frontier, Run, Stretch, decode, encode
 from kadence.work.scheduler import Earlier, Limits, Order, Scheduler, Task
 
 P = TopicPartition("orders", 0)
@@ -33,6 +33,18 @@ def taken(scheduler: Scheduler, now: int = 0) -> list[Task]:
     while (task := scheduler.take(now)) is not None:
         found.append(task)
     return found
+
+
+def assigned(
+    scheduler: Scheduler, partition: TopicPartition = P, done: Iterable[Run] = (), at: int = 0
+) -> None:
+    """The partition is assigned, and read from there on."""
+    scheduler.assign(partition)
+    scheduler.read_from(partition, Stretch(1, at), done)
+
+
+def committable(scheduler: Scheduler, partition: TopicPartition = P) -> OffsetAndMetadata:
+    return scheduler.frontiers((partition,))[partition].at
 
 
 def offsets(tasks: Iterable[Task]) -> list[int]:
@@ -87,13 +99,13 @@ def test_a_key_that_still_runs_after_its_partition_came_back_is_not_begun_again(
     [late] = taken(scheduler)
     scheduler.forget([P])
     assert late.is_lost
-    scheduler.assign(P)
+    assigned(scheduler)
     scheduler.add(P, records(b"a"), 0)
     assert taken(scheduler) == []
     scheduler.done(late, 5)
     [again] = taken(scheduler)
     assert again is not late
-    assert scheduler.frontiers()[P].offset == 0, "the late one is not of this assignment"
+    assert committable(scheduler).offset == 0, "the late one is not of this assignment"
 
 
 def test_a_batch_keeps_the_order_of_keys() -> None:
@@ -112,30 +124,32 @@ def test_a_batch_keeps_the_order_of_keys() -> None:
 
 def test_what_is_committed_is_the_lowest_that_is_not_done() -> None:
     scheduler = Scheduler("none", Limits())
+    assigned(scheduler)
+    assert (committable(scheduler).offset, committable(scheduler).metadata) == (0, "")
     scheduler.add(P, records(b"a", b"b", b"c", b"d"), 0)
     tasks = taken(scheduler)
     scheduler.done(tasks[1], 0)
     scheduler.done(tasks[3], 0)
-    at = scheduler.frontiers()[P]
+    at = committable(scheduler)
     assert (at.offset, at.leader_epoch) == (0, 3)
     assert decode(0, at.metadata) == [(1, 2), (3, 4)]
     scheduler.done(tasks[0], 0)
-    assert decode(2, scheduler.frontiers()[P].metadata) == [(3, 4)]
+    assert decode(2, committable(scheduler).metadata) == [(3, 4)]
     scheduler.done(tasks[2], 0)
-    assert (scheduler.frontiers()[P].offset, scheduler.frontiers()[P].metadata) == (4, "")
+    assert (committable(scheduler).offset, committable(scheduler).metadata) == (4, "")
 
 
 def test_after_a_restart_what_was_done_is_skipped_and_stays_done() -> None:
     scheduler = Scheduler("none", Limits())
-    scheduler.assign(P, [(1, 2), (3, 6)])
+    assigned(scheduler, done=[(1, 2), (3, 6)])
     scheduler.add(P, records(b"a", b"b", b"c", b"d"), 0)
     assert (scheduler.total, scheduler.already_done) == (2, 2)
-    at = scheduler.frontiers()[P]
+    at = committable(scheduler)
     assert (at.offset, decode(0, at.metadata)) == (0, [(1, 2), (3, 6)])
     for task in taken(scheduler):
         scheduler.done(task, 0)
-    at = scheduler.frontiers()[P]
-    assert (at.offset, decode(4, at.metadata)) == (4, [(4, 6)])
+    at = committable(scheduler)
+    assert (at.offset, at.metadata) == (6, "")
 
 
 def test_records_that_need_no_work_move_the_frontier() -> None:
@@ -296,6 +310,7 @@ def test_all_are_paused_when_there_is_no_room() -> None:
 
 def test_a_window_above_a_stuck_record_is_bounded() -> None:
     scheduler = Scheduler("none", Limits(records=10, window=20))
+    assigned(scheduler)
     at = 0
     stuck: Task | None = None
     while not scheduler.pauses()[0]:
@@ -310,7 +325,7 @@ def test_a_window_above_a_stuck_record_is_bounded() -> None:
     assert list(scheduler.stuck()) == [stuck]
     assert stuck is not None
     scheduler.done(stuck, 0)
-    assert scheduler.frontiers()[P].offset == 20
+    assert committable(scheduler).offset == 20
     assert scheduler.pauses() == ([], [P])
 
 
@@ -439,12 +454,12 @@ def test_any_schedule_ends_each_record_once_and_in_the_order_of_its_key(seed: in
 
     def assign(partition: TopicPartition) -> None:
         offset, metadata = committed.get(partition, (0, ""))
-        scheduler.assign(partition, decode(offset, metadata))
+        assigned(scheduler, partition, decode(offset, metadata), offset)
         position[partition] = offset
 
     def commit(partitions: Iterable[TopicPartition]) -> None:
-        for partition, at in scheduler.frontiers(partitions).items():
-            committed[partition] = (at.offset, at.metadata)
+        for partition, read in scheduler.frontiers(partitions).items():
+            committed[partition] = (read.at.offset, read.at.metadata)
 
     for p in (P, Q):
         assign(p)
@@ -503,57 +518,3 @@ def test_any_schedule_ends_each_record_once_and_in_the_order_of_its_key(seed: in
     assert all(done[p, n] >= 1 for p in (P, Q) for n in range(len(log[p])))
     assert scheduler.total == 0
     assert scheduler.nbytes == 0
-
-
-@given(
-    st.lists(
-        st.one_of(
-            st.just("read"),
-            st.tuples(st.just("back"), st.integers(0, 12)),
-            st.tuples(st.just("done"), st.integers(0, 30)),
-        ),
-        max_size=40,
-    ),
-    st.lists(st.integers(0, 12), max_size=4),
-)
-def test_a_frontier_whose_reader_goes_back_says_nothing_that_is_not_done(
-    steps: list[Any], skipped: list[int]
-) -> None:
-    """A program may seek in the midst of `process`, and a topic may be made anew. Records are then given twice."""
-    frontier = Frontier([(offset, offset + 1) for offset in sorted({*skipped})])
-    position = 0
-    given_out: list[int] = []
-    done: set[int] = set()
-
-    def look() -> None:
-        offset = frontier.offset
-        if offset is None:
-            return
-        above = {each for run in decode(offset, frontier.metadata()) for each in range(*run)}
-        assert {each for each in above if each < position} <= done
-        assert above - done <= {*skipped}
-        assert {*range(offset)} <= done
-        assert frontier.after(()).offset == offset
-
-    for step in steps:
-        if step == "read":
-            if frontier.give(position, 0):
-                done.discard(position)
-                given_out.append(position)
-            else:
-                done.add(position)
-            position += 1
-        elif step[0] == "back":
-            position = min(position, step[1])
-        elif given_out:
-            offset = given_out.pop(step[1] % len(given_out))
-            frontier.done(offset)
-            done.add(offset)
-        look()
-    for offset in given_out:
-        frontier.done(offset)
-    done.update(given_out)
-    look()
-    if frontier.position is not None:
-        assert frontier.window == 0
-        assert frontier.offset == frontier.position

@@ -35,10 +35,10 @@ from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from kadence.testing.kafka import Kafka
 from kadence.testing.simulation import Program
 from kadence.work import Context, ProducerRecord, Retry
-from kadence.work.frontier import decode
-from kadence.work.processing import Seek
+from kadence.work.frontier import Stretch, decode
 from kadence.work.rounds import Finished, Round
 from kadence.work.settings import settings_of
+from kadence.work.steps import Seek
 from kadence.work.transactional import TransactionalDesk, TransactionalProcessing
 from kadence.work.transactions import Transactions
 
@@ -335,7 +335,13 @@ def test_a_transaction_is_not_waited_for_when_a_record_of_it_has_failed() -> Non
     producer.commit_transaction.side_effect = late
     ended: list[Any] = []
     transactions = Transactions(
-        lambda: producer, lambda *end: ended.append(end), Mock(), Mock(), AtOnce(), SystemClock()
+        lambda: producer,
+        lambda *end: ended.append(end),
+        Mock(),
+        Mock(),
+        Mock(),
+        AtOnce(),
+        SystemClock(),
     )
     transactions.start()
     finished = Finished(1, [], [ProducerRecord("out", b"1")], None)
@@ -545,12 +551,14 @@ def by_hand(subject: Mock) -> TransactionalProcessing:
     clock = SystemClock()
     desk = TransactionalDesk(settings, clock, clock.now_ms, "g", Mock(), Mock(), Mock(), Mock())
     desk.scheduler.assign(ONE)
+    desk.scheduler.read_from(ONE, Stretch(1, 0))
     desk.scheduler.add(ONE, [Record("one", 0, 0, value=b"v")], 0)
     return TransactionalProcessing(
         settings,
         desk,
         subject,
         Mock(),
+        Mock(fetch_epochs=lambda: {ONE: 1}),
         clock,
         Mock(),
         Mock(),

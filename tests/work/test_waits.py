@@ -14,8 +14,10 @@ from kadence import Record, TopicPartition
 from kadence.clock import SystemClock
 from kadence.work import Retry
 from kadence.work.desk import Desk
-from kadence.work.processing import Commit, Idle, Processing
+from kadence.work.frontier import Stretch
+from kadence.work.processing import Processing
 from kadence.work.settings import Settings, settings_of
+from kadence.work.steps import Idle
 from kadence.work.workers import ThreadWorkers, plain_call
 
 GOES, STAYS = TopicPartition("goes", 0), TopicPartition("stays", 0)
@@ -54,11 +56,13 @@ class Desked:
         self.running_at_changes: list[int] = []
         self.desk = Desk(self.settings, still, still.now_ms, "g", Mock(), self._changed, Mock(), Mock())
         self.workers = ThreadWorkers(self.desk, self.settings, lambda: plain_call(self.settings, None))
+        self.reading = Mock()
         self.processing = Processing(
             self.settings,
             self.desk,
             Mock(),
             Mock(),
+            self.reading,
             self.clock,
             self.workers.wake,
             self.workers.look,
@@ -67,6 +71,7 @@ class Desked:
         )
         for partition in (GOES, STAYS):
             self.desk.scheduler.assign(partition)
+            self.desk.scheduler.read_from(partition, Stretch(1, 0))
 
     def _changed(self) -> None:
         self.running_at_changes.append(len(self.desk.scheduler.running))
@@ -127,12 +132,12 @@ def test_a_revocation_does_not_wait_for_a_slow_record_of_another_partition() -> 
     assert has_begun.wait(PATIENCE)
     before = with_desk.clock.now_ms()
     for step in with_desk.processing.revoked((GOES,)):
-        if isinstance(step, Idle):
-            with_desk.changed.wait(max(step.until - with_desk.clock.now_ms(), 0) / 1000)
-            with_desk.changed.clear()
-        else:
-            assert isinstance(step, Commit)
-            assert step.offsets[GOES].offset >= _QUICK
+        assert isinstance(step, Idle)
+        with_desk.changed.wait(max(step.until - with_desk.clock.now_ms(), 0) / 1000)
+        with_desk.changed.clear()
+    (read, _), how = with_desk.reading.commit_async.call_args
+    assert read[GOES].at.offset >= _QUICK
+    assert how == {"is_parting": True}
     assert with_desk.clock.now_ms() < before + PATIENCE * 1000
     may_end.set()
     with_desk.desk.is_ended = True

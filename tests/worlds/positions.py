@@ -72,6 +72,7 @@ class World(Hand):
         self.subscription = Subscription()
         settings_ = config(**settings)
         self.metadata = MetadataManager(settings_, self.background_events)
+        self.subscription.topic_id_of = self.metadata.topic_id
         self.metadata.need("test", frozenset(p.topic for p in partitions) or frozenset({"t"}))
         self.shared_state = SharedState(lambda: None)
         self.validation = ValidationManager(

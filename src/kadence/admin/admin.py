@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.admin.operations import Operations
 from kadence.admin.shell import Shell
-from kadence.client.engine import end_if_unclosed
+from kadence.client.engine import end_if_unclosed, opened
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
 from kadence.idioms import advised, unmade
@@ -50,6 +50,7 @@ class Admin(Operations):
         self._shell = Shell(self._config, SystemClock())
         network = self._shell.network
         self._finalizer = end_if_unclosed(self, "Admin", network, network, 0)
+        opened(self)
 
     def close(self, timeout: Seconds | None = None) -> None:
         """Close the connections. Calls that other threads are making end with `ClosedError`.
@@ -62,6 +63,29 @@ class Admin(Operations):
         del timeout
         self._finalizer.detach()
         self._shell.close()
+
+    def stop(self, *, grace: Seconds | None = None) -> None:
+        """Say that the program is to end: no call waits for brokers beyond the grace period.
+
+        Every call works as before, so that your program can finish what it has in hand. Any thread and a signal
+        handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
+
+        Args:
+            grace: within how many seconds from now everything is to be closed. A call that waits raises `ClosedError`
+                two seconds before. None: calls take as long as their own timeouts allow.
+        """
+        self._shell.network.stop(SystemClock().now_ms(), grace)
+
+    def _unfinished(self) -> str | None:
+        """Calls that wait for brokers; None when there are none. Any thread."""
+        return self._shell.network.unfinished()
+
+    _end_means = "closes its connections, which ends its calls"
+
+    def _end_unfinished(self) -> None:
+        """Close, whatever calls are being made. Any thread; waits for nothing."""
+        self._finalizer.detach()
+        self._shell.network.begin_close()
 
     def __enter__(self) -> Self:
         return self

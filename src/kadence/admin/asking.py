@@ -61,6 +61,7 @@ class Asking:
         self._network = network
         self._leaders = leaders
         self._wake = wake
+        self._began = clock.now_ms()
 
     def deadline(self, timeout: Seconds | None) -> int:
         """When a call that starts now must end; None takes ``default.api.timeout.ms``."""
@@ -132,13 +133,14 @@ class Asking:
         return late
 
     def _wait(self, until: int, is_done: Callable[[], bool]) -> Waits[None]:
-        """Wait for something, or for a time.
+        """Wait for something, or for a time; no longer than the grace period of ``stop``.
 
         Raises:
-            ClosedError: the client was closed meanwhile.
+            ClosedError: the client was closed meanwhile, or that is over.
         """
         while not is_done():
             self._network.check_going()
-            if self._clock.now_ms() >= until:
+            now = self._clock.now_ms()
+            if now >= until:
                 return
-            yield until
+            yield min(until, self._network.grace.wait_until(now, self._began))

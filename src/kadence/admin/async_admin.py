@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.admin.async_operations import AsyncOperations
 from kadence.admin.async_shell import AsyncShell
-from kadence.client.engine import end_if_unclosed
+from kadence.client.engine import end_if_unclosed, opened
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
 from kadence.idioms import advised, unmade
@@ -59,6 +59,7 @@ class AsyncAdmin(AsyncOperations):
         self._shell = AsyncShell(self._config, SystemClock())
         network = self._shell.network
         self._finalizer = end_if_unclosed(self, "AsyncAdmin", network, network, 0)
+        opened(self)
 
     async def close(self, timeout: Seconds | None = None) -> None:
         """Close the connections. Calls that other tasks are making end with `ClosedError`.
@@ -71,6 +72,29 @@ class AsyncAdmin(AsyncOperations):
         del timeout
         self._finalizer.detach()
         await self._shell.close()
+
+    def stop(self, *, grace: Seconds | None = None) -> None:
+        """Say that the program is to end: no call waits for brokers beyond the grace period.
+
+        Every call works as before, so that your program can finish what it has in hand. Any thread and a signal
+        handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
+
+        Args:
+            grace: within how many seconds from now everything is to be closed. A call that waits raises `ClosedError`
+                two seconds before. None: calls take as long as their own timeouts allow.
+        """
+        self._shell.network.stop(SystemClock().now_ms(), grace)
+
+    def _unfinished(self) -> str | None:
+        """Calls that wait for brokers; None when there are none. Any thread."""
+        return self._shell.network.unfinished()
+
+    _end_means = "closes its connections, which ends its calls"
+
+    def _end_unfinished(self) -> None:
+        """Close, whatever calls are being made. Any thread; waits for nothing."""
+        self._finalizer.detach()
+        self._shell.network.begin_close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -15,15 +15,17 @@ from typing import Final
 from kadence.admin.manager import AdminManager, Asked
 from kadence.client import network_thread
 from kadence.client.engine import ended, forked_error
+from kadence.client.grace import Grace
 from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
 from kadence.client.waits import Waits
-from kadence.clock import FOREVER, Clock
+from kadence.clock import FOREVER, Clock, Seconds
 from kadence.config import AdminConfig
 from kadence.connection.request import Request
 from kadence.errors import ClosedError
 from kadence.forked import FORKS
-from kadence.logs import logger
+from kadence.logs import OwnThread, logger
 from kadence.net import ConnectionConfig, NetworkClient
+from kadence.printable import plural
 
 __all__ = ["KIND", "Network"]
 
@@ -39,6 +41,7 @@ class Network:
     Attributes:
         trouble: why no broker can be reached, if none can. is_cut_off: whether none is there at all.
         has_ended: whether the connections are closed. waiting: what wakes each call that waits.
+        grace: until when calls may wait once `stop` was called.
         begins_again: whether bootstrap.servers are asked again when a broker says so.
     """
 
@@ -60,6 +63,7 @@ class Network:
         self.is_cut_off = False
         self.has_ended = False
         self.waiting: set[Callable[[], None]] = set()
+        self.grace = Grace()
 
     # -- what calls ask
 
@@ -121,7 +125,7 @@ class Network:
 
         Threads and signal handlers may do so together: the thread that is there first runs the turns, others end.
         """
-        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        OwnThread(target=self._run, name=self._name).start()
 
     def _run(self) -> None:
         if self._runs.acquire(blocking=False):
@@ -143,6 +147,17 @@ class Network:
         return threading.current_thread() is self._thread
 
     # -- the end
+
+    def stop(self, now: int, grace: Seconds | None) -> None:
+        """The program is to end. Any thread, and a signal handler."""
+        self.grace.begin(now, grace)
+        self._wake_all()
+
+    def unfinished(self) -> str | None:
+        """What still waits for brokers; None if nothing does, or it is closed. Any thread."""
+        if self._is_closing or self._is_forked or not self.waiting:
+            return None
+        return f"{plural(len(self.waiting), 'call')} that waits for brokers."
 
     @property
     def is_closing(self) -> bool:

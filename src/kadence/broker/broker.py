@@ -17,7 +17,6 @@ from __future__ import annotations
 import base64
 import os
 import ssl
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 from uuid import uuid4
@@ -31,7 +30,7 @@ from kadence.broker.settings import Settings
 from kadence.broker.storage import FSYNC, DataDirectory, FsyncPolicy
 from kadence.clock import Clock
 from kadence.errors import ClosedError, ConfigError, ForkedError, LocalError
-from kadence.logs import logger
+from kadence.logs import OwnThread, logger
 
 __all__ = ["Broker"]
 
@@ -113,7 +112,7 @@ class Broker:
         self.faults = self._core.faults
         self._core.attach_faults(self._freeze)
         self._core.start(topics or {})
-        self._thread = threading.Thread(target=self._core.loop.run, name="kadence-broker", daemon=True)
+        self._thread = OwnThread(target=self._core.loop.run, name="kadence-broker")
         self._thread.start()
         _log.info("broker of %d nodes listens on %s", nodes, self.bootstrap_servers)
 

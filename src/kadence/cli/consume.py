@@ -54,6 +54,8 @@ With -o the records go to a file, up to the offsets that are last now (or to
 has such lines; --format parquet, arrow or csv says it for other names. The
 file gets its name when it is whole. Records of transactions that were aborted
 are left out, unless -X isolation.level=read_uncommitted is given.
+Records that are deleted before they are read, as by retention, are told on
+stderr, and the status is 1; with -o there is no file then.
 
 {FORMS}"""
 
@@ -232,8 +234,9 @@ def _plan(admin: Admin, arguments: argparse.Namespace, isolation_level: str) -> 
     tell_presumed(arguments.start, "--from")
     tell_presumed(end, "--to")
     held = ranges(admin, wanted, isolation_level)
-    starts = offsets(admin, arguments.start, held)
-    return _Plan(starts, {} if end is None else offsets(admin, end, held))
+    settings = {**client_config(arguments, "ConsumerConfig"), "isolation.level": isolation_level}
+    starts = offsets(admin, arguments.start, held, settings)
+    return _Plan(starts, {} if end is None else offsets(admin, end, held, settings))
 
 
 def _begin(consumer: Consumer, arguments: argparse.Namespace, plan: _Plan) -> None:

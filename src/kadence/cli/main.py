@@ -83,8 +83,9 @@ localhost:9092. A cluster with a name stands in ~/.config/kadence/config.toml
   kadence -c prod groups list       (without -c: the one of $KADENCE_CLUSTER)
   kadence --config client.properties topics list     as Kafka's tools have it
 
-Status: 0 success, 1 failure, 2 the command line or a setting is wrong,
-130 Ctrl-C, 141 the reader of the output has closed it.
+Status: 0 success, 1 failure, also of a part of what was asked, 2 the command
+line or a setting is wrong, 130 Ctrl-C, 141 the reader of the output has closed
+it.
 """
 
 _COMMANDS = (

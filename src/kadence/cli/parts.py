@@ -7,12 +7,14 @@ The rows of what succeeded are printed, each failure is a sentence on stderr tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from kadence.admin.values import Outcomes
 from kadence.cli.common import say
 from kadence.cli.names import no_such
 from kadence.errors import BrokerError, KafkaError
+
+if TYPE_CHECKING:
+    from kadence.admin.values import Outcomes
 
 __all__ = ["Parts"]
 

@@ -39,7 +39,7 @@ Read records from stdin, one per line, and write them to a topic. The status is
   records  an object with value and, if wanted, key, headers, partition,
            timestamp: what `kadence consume` prints. A string is UTF-8 text,
            {"base64": "…"} is bytes, null is null, anything else is written
-           as JSON.
+           as JSON, its numbers as they are.
   json     any JSON document, which becomes the value as it stands;
            --key FIELD takes the key from it
   lines    the line is the value; with --separator TEXT it is KEY TEXT VALUE

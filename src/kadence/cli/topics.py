@@ -251,7 +251,7 @@ def _delete_records(admin: Admin, arguments: argparse.Namespace, parts: Parts) -
     held = ranges(admin, chosen_partitions)
     refuse_outside(arguments.before, held)
     tell_presumed(arguments.before, "--before")
-    before = offsets(admin, arguments.before, held)
+    before = offsets(admin, arguments.before, held, client_config(arguments, "ConsumerConfig"))
     first: Mapping[TopicPartition, int] = {tp: each.first for tp, each in held.items()}
     if not arguments.dry_run:
         first = parts.done(admin.delete_records(before, raise_errors=False))

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from kadence.clock import Seconds, SystemClock, add_ms
 from kadence.errors import ClosedError, FatalNetworkError, ForkedError, KafkaError
+from kadence.logs import flush
 
 __all__ = [
     "ENDING",
@@ -184,11 +185,13 @@ def _end_at_exit() -> None:
         engine.join(max(deadlines[engine] + END_MS - clock.now_ms(), 0) / 1000)
         if engine.is_alive():
             each.ending.left_behind()
+    # Processes of multiprocessing run nothing after this.
+    flush()
 
 
 @runtime_checkable
 class Stoppable(Protocol):
-    """A consumer or a producer.
+    """A client that may have something to do when the program is to end.
 
     Attributes:
         _end_means: what `_end_unfinished` does, for the log.
@@ -210,14 +213,14 @@ class Stoppable(Protocol):
 
 
 OPEN: Final[weakref.WeakSet[Stoppable]] = weakref.WeakSet()
-"""Every consumer and producer of this process."""
+"""Every consumer, producer and admin client of this process."""
 
 ENDING: Final[list[Callable[[Stoppable], None]]] = []
 """What those call who got their signal and speak for all clients."""
 
 
 def opened(client: Stoppable) -> None:
-    """A consumer or a producer was made. A signal that came just before is for it, too."""
+    """A client was made. A signal that came just before is for it, too."""
     OPEN.add(client)
     for stop in tuple(ENDING):
         stop(client)

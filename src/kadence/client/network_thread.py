@@ -17,7 +17,7 @@ from typing import Protocol
 from kadence.client.request_manager import RequestManager
 from kadence.clock import FOREVER, Clock
 from kadence.connection.request import Completed, Request
-from kadence.logs import logger
+from kadence.logs import OwnThread, logger
 from kadence.net import NetworkClient
 
 __all__ = ["Callers", "NetworkClientDelegate", "NetworkSide", "NetworkThread", "RequestMeasures", "Turn"]
@@ -170,7 +170,7 @@ class NetworkThread:
 
     def __init__(self, name: str, side: NetworkSide) -> None:
         self._side = side
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = OwnThread(target=self._run, name=name)
 
     def start(self) -> None:
         self._thread.start()

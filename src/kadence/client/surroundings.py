@@ -23,6 +23,7 @@ from kadence.clock import wall_ms as wall_clock_ms
 from kadence.config import generated_client_id
 from kadence.errors import IllegalStateError
 from kadence.idioms import running_loop
+from kadence.logs import OwnThread
 from kadence.metrics.sensors import NetworkMeters
 from kadence.net import ConnectionConfig, NetworkClient, native_heartbeat
 
@@ -100,7 +101,7 @@ class JobThread(FinishedJobs):
 
     def submit(self, work: Callable[[], object], done: Done) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread = OwnThread(target=self._run, name=self._name)
             self._thread.start()
         self._todo.put((work, done))
 

@@ -176,18 +176,23 @@ class Repeat:
             was asked; None: all do.
     """
 
-    __slots__ = ("_may", "follow", "passed_on", "told")
+    __slots__ = ("_is_withdrawn", "_may", "follow", "passed_on", "told")
 
     def __init__(self, may: Callable[[], bool], told: Callable[[int, int], None]) -> None:
         self._may = may
+        self._is_withdrawn = False
         self.told = told
         self.follow: Follow | None = None
         self.passed_on: Callable[[int, Sequence[Arrival]], Arrival | None] = lambda now, arrivals: None
 
     @property
     def allowed(self) -> bool:
-        """What ``may`` says."""
-        return self._may()
+        """What ``may`` says, until the leave is withdrawn."""
+        return not self._is_withdrawn and self._may()
+
+    def withdraw(self) -> None:
+        """Something else has gone out behind the fetch: its answer comes to the sender, whatever it is."""
+        self._is_withdrawn = True
 
 
 class Request:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kadence.clock import FOREVER
 from kadence.connection.request import Completed, Request
 from kadence.consumer.events import CallbackNeeded, LosePartitions, Rebalance, RevokePartitions
 from kadence.lag import lag
@@ -221,6 +222,7 @@ class Group:
 
     Attributes:
         heartbeat_sent_at: when the last one was handed to the network; -1 before the first.
+        alive_until: tells when (ms) the group removes this member unless a heartbeat is answered before.
         rebalances: ms each took. failed: how many ended with the loss of the identity. last_at: when one ended.
         causes: how many rebalances had which cause.
     """
@@ -228,6 +230,7 @@ class Group:
     def __init__(self) -> None:
         self.heartbeats = Meter()
         self.heartbeat_sent_at = -1
+        self.alive_until: Callable[[], int] = lambda: FOREVER
         self.joins = Meter()
         self.syncs = Meter()
         self.commits = Meter()

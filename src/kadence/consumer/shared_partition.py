@@ -18,9 +18,19 @@ from kadence.consumer.decoded_records import DeliveryState
 from kadence.errors import KafkaError, RecordDeserializationError
 from kadence.lag import end_offset, lag
 from kadence.metrics.sensors import Meter
-from kadence.types import TopicPartition
+from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.wire import ZERO_UUID
 
-__all__ = ["NotFetched", "NotFetchedReason", "Origin", "Raised", "SharedPartition", "Unfetched", "Unstable"]
+__all__ = [
+    "NotFetched",
+    "NotFetchedReason",
+    "Origin",
+    "Raised",
+    "SharedPartition",
+    "Start",
+    "Unfetched",
+    "Unstable",
+]
 
 
 class NotFetchedReason(enum.Enum):
@@ -107,6 +117,13 @@ _OPEN_MS: Final = 5_000
 """A transaction that is open for so long counts as a reason. Others come and go all the time, and hold nobody up."""
 
 
+class Start(NamedTuple):
+    """A place that ``auto.offset.reset`` chose. ``number``: of all such choices of the consumer, from 1 on."""
+
+    number: int
+    offset: int
+
+
 class Origin(NamedTuple):
     """Where a fetch epoch starts to read. Replaced as one value, so its parts never mix."""
 
@@ -117,6 +134,14 @@ class Origin(NamedTuple):
     """Offset and epoch up to which all was processed when a fetch epoch began in the midst of reading, if less."""
     continued: int = -1
     """The fetch epoch before it, where it began in the midst of reading."""
+    topic_id: bytes = ZERO_UUID
+    """Of the topic that the offset is of; zero while it is not known. One of the same name made later has another."""
+    committed: OffsetAndMetadata | None = None
+    """What the group had committed, where that is the place to begin; None: a policy or the program chose it."""
+    is_by_policy: bool = False
+    """Whether ``auto.offset.reset`` chose it."""
+    start: Start | None = None
+    """Where ``auto.offset.reset`` had reading begin that has come here without a jump of the program."""
 
 
 class Unstable(NamedTuple):
@@ -146,11 +171,12 @@ class SharedPartition(DeliveryState):
     """The shared state's part of one assigned partition.
 
     Written by the network thread: ``fetch_epoch`` (current stretch), ``origin`` (its start; None while the
-    position is unknown), ``end`` (the offset at which the range to read ends, C11; None: it has no end), ``revoking``
-    (about to be given up: no longer handed out), ``held`` (its assigned callback has not run: not handed out yet),
-    ``high_watermark``, ``last_stable_offset``, ``log_start``, ``unfetched`` (why it is not being fetched; None: it is),
-    ``unstable`` (with read_committed, while a transaction is open before the end of the log).
-    ``lags`` and ``leads`` (as answers told of the log's ends), ``preferred_replica`` (None: the leader).
+    position is unknown), ``topic_since`` (the fetch epoch since which it is of the same topic), ``end`` (the offset at
+    which the range to read ends, C11; None: it has no end), ``revoking`` (about to be given up: no longer handed out),
+    ``held`` (its assigned callback has not run: not handed out yet), ``high_watermark``, ``last_stable_offset``,
+    ``log_start``, ``unfetched`` (why it is not being fetched; None: it is), ``unstable`` (with read_committed, while a
+    transaction is open before the end of the log), ``lags`` and ``leads`` (as answers told of the log's ends),
+    ``preferred_replica`` (None: the leader).
     Written by whoever calls `pause` and `resume`: ``paused``, ``paused_at`` (since when, monotonic ms).
     Written by the application thread: ``work_paused`` and ``work_paused_at`` (the same, of `process`), ``decoded``
     (records decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch,
@@ -176,6 +202,7 @@ class SharedPartition(DeliveryState):
         "processed",
         "raised",
         "told_bytes",
+        "topic_since",
         "unfetched",
         "unstable",
         "wake_bytes",
@@ -186,6 +213,7 @@ class SharedPartition(DeliveryState):
         super().__init__(fetch_epoch)
         self.partition = partition
         self.origin: Origin | None = None
+        self.topic_since = fetch_epoch
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start: int | None = None

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from kadence.consumer.shared_partition import NotFetchedReason, Origin, SharedPartition
+from kadence.consumer.shared_partition import NotFetchedReason, Origin, SharedPartition, Start
 from kadence.errors import KafkaError
-from kadence.types import TopicPartition
+from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.wire import ZERO_UUID
 
 __all__ = ["Bucket", "Flight", "PartitionState", "Status", "Subscription"]
@@ -59,6 +59,7 @@ class PartitionState:
         "beyond",
         "checked",
         "doubted",
+        "end_before",
         "epoch",
         "epoch_starts",
         "fetched_bytes",
@@ -66,6 +67,7 @@ class PartitionState:
         "floor",
         "former_topic_ids",
         "in_flight",
+        "is_by_policy",
         "is_told",
         "lost",
         "named_at",
@@ -104,8 +106,12 @@ class PartitionState:
         """Ids that the topic of this name had before: a broker that still tells one of them is behind."""
         self.reset_timestamp: int | None = None
         """What AWAIT_RESET asks for: −2 earliest, −1 latest, else ms since 1970; None: the policy, or a seek."""
+        self.end_before: int | None = None
+        """Where the log ended before a time is looked up: there reading begins if no record is that young."""
         self.beyond: int | None = None
         """What it asks for next if the log has lost its end, and not its beginning; see `Subscription.await_reset`."""
+        self.is_by_policy = False
+        """Whether ``auto.offset.reset`` asks for it."""
         self.lost: KafkaError | None = None
         """Why the position is of no use any more, until ``auto.offset.reset`` has been applied."""
         self.retry_at = 0
@@ -200,6 +206,8 @@ class Subscription:
         """Whether partitions come from a group (subscribe) rather than from assign()."""
         self.has_listener = False
         self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.ever: set[TopicPartition] = set()
+        """What a group has ever given to this consumer."""
         self.snapshot: Mapping[TopicPartition, SharedPartition] = MappingProxyType({})
         """What the application sees: immutable, replaced as a whole."""
         self.callbacks = itertools.count(1)
@@ -212,12 +220,16 @@ class Subscription:
         their records."""
         self.moves = 0
         """How many positions were ever set: whoever waits for one looks again when it grows."""
+        self.starts = 0
+        """How many places ``auto.offset.reset`` has chosen."""
         self.has_ranges = False
         """Whether any partition was ever to be read up to an end."""
         self.changed: dict[PartitionState, None] = {}
         """What the fetch manager has to look at again, assigned or no longer; it clears this."""
         self.unplaced: dict[TopicPartition, PartitionState] = {}
         """Of what is assigned: those that are not FETCHING."""
+        self.topic_id_of: Callable[[str], bytes] = lambda topic: ZERO_UUID
+        """The id that the cluster's topic of this name has now, as far as is known."""
         self._fetch_epochs = 0
 
     @property
@@ -230,6 +242,10 @@ class Subscription:
         if self.regex is not None:
             return frozenset()
         return frozenset(p for p in self.partitions if p.topic not in self.topics)
+
+    def is_foreign(self, partition: TopicPartition) -> bool:
+        """Whether it has nothing to do with this subscription, and never had. With a regex nobody here can tell."""
+        return self.regex is None and partition.topic not in self.topics and partition not in self.ever
 
     def status_set(self, state: PartitionState) -> None:
         """Keeps ``unplaced`` true, and has the fetch manager look."""
@@ -280,6 +296,8 @@ class Subscription:
                 state.shared_partition.origin = None
                 state.mark()
         self.partitions = new
+        if self.by_group:
+            self.ever.update(new)
         self.unplaced = {p: s for p, s in new.items() if s.status is not Status.FETCHING}
         self._publish()
 
@@ -309,21 +327,60 @@ class Subscription:
         offset: int,
         epoch: int | None,
         processed: tuple[int, int | None] | None = None,
+        committed: OffsetAndMetadata | None = None,
+        *,
+        goes_on: bool = False,
     ) -> None:
         """Start a new fetch epoch at ``offset``: data fetched before is dropped when it would be handed out.
 
-        ``processed``: what may be committed until a later poll proves more; None: ``offset`` itself.
+        Args:
+            processed: what may be committed until a later poll proves more; None: ``offset`` itself.
+            committed: what the group has committed, where that is this place.
+            goes_on: reading goes on there, and neither the program nor a reset has chosen the place.
         """
         state = self.partitions[partition]
         shared_partition = state.shared_partition
+        before = shared_partition.origin if goes_on else None
+        start = None if before is None else before.start
+        if start is not None and start.offset > offset:
+            # The log was cut off before it.
+            start = start._replace(offset=offset)
+        if state.is_by_policy:
+            self.starts += 1
+            start = Start(self.starts, offset)
         continued = -1 if processed is None else shared_partition.fetch_epoch
         shared_partition.fetch_epoch = self.next_fetch_epoch()
         state.trouble, state.retry_at, state.named_at = None, 0, -1
         state.offset, state.epoch = offset, epoch
-        state.epoch_starts, state.checked, state.topic_id, state.doubted = [], None, ZERO_UUID, False
+        state.epoch_starts, state.checked, state.doubted = [], None, False
+        topic_id = self.topic_id_of(partition.topic)
+        if topic_id in state.former_topic_ids:
+            # A broker that is behind still tells of the topic before.
+            topic_id = ZERO_UUID
+        if state.topic_id in state.former_topic_ids:
+            shared_partition.topic_since = shared_partition.fetch_epoch
+        state.topic_id = topic_id
         state.status, state.reset_timestamp, state.lost = Status.FETCHING, None, None
-        shared_partition.origin = Origin(shared_partition.fetch_epoch, offset, epoch, processed, continued)
+        shared_partition.origin = Origin(
+            shared_partition.fetch_epoch,
+            offset,
+            epoch,
+            processed,
+            continued,
+            state.topic_id,
+            committed,
+            state.is_by_policy,
+            start,
+        )
+        state.is_by_policy = False
         self.moves += 1
+
+    def identify(self, state: PartitionState, topic_id: bytes) -> None:
+        """The position is of this topic, whose id was not known when it was set."""
+        state.topic_id = topic_id
+        if (origin := state.shared_partition.origin) is not None:
+            state.shared_partition.origin = origin._replace(topic_id=topic_id)
+            self.moves += 1
 
     def continues(self, partition: TopicPartition, offset: int) -> bool:
         """Whether a range that begins at ``offset`` begins where the one before it ended, so that reading just goes on.
@@ -346,15 +403,22 @@ class Subscription:
             state.mark()
         self.has_ranges = self.has_ranges or end is not None
 
-    def await_reset(self, partition: TopicPartition, timestamp: int, *, beyond: int | None = None) -> None:
+    def await_reset(
+        self,
+        partition: TopicPartition,
+        timestamp: int,
+        *,
+        beyond: int | None = None,
+        is_by_policy: bool = False,
+    ) -> None:
         """The position is to be looked up (−2 earliest, −1 latest); until then there is none.
 
         Args:
             beyond: look this up instead if the offset found is not behind the lost position, which then lay beyond the
-                end of the log.
+                end of the log. is_by_policy: ``auto.offset.reset`` wants it, and not the program.
         """
         state = self.partitions[partition]
-        state.beyond = beyond
+        state.beyond, state.is_by_policy, state.end_before = beyond, is_by_policy, None
         state.shared_partition.fetch_epoch = self.next_fetch_epoch()
         state.shared_partition.origin = None
         state.status, state.reset_timestamp, state.retry_at, state.lost = (

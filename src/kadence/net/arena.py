@@ -8,6 +8,8 @@ The network thread lends; any thread retains and releases. The only things that 
 as a counter and a queue of returned arenas, both with operations that are atomic by themselves: a lock here
 could make the network thread wait for an application thread that holds the interpreter. And the memory itself: each
 thread makes parts of it, and drops them, so it is a `MemorySlice` (`_native/buffers.pyx`) and not a memoryview.
+
+A client that was closed is kept by cycles until they are collected, and what it has is: the memory goes with `close`.
 """
 
 from __future__ import annotations
@@ -26,27 +28,46 @@ Memory: TypeAlias = memoryview
 
 _SMALLEST: Final = 16_384
 _MAPPED_FROM: Final = 262_144
+_NOTHING: Final = memoryview(b"")
 _BOTTOM: Final = object()
 _HOLD: Final = object()
+
+
+class _Returned:
+    """Memory that came back and that the network thread has not seen yet. Any thread puts it here."""
+
+    __slots__ = ("_is_closed", "memories")
+
+    def __init__(self) -> None:
+        self.memories: deque[Memory] = deque()
+        self._is_closed = False
+
+    def put(self, memory: Memory) -> None:
+        self.memories.append(memory)
+        # Looked at afterwards: what is put while this is closed is seen by one of both.
+        if self._is_closed:
+            self.memories.clear()
+
+    def close(self) -> None:
+        """Nobody takes it any more: what comes back is let go of."""
+        self._is_closed = True
+        self.memories.clear()
 
 
 class Arena:
     """One lent piece of memory; satisfies `kadence.connection.Loan`. Made by `ArenaPool.lend`."""
 
-    __slots__ = ("_holds", "_memory", "_returned", "view")
+    __slots__ = ("_holds", "_memory", "_returned", "size", "view")
 
-    def __init__(self, memory: Memory, length: int, returned: deque[Memory]) -> None:
+    def __init__(self, memory: Memory, length: int, returned: _Returned) -> None:
         self.view = memory[:length]
-        """The bytes that were asked for, writable."""
+        """The bytes that were asked for, writable; none once the last holder has released it."""
+        self.size = len(memory)
+        """Bytes of memory held, a little above the length asked for."""
         self._memory = memory
         self._returned = returned
         # One token per holder. Whoever pops the bottom one is the last, and there can only be one such.
         self._holds: list[object] = [_BOTTOM]
-
-    @property
-    def size(self) -> int:
-        """Bytes of memory held, a little above the length asked for."""
-        return len(self._memory)
 
     @property
     def holds(self) -> int:
@@ -68,7 +89,8 @@ class Arena:
         except IndexError:
             raise IllegalStateError("an arena was released twice") from None
         if token is _BOTTOM:
-            self._returned.append(self._memory)
+            memory, self._memory, self.view = self._memory, _NOTHING, _NOTHING
+            self._returned.put(memory)
 
     def __repr__(self) -> str:
         return f"<Arena {len(self.view)} of {self.size} bytes held={len(self._holds)}>"
@@ -104,14 +126,14 @@ class ArenaPool:
         self._sizes: dict[int, deque[int]] = {}
         self._count = 0
         self._unused_bytes = 0
-        self._returned: deque[Memory] = deque()
+        self._returned = _Returned()
         self._lent_bytes = 0
         self.slack = self._limit = 1 << 62
 
     @property
     def in_use(self) -> int:
         """Bytes lent and not yet given back."""
-        if self._returned:
+        if self._returned.memories:
             self._collect()
         return self._lent_bytes
 
@@ -126,7 +148,7 @@ class ArenaPool:
 
     def held(self) -> int:
         """As `in_use`, for any thread: looks without collecting, so it may be a moment behind."""
-        return self._lent_bytes - sum(map(len, tuple(self._returned)))
+        return self._lent_bytes - sum(map(len, tuple(self._returned.memories)))
 
     @property
     def spare(self) -> int:
@@ -156,9 +178,17 @@ class ArenaPool:
         self._forget(size)
         return memory
 
+    def close(self) -> None:
+        """The client has ended: nothing is lent any more, and what is still lent is let go of as it comes back."""
+        self._returned.close()
+        self._order.clear()
+        self._sizes.clear()
+        self._unused_bytes = self._lent_bytes = 0
+
     def _collect(self) -> None:
-        while self._returned:
-            memory = self._returned.popleft()
+        returned = self._returned.memories
+        while returned:
+            memory = returned.popleft()
             size = len(memory)
             self._lent_bytes -= size
             self._unused_bytes += size

@@ -497,12 +497,22 @@ class Channel:
             sender.arm(now)
 
     def _leave_repeating(self, now: int) -> None:
-        """Let the compiled poller send the fetch again that was just written, if its sender gave leave."""
+        """Let the compiled poller send the fetch again that was just written, if its sender gave leave.
+
+        The leave holds while that fetch is all that is under way: what is written behind it, such as SaslHandshake, has
+        the number that the poller would take next. The poller runs in waits of this thread alone, and what it has sent
+        was counted after the last of them, so the leave ends here.
+        """
         connection, stream = self._connection, self._stream
         assert connection is not None
         assert stream is not None
         request = connection.repeating(now)
-        if request is None or request is self._repeating or stream.session is None:
+        if request is self._repeating:
+            return
+        if self._repeating is not None and self._repeating.repeat is not None:
+            self._repeating.repeat.withdraw()
+        self._repeating = None
+        if request is None or stream.session is None:
             return
         assert request.repeat is not None
         self._repeating, self._repeating_at = request, now

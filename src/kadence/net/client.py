@@ -343,6 +343,11 @@ class NetworkClient:
             self._logins.close()
         self._poller.close()
         self._wakeup.close()
+        for item in self._done:
+            if item.loan is not None:
+                item.loan.release()
+        self._done.clear()
+        self.arenas.close()
 
     def __repr__(self) -> str:
         ready = sum(channel.is_ready for channel in self._channels.values())

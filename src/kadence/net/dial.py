@@ -23,6 +23,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kadence.errors import AuthenticationError, ConnectError
+from kadence.logs import OwnThread
 
 if TYPE_CHECKING:
     from kadence.net.config import ConnectionConfig
@@ -83,7 +84,7 @@ class Resolver:
         if (host, port) not in self._pending:
             self._pending.add((host, port))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="kadence-dns", daemon=True)
+                self._thread = OwnThread(target=self._work, name="kadence-dns")
                 self._thread.start()
             self._asked.put((host, port))
         return None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.connection.sasl.exchange import Exchange
 from kadence.connection.sasl.gssapi import Gssapi
 from kadence.errors import AuthenticationError, ConnectError, KafkaError, MissingDependencyError
+from kadence.logs import OwnThread
 
 if TYPE_CHECKING:
     from kadence.security import Kerberos
@@ -101,7 +102,7 @@ class KerberosLogin:
     def _ask(self, host: str) -> None:
         self._under_way[host] += 1
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="kadence-kerberos", daemon=True)
+            self._thread = OwnThread(target=self._work, name="kadence-kerberos")
             self._thread.start()
         self._asked.put(host)
 

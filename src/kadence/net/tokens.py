@@ -19,7 +19,7 @@ from kadence.connection.sasl.exchange import Exchange
 from kadence.connection.sasl.oauthbearer import OAuthBearer, check_token
 from kadence.errors import AuthenticationError, KafkaError
 from kadence.forked import ThisProcess
-from kadence.logs import logger
+from kadence.logs import OwnThread, logger
 from kadence.security import ClientCredentials, Credentials, Token
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class TokenLogin:
         if not self._is_asked:
             self._is_asked = True
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="kadence-tokens", daemon=True)
+                self._thread = OwnThread(target=self._work, name="kadence-tokens")
                 self._thread.start()
             self._asked.put(True)
         return None

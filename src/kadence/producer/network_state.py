@@ -24,11 +24,24 @@ class NetworkState(network_state.NetworkState):
         super().__init__(accumulator.gate, wakeup)
         self._accumulator = accumulator
         self._name = name
+        self._is_stirred = False
 
     def refuse(self, cause: BaseException | None) -> None:
         super().refuse(cause)
         if cause is not None:
             self._accumulator.is_usable = False
+
+    def stir(self) -> None:
+        """Have every call that waits look again. In a signal handler, which cannot take the gate."""
+        self._is_stirred = True
+        self.wakeup()
+
+    def tell_stirred(self) -> None:
+        """Do what `stir` asked for. Network thread."""
+        if self._is_stirred:
+            self._is_stirred = False
+            with self._accumulator.gate:
+                self._accumulator.gate.notify_all()
 
     @property
     def is_telling(self) -> bool:

@@ -12,6 +12,7 @@ from kadence.clock import FOREVER
 from kadence.config import ProducerConfig
 from kadence.connection.request import Backoff
 from kadence.errors import KafkaError, TransactionAbortedError
+from kadence.errors.copies import own_copy
 from kadence.logs import LogLimiter, logger
 from kadence.printable import plural
 from kadence.producer.accumulator import Accumulator, Batch
@@ -55,6 +56,10 @@ class Outcomes:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.partitions: dict[TopicPartition, PartitionDelivery] = {}
         self.undecided: set[TopicPartition] = set()
+        # Refused while it is still to be found out whether the producer was fenced: batches, and what a leader said.
+        self._doubtful: list[tuple[Batch, KafkaError]] = []
+        if self._transactions is not None:
+            self._transactions.on_known = self._tell_doubtful
 
     def of(self, tp: TopicPartition) -> PartitionDelivery:
         """A partition's batches, begun where there were none."""
@@ -158,7 +163,21 @@ class Outcomes:
         level = WARNING if is_news else INFO
         _log.log(level, "%s of %s not written: %s", plural(batch.count, "record"), batch.tp, error)
         self._lost(batch)
-        batch.delivery.fail(error, record_errors, first=batch.first)
+        if self._transactions is not None and self._transactions.is_reason_of_doubt(error):
+            self._doubtful.append((batch, error))
+        else:
+            batch.delivery.fail(error, record_errors, first=batch.first)
+
+    def _tell_doubtful(self, why: KafkaError | None, until: int = FOREVER) -> None:
+        """Tell those who wait for refused records why that was.
+
+        Args:
+            why: as the coordinator knows it; None: as the leader said. until: of these records whose time is over then.
+        """
+        told = [each for each in self._doubtful if each[0].deadline <= until]
+        self._doubtful = [each for each in self._doubtful if each[0].deadline > until]
+        for batch, error in told:
+            batch.delivery.fail(error if why is None else own_copy(why), first=batch.first)
 
     def _lost(self, batch: Batch) -> None:
         self._measures.topic(batch.tp.topic).failed.record(self._measures.now, batch.count)
@@ -181,6 +200,9 @@ class Outcomes:
             next_at = self._accumulator.next_deadline()
         for batch in late:
             self._tell(batch, self._late(batch))
+        if self._doubtful:
+            self._tell_doubtful(None, now)
+            next_at = min([next_at, *(batch.deadline for batch, _ in self._doubtful)])
         for tp in list(self.undecided):
             partition = self.partitions[tp]
             for batch in list(partition.undecided):
@@ -229,6 +251,7 @@ class Outcomes:
         with self._accumulator.gate:
             count = self._accumulator.undecided
             dropped = self._accumulator.drop_all()
+        self._tell_doubtful(error)
         if count:
             _log.warning("records lost: %d in %d batches: %s", count, len(dropped), error)
         for batch in dropped:

@@ -406,8 +406,8 @@ class Producer:
         handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
 
         Args:
-            grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. None: as long
-                as records have.
+            grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. A call that
+                waits raises `ClosedError` two seconds before. None: as long as records have.
         """
         self._send_checks.stop(grace)
         return self._shell.stopped()

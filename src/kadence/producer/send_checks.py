@@ -12,6 +12,7 @@ from collections.abc import Callable
 from kadence._native.append import TopicInfo
 from kadence.client.engine import ended, forked_error
 from kadence.client.gate import Gate
+from kadence.client.grace import RESERVE_MS, Grace
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
 from kadence.config import ProducerConfig
@@ -31,7 +32,6 @@ from kadence.producer.network_state import NetworkState
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
 from kadence.protocol import error_codes as ec
-from kadence.stopping import RESERVE_MS
 from kadence.types import TopicPartition
 
 __all__ = ["SendChecks"]
@@ -77,7 +77,7 @@ class SendChecks:
         self.gate: Gate = accumulator.gate
         self.is_closed = False
         self.is_stopping = False
-        self._close_by = FOREVER
+        self._grace = Grace()
         in_children(accumulator, _refuse_all)
 
     @property
@@ -136,9 +136,9 @@ class SendChecks:
 
     def stop(self, grace: Seconds | None) -> None:
         """The program is to end. In a signal handler: sets what others look at."""
-        if (ms := to_ms(grace)) is not None:
-            self._close_by = add_ms(self._clock.now_ms(), ms)
+        self._grace.begin(self._clock.now_ms(), grace)
         self.is_stopping = True
+        self._network.stir()
 
     def closed_by(self, timeout: Seconds | None) -> int:
         """The deadline of a close: without one of its own that of the grace period that `stop` was told of."""
@@ -146,7 +146,7 @@ class SendChecks:
         if ms is not None:
             deadline = add_ms(now, ms)
         else:
-            deadline = max(self._close_by, add_ms(now, RESERVE_MS))
+            deadline = max(self._grace.close_by, add_ms(now, RESERVE_MS))
         # FOREVER means "not closing" to the thread.
         return min(deadline, FOREVER - 1)
 
@@ -245,12 +245,16 @@ class SendChecks:
         return FOREVER if wait_ms is None else add_ms(self._clock.now_ms(), wait_ms)
 
     def wait(self, deadline: int, message: str) -> Waits[None]:
-        """Wait for a change, once. An empty message leaves the end of the time to the caller."""
+        """Wait for a change, once. An empty message leaves the end of the time to the caller.
+
+        No call waits beyond the grace period of `stop`.
+        """
         if self.is_closed or self._network.fatal is not None:
             raise self.unusable()
-        if message and self._clock.now_ms() >= deadline:
+        now = self._clock.now_ms()
+        if message and now >= deadline:
             raise KafkaTimeoutError(message)
-        yield deadline
+        yield min(deadline, self._grace.wait_until(now))
 
     def wait_until(
         self, done: Callable[[], bool], call: str, limit: tuple[str, int] | None = None

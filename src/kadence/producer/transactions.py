@@ -78,6 +78,8 @@ class Transactions(Lifecycle):
         wanted: whether records are undecided or on their way. Asked under the lock: a record may come in, and the end
             of its transaction begin, up to the moment when it is taken.
         on_refused: called when records that wait for an answer will never be sent.
+        on_known: called once it is known why the transaction has failed, where that was in doubt, with the error if the
+            coordinator knows another one than the leader said.
     """
 
     def __init__(self, config: ProducerConfig, gate: Gate, admit: Callable[[bool], None]) -> None:
@@ -86,6 +88,7 @@ class Transactions(Lifecycle):
         self.coordinators: dict[int, Node] = {}
         self.wanted: Callable[[], bool] = lambda: False
         self.on_refused: Callable[[KafkaError], None] = lambda error: None
+        self.on_known: Callable[[KafkaError | None], None] = lambda why: None
         self._config = config
         self._gate = gate
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -162,6 +165,17 @@ class Transactions(Lifecycle):
         """Whether the transaction has failed, and the coordinator is still to say if the producer was fenced."""
         return self._asks_why and self.state is State.ABORTABLE
 
+    def is_reason_of_doubt(self, error: KafkaError) -> bool:
+        """Whether records were refused for this, and the coordinator is asked if that means that it was fenced.
+
+        The abort that asks may be the application's own.
+        """
+        return self._awaits_reason and _is_old_epoch(error)
+
+    @property
+    def _awaits_reason(self) -> bool:
+        return self._asks_why and self.state in (State.ABORTABLE, State.ABORTING)
+
     @property
     def max_produce_version(self) -> int | None:
         """With a later version the leader would add partitions, which the old protocol leaves to the producer."""
@@ -204,8 +218,7 @@ class Transactions(Lifecycle):
             self._move(State.ABORTABLE, error)
             # Another producer of this name has raised the epoch, or the brokers have, to abort what was open for too
             # long. Only the coordinator knows; it is asked by the abort that must follow anyway.
-            refused = isinstance(error, BrokerError) and error.code == ec.INVALID_PRODUCER_EPOCH
-            self._asks_why = refused and self._is_started
+            self._asks_why = _is_old_epoch(error) and self._is_started
 
     def poll(self, now: int) -> Poll:
         """The request to send now, if any, and when to look again."""
@@ -226,6 +239,7 @@ class Transactions(Lifecycle):
     def on_response(self, now: int, completed: Completed) -> None:
         """Take an answer."""
         self._in_flight = None
+        awaited_reason = self._awaits_reason
         with self._gate:
             if completed.error is not None:
                 # The coordinator may have done it all the same.
@@ -235,6 +249,8 @@ class Transactions(Lifecycle):
                 self._on_answer(now, completed.response)
             self._gate.notify_all()
         self.lines.write()
+        if awaited_reason and not self._awaits_reason:
+            self.on_known(self.error)
         if self.state is State.FAILED and self.error is not None:
             self.on_refused(self.error)
 
@@ -515,3 +531,8 @@ class Transactions(Lifecycle):
             f"<Transactions {self.transactional_id} {self.state.name} producer {self._id[0]} epoch {self._id[1]} "
             f"{len(self._partitions)} partitions>"
         )
+
+
+def _is_old_epoch(error: KafkaError) -> bool:
+    """Whether a leader has refused records because the producer's epoch is not the present one: it knows no more."""
+    return isinstance(error, BrokerError) and error.code == ec.INVALID_PRODUCER_EPOCH

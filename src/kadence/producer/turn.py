@@ -48,9 +48,14 @@ class Turn(network_thread.Turn):
     def run_once(self) -> bool:
         """One turn. False when the producer is closed and nothing is left to do."""
         now = self._clock.now_ms()
-        if self._state.is_closing and not self._goes_on(now):
+        self._state.tell_stirred()
+        if self._has_ended(now):
             return False
-        wake_at = min(self._ask(now, self._managers), self._state.close_at)
+        wake_at = self._ask(now, self._managers)
+        # Asking may have done the last of it, as where an abort has nothing to tell. Nothing would end the wait.
+        if self._has_ended(now):
+            return False
+        wake_at = min(wake_at, self._state.close_at)
         self._state.trouble = self._client.trouble()
         cluster, coordinators = self._topics.cluster, self._coordinators
         self._exchange(now, wake_at)
@@ -61,6 +66,9 @@ class Turn(network_thread.Turn):
     def finish(self, cause: BaseException | None) -> None:
         if cause is not None:
             self._sender.fail_all(ended("producer", cause))
+
+    def _has_ended(self, now: int) -> bool:
+        return self._state.is_closing and not self._goes_on(now)
 
     def _goes_on(self, now: int) -> bool:
         """Whether there is something to do before the end. What there is when the time is over fails."""

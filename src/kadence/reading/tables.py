@@ -19,6 +19,7 @@ from kadence.consumer.application.arguments import columns_of, topic_names
 from kadence.consumer.consumer import Consumer
 from kadence.environment import REACHED_S, servers_of
 from kadence.errors import (
+    ClosedError,
     ConfigError,
     KafkaTimeoutError,
     MissingDependencyError,
@@ -299,7 +300,9 @@ class _Reading:
     def tables(self) -> Iterator[pa.Table]:
         """What is polled, decoded; none is empty."""
         with Consumer(self.config) as consumer:
-            ranges = planned(consumer, self.topics, self.numbers, self.since, self.until, self.reach_s)
+            ranges = planned(
+                consumer, self.topics, self.numbers, self.since, self.until, self.config, self.reach_s
+            )
             ranges = {p: (start, end) for p, (start, end) in ranges.items() if start < end}
             if not ranges:
                 return
@@ -346,6 +349,10 @@ class _Reading:
                         alive_at, done = now, at
                 if is_over:
                     return
+                if consumer.stopping:
+                    raise ClosedError(
+                        "the reading was ended before its end: stop() was called, as by a signal"
+                    )
                 if not table.num_rows and now - alive_at >= self.patience_ms:
                     raise KafkaTimeoutError(_stuck(consumer, self.patience_ms))
         finally:

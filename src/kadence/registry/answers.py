@@ -20,6 +20,7 @@ from kadence.clock import FOREVER, Clock, add_ms
 from kadence.deserializers import must_not_wait
 from kadence.errors import SchemaNotFoundError
 from kadence.errors.local import AnswerPendingError
+from kadence.logs import OwnThread
 
 __all__ = ["LAG_S", "MOST_KEPT", "REFUSED_MS", "Answers"]
 
@@ -128,9 +129,7 @@ class Answers(Generic[K, V]):
                     others[key] = flight
         if must_not_wait():
             if mine:
-                threading.Thread(
-                    target=self._lead, args=(mine, ask), name="kadence-registry", daemon=True
-                ).start()
+                OwnThread(target=self._lead, name="kadence-registry", args=(mine, ask)).start()
             raise AnswerPendingError((*mine.values(), *others.values()))
         found: dict[K, V | SchemaNotFoundError] = self._led(mine, ask) if mine else {}
         for key, flight in others.items():

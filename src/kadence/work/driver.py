@@ -13,23 +13,14 @@ from kadence.client.aside import Aside
 from kadence.clock import Clock, wait_seconds
 from kadence.errors import ClosedError, ConfigError, KafkaError
 from kadence.logs import logger
-from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 from kadence.work.desk import Desk, Sender
 from kadence.work.meters import Totals
+from kadence.work.positions import Reading
 from kadence.work.processes import Children
-from kadence.work.processing import (
-    Commit,
-    Committed,
-    Idle,
-    PartitionsOf,
-    Poll,
-    Processing,
-    Seek,
-    SeekToStart,
-    Step,
-    Steps,
-)
+from kadence.work.processing import Processing
 from kadence.work.settings import Settings
+from kadence.work.steps import Commit, Committed, Idle, PartitionsOf, Poll, Seek, SeekToStart, Step, Steps
 from kadence.work.tracing import Tracing
 from kadence.work.workers import Decode, LoopWorkers, ThreadWorkers, Workers, plain_call
 
@@ -44,7 +35,7 @@ _CLEANING_S: Final = 1.0
 """Seconds that coroutines have to clean up when they are cancelled, on a loop that ends."""
 
 
-class Insides(Protocol):
+class Insides(Reading, Protocol):
     """What `process` needs of a consumer beyond its public calls.
 
     Attributes:
@@ -80,6 +71,9 @@ class Insides(Protocol):
     def read_from_start(self, topic: str) -> None:
         """Read this topic from its beginning wherever it has no valid position, whatever auto.offset.reset says."""
 
+    def partitions_of(self, topic: str) -> Any:
+        """The partitions of a topic, however long brokers are away; None once it is to stop. Awaited under asyncio."""
+
     def subscribes_to(self, topic: str) -> bool:
         """Whether this topic is subscribed to, by its name or by a pattern that the consumer matches itself."""
 
@@ -90,6 +84,12 @@ class Insides(Protocol):
     def new_producer(self, transactional_id: str | None = None) -> Any: ...
     def renew_identity(self) -> bool:
         """Have `group_metadata` tell the present identity, as a poll does. False: a loss is to be told before."""
+
+    def seek(self, partition: TopicPartition, at: OffsetAndMetadata, *, is_committed: bool) -> Any:
+        """As the consumer's; ``is_committed``: that is committed, with this metadata. Awaited under asyncio."""
+
+    def commit(self, read: Mapping[TopicPartition, ReadOffset]) -> Any:
+        """Commit what is still read from there, and wait, as the consumer's. Awaited under asyncio."""
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these until `resume`, whatever the application pauses and resumes beside that."""
@@ -103,7 +103,7 @@ class Insides(Protocol):
     def nudge(self) -> None: ...
     def begin(self, desk: Desk, workers: int) -> None: ...
     def end(
-        self, listener: Any, committed: Mapping[TopicPartition, OffsetAndMetadata], *, is_put_back: bool
+        self, listener: Any, committed: Mapping[TopicPartition, ReadOffset], *, is_put_back: bool
     ) -> Totals: ...
 
 
@@ -200,6 +200,7 @@ class _Work:
         return (
             consumer,
             inside,
+            inside,
             inside.clock,
             self._wake,
             self._look,
@@ -259,8 +260,10 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
 
     def carry(steps: Steps) -> None:
         def do(step: Step) -> Any:
+            if isinstance(step, PartitionsOf):
+                return inside.partitions_of(step.topic)
             if not isinstance(step, Idle):
-                return _asked(consumer, step)
+                return _asked(consumer, inside, step)
             event.wait(wait_seconds(step.until, inside.clock.now_ms()))
             event.clear()
             return None
@@ -336,8 +339,10 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
 
     async def carry(steps: Steps) -> None:
         async def do(step: Step) -> Any:
+            if isinstance(step, PartitionsOf):
+                return await inside.partitions_of(step.topic)
             if not isinstance(step, Idle):
-                return await _asked(consumer, step)
+                return await _asked(consumer, inside, step)
             try:
                 async with asyncio.timeout(wait_seconds(step.until, inside.clock.now_ms())):
                     await event.wait()
@@ -423,19 +428,17 @@ async def _to_its_end(call: Coroutine[Any, Any, None]) -> None:
     task.result()
 
 
-def _asked(consumer: Any, step: Poll | Commit | Committed | PartitionsOf | Seek | SeekToStart) -> Any:
+def _asked(consumer: Any, inside: Insides, step: Poll | Commit | Committed | Seek | SeekToStart) -> Any:
     """What the consumer returns; under asyncio it is awaited."""
     if isinstance(step, Poll):
         return consumer.poll(step.ms / 1000, max_records=step.max_records)
     if isinstance(step, Commit):
-        return consumer.commit(step.offsets)
+        return inside.commit(step.offsets)
     if isinstance(step, Committed):
         return consumer.committed(step.partitions)
-    if isinstance(step, PartitionsOf):
-        return consumer.partitions_for(step.topic)
     if isinstance(step, SeekToStart):
         return consumer.seek_to_beginning(step.partitions)
-    return consumer.seek(step.partition, step.at)
+    return inside.seek(step.partition, step.at, is_committed=step.is_committed)
 
 
 def _with_retries(inside: Insides, settings: Settings) -> frozenset[str] | None:

@@ -3,6 +3,9 @@
 Records end in any order, but a group commits one offset for each partition. What is committed here is the offset below
 which all is done; the offsets that are done above it travel in the commit's metadata, a string that the coordinator
 keeps and gives back. So a member that takes the partition over repeats only what was not done.
+
+A frontier is about one *stretch* of reading: reading went on from one place without a jump. What is done of one says
+nothing of another, whose records may be those of another topic of the same name.
 """
 
 from __future__ import annotations
@@ -12,9 +15,12 @@ from base64 import b64decode, b64encode
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["METADATA_BYTES", "Frontier", "decode", "done_above", "encode"]
+from kadence.types import OffsetAndMetadata
+from kadence.wire import ZERO_UUID
+
+__all__ = ["METADATA_BYTES", "Frontier", "Stretch", "decode", "done_above", "encode"]
 
 METADATA_BYTES: Final = 4096
 """The longest metadata that a broker takes by default (offset.metadata.max.bytes)."""
@@ -34,21 +40,46 @@ Run = tuple[int, int]
 """Offsets that are done: from the first one up to the second, without it."""
 
 
+class Stretch(NamedTuple):
+    """Reading of a partition without a jump, as the consumer tells of it.
+
+    Attributes:
+        fetch_epoch: its number, of all stretches of the consumer. offset, leader_epoch: where reading stands in it.
+        topic_id: of the topic that is read; zero while it is not known.
+        committed: the committed offset with which it began; None: a policy or the program has chosen where.
+        is_by_policy: whether a policy has.
+    """
+
+    fetch_epoch: int
+    offset: int
+    leader_epoch: int | None = None
+    topic_id: bytes = ZERO_UUID
+    committed: OffsetAndMetadata | None = None
+    is_by_policy: bool = False
+
+    def goes_on(self, before: Stretch) -> bool:
+        """Whether it is of the same topic as the stretch before it, as far as is known."""
+        return ZERO_UUID in (self.topic_id, before.topic_id) or self.topic_id == before.topic_id
+
+
 class Frontier:
     """What was given out of one partition, and what of it is done.
 
     Args:
         done: runs of offsets that were done before this began, ascending: they are skipped.
+        position, epoch: where reading begins, if that is known.
 
     Attributes:
-        position: the next offset to be given out; None before the first one is known.
+        position: the next offset to be given out; None before the first one is known. epoch: the leader epoch there.
     """
 
     __slots__ = ("_done", "_given", "_skips", "epoch", "position")
 
-    def __init__(self, done: Iterable[Run] = ()) -> None:
-        self.position: int | None = None
-        self.epoch: int | None = None
+    def __init__(
+        self, done: Iterable[Run] = (), position: int | None = None, epoch: int | None = None
+    ) -> None:
+        self.position = position
+        self.epoch = epoch
         # In the order of their offsets. An offset that was done leaves when all before it have left.
         self._given: deque[int] = deque()
         self._done: set[int] = set()
@@ -56,11 +87,12 @@ class Frontier:
 
     def give(self, offset: int, leader_epoch: int | None) -> bool:
         """A record was read. Returns whether it is to be worked on: False if it was done before."""
-        self.position = offset + 1
-        self.epoch = leader_epoch
+        if self.position is None or offset >= self.position:
+            self.position = offset + 1
+            self.epoch = leader_epoch
         given = self._given
         if given and offset <= given[-1]:
-            self._give_again(offset)
+            self._give_late(offset)
         else:
             given.append(offset)
         skips = self._skips
@@ -71,8 +103,8 @@ class Frontier:
             return False
         return True
 
-    def _give_again(self, offset: int) -> None:
-        """The reader went back: a program sought, or the log was cut off and written anew. It is not done any more."""
+    def _give_late(self, offset: int) -> None:
+        """A program tracks what polls returned in another order, or twice. It is not done any more."""
         place = bisect_left(self._given, offset)
         if self._given[place] == offset:
             self._done.discard(offset)
@@ -98,15 +130,12 @@ class Frontier:
     @property
     def offset(self) -> int | None:
         """The lowest offset that is not done; None while nothing is known."""
-        if not self._given:
-            return self.position
-        position = self.position
-        return self._given[0] if position is None else min(self._given[0], position)
-
-    @property
-    def _goes_back(self) -> bool:
-        """Whether the reader went back, and stands below what was given out before."""
-        return bool(self._given) and self.position is not None and self.position <= self._given[-1]
+        if self._given:
+            return self._given[0]
+        position, skips = self.position, self._skips
+        if position is not None and skips:
+            return next((end for start, end in skips if start <= position < end), position)
+        return position
 
     @property
     def window(self) -> int:
@@ -130,12 +159,6 @@ class Frontier:
             yield first, last
 
     def _runs(self) -> Iterator[Run]:
-        if self._goes_back:
-            # What lies between two of these may be to be read.
-            yield from ((offset, offset + 1) for offset in self._given if offset in self._done)
-            top = self._given[-1] + 1
-            yield from ((max(first, top), end) for first, end in self._skips if end > top)
-            return
         start: int | None = None
         for offset in self._given:
             if offset in self._done:
@@ -147,9 +170,10 @@ class Frontier:
         position = self.position
         if start is not None and position is not None:
             yield start, position
+        bound = position if self._given else self.offset
         for first, end in self._skips:
-            if position is None or end > position:
-                yield (first if position is None else max(first, position)), end
+            if bound is None or end > bound:
+                yield (first if bound is None else max(first, bound)), end
 
     def metadata(self, limit: int = METADATA_BYTES) -> str:
         """For the commit of `offset`; "" when nothing is done above it, or when ``limit`` is too small for any run."""
@@ -162,6 +186,10 @@ class Frontier:
         """Whether this `metadata` says all that is done above the frontier: nothing was left out for its length."""
         offset = self.offset
         return offset is None or decode(offset, metadata) == list(self.runs())
+
+    def below(self, offset: int) -> list[Run]:
+        """What is done of what lies below ``offset``, from the frontier on."""
+        return [(start, min(end, offset)) for start, end in self.runs() if start < offset]
 
     def after(self, offsets: Iterable[int]) -> Frontier:
         """What this becomes when these are done, too. It does not change itself."""

@@ -8,9 +8,9 @@ partitions, commits the frontier now and then, and gives up partitions in order.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, Protocol
 
 from kadence.client.repeating import Repeating
 from kadence.clock import FOREVER, Clock, add_ms
@@ -18,30 +18,22 @@ from kadence.errors import (
     ConfigError,
     IllegalStateError,
     KafkaError,
+    WakeupError,
 )
 from kadence.errors.remedies import REPEATED, Remedy, remedy_of
 from kadence.logs import logger
 from kadence.printable import plural
-from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from kadence.types import GroupMetadata, OffsetAndMetadata, ReadOffset, TopicPartition
 from kadence.work.desk import Desk
-from kadence.work.frontier import METADATA_BYTES, decode
+from kadence.work.following import Following
+from kadence.work.frontier import METADATA_BYTES
 from kadence.work.letters import named
+from kadence.work.positions import Reading
 from kadence.work.scheduler import Task
 from kadence.work.settings import Settings
+from kadence.work.steps import Commit, Committed, Idle, PartitionsOf, Poll, Seek, SeekToStart, Steps
 
-__all__ = [
-    "Commit",
-    "Committed",
-    "Idle",
-    "PartitionsOf",
-    "Poll",
-    "Processing",
-    "Seek",
-    "SeekToStart",
-    "Step",
-    "Steps",
-    "Subject",
-]
+__all__ = ["Processing", "Subject"]
 
 log = logger("kadence.work")
 
@@ -61,61 +53,6 @@ _PART: Final = 500
 """The most records that are read at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Poll:
-    """Poll for up to so many ms; gives `Records`. It ends early when the desk has changed."""
-
-    ms: int
-    max_records: int
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """Commit and wait; raises what the commit raises."""
-
-    offsets: Mapping[TopicPartition, OffsetAndMetadata]
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """Gives what the group has committed for these."""
-
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionsOf:
-    """Gives the partitions of a topic, none where the cluster does not have it."""
-
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class Seek:
-    """Read the partition from there on."""
-
-    partition: TopicPartition
-    at: OffsetAndMetadata
-
-
-@dataclass(frozen=True, slots=True)
-class SeekToStart:
-    """Read these from the beginning of their logs on; raises IllegalStateError if one is not assigned."""
-
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """Wait until the desk changes, or until then (absolute ms)."""
-
-    until: int
-
-
-Step = Poll | Commit | Committed | PartitionsOf | Seek | SeekToStart | Idle
-Steps = Generator[Step, Any, None]
-
-
 class Subject(Protocol):
     """The calls of a consumer that wait for nothing."""
 
@@ -124,11 +61,6 @@ class Subject(Protocol):
     def assignment(self) -> frozenset[TopicPartition]: ...
     def finished(self) -> frozenset[TopicPartition]: ...
     def group_metadata(self) -> GroupMetadata: ...
-    def commit_async(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object],
-    ) -> None: ...
 
 
 class Gate(Protocol):
@@ -162,6 +94,7 @@ class Processing:
         desk: Desk,
         subject: Subject,
         gate: Gate,
+        reading: Reading,
         clock: Clock,
         wake: Callable[[], None],
         look: Look,
@@ -172,6 +105,7 @@ class Processing:
         self._desk = desk
         self._subject = subject
         self._gate = gate
+        self._reading = reading
         self._clock = clock
         self._wake = wake
         self._look = look
@@ -179,13 +113,21 @@ class Processing:
         self._commit_ms = commit_ms
         self._commit_at = add_ms(clock.now_ms(), commit_ms)
         self._metadata_bytes = METADATA_BYTES
-        self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.is_put_back = False
+        self._following = self._new_following()
+        self._woken: WakeupError | None = None
         self._is_starting = True
         self._is_committing = False
         self._repeating = Repeating(commit_ms)
         self._told: dict[Task, int] = {}
         self._hot_told = 0
+
+    def _new_following(self) -> Following:
+        return Following(self._desk, self._reading)
+
+    @property
+    def committed(self) -> dict[TopicPartition, ReadOffset]:
+        return self._following.committed
 
     def run(self) -> Steps:
         """Until the consumer stops, its ranges end, or something failed; then what runs is waited for, and committed.
@@ -209,7 +151,7 @@ class Processing:
                 desk.is_ended = True
         yield from self._end()
         yield from self.put_back()
-        error = error or desk.failure
+        error = error or desk.failure or self._woken
         if error is not None:
             raise error
 
@@ -226,8 +168,12 @@ class Processing:
             settings.retry.topic: "Retry.topic",
         }
         for topic, name in names.items():
-            if topic is not None and not (yield PartitionsOf(topic)):
-                raise ConfigError(f"{name}: the cluster has no topic {topic!r}; create it first")
+            if topic is not None:
+                found = yield PartitionsOf(topic)
+                if found is None:
+                    return
+                if not found:
+                    raise ConfigError(f"{name}: the cluster has no topic {topic!r}; create it first")
 
     def _turn(self) -> Steps:
         """One poll, and what it brought."""
@@ -251,17 +197,10 @@ class Processing:
         wait = max(min(due, self._commit_at - now, _PAUSED_MS if is_paused else _LOOK_MS), 0)
         if self._look(now):
             wait = min(wait, _SOON_MS)
-        if self._ranges_are_read():
-            yield Idle(add_ms(now, wait))
-            records = None
-        else:
-            records = yield Poll(wait, min(max(room, 1), _PART))
+        records = yield Poll(wait, min(max(room, 1), _PART))
         now = self._clock.now_ms()
+        yield from self._following.take_in(records, now)
         with desk.lock:
-            if records is not None:
-                for partition, several in records.by_partition().items():
-                    scheduler.add(partition, several, now)
-                scheduler.passed(records.next_offsets())
             ready = scheduler.has_ready or desk.due() <= now
         if ready:
             self._wake()
@@ -338,9 +277,14 @@ class Processing:
             offsets = self._desk.scheduler.frontiers()
             works = tuple(self._desk.scheduler.partitions.items())
         assigned = self._subject.assignment()
+        epochs = self._reading.fetch_epochs()
         for partition, work in works:
-            if partition in offsets and partition in assigned and (work.frontier.window or is_interrupted):
-                yield Seek(partition, offsets[partition])
+            read = offsets.get(partition)
+            # One that has lost its position is read from elsewhere in any case.
+            if read is None or epochs.get(partition) != read.fetch_epoch:
+                continue
+            if work.frontier.window or is_interrupted:
+                yield Seek(partition, read.at, is_committed=True)
         self.is_put_back = not is_interrupted or assigned <= offsets.keys()
 
     # ------------------------------------------------------------ commits
@@ -355,18 +299,21 @@ class Processing:
             return
         with self._desk.lock:
             offsets = self._desk.scheduler.frontiers(limit=self._metadata_bytes)
-        changed = {p: at for p, at in offsets.items() if self.committed.get(p) != at}
+        changed = {p: read for p, read in offsets.items() if self.committed.get(p) != read}
         if changed:
             self._is_committing = True
-            self._subject.commit_async(changed, self._committed)
+            self._reading.commit_async(changed, partial(self._committed, changed))
 
     def _committed(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None
+        self,
+        read: Mapping[TopicPartition, ReadOffset],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        error: Exception | None,
     ) -> None:
         self._is_committing = False
         if error is None:
             self._repeating.succeeded()
-            self.committed.update(offsets)
+            self.committed.update({p: read[p] for p in offsets})
         elif not self._is_shortened(error, offsets):
             again = self._repeating.failed(self._clock.now_ms())
             self._commit_at = max(again.at, self._commit_at)
@@ -385,78 +332,73 @@ class Processing:
         return True
 
     def _commit_at_last(self, partitions: tuple[TopicPartition, ...] | None) -> Steps:
-        """Commit what is done of these, and forget them; None: all, at the end of the processing."""
+        """Commit what is done of these, and forget them; None: all, at the end of the processing.
+
+        Partitions that go are not waited for here: those that stay are read meanwhile. The network thread gives them up
+        when the commit has ended.
+        """
         scheduler = self._desk.scheduler
         with self._desk.lock:
-            offsets = scheduler.frontiers(partitions, self._metadata_bytes)
+            read = scheduler.frontiers(partitions, self._metadata_bytes)
             if partitions is not None:
                 scheduler.forget(partitions)
-        yield from self._commit_now(offsets)
-
-    def _commit_now(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Steps:
-        """Commit and wait. A commit that fails is logged: the records come again, here or at another member."""
-        while self._in_group and offsets:
-            try:
-                yield Commit(offsets)
-            except KafkaError as error:
-                if self._is_shortened(error, offsets):
-                    offsets = {
-                        p: OffsetAndMetadata(
-                            at.offset,
-                            at.leader_epoch,
-                            at.metadata if len(at.metadata) <= self._metadata_bytes else "",
-                        )
-                        for p, at in offsets.items()
-                    }
-                    continue
-                log.warning("not committed, so some records come again: %s", error)
-            else:
-                self.committed.update(offsets)
+        if not (self._in_group and read):
             return
+        if partitions is None:
+            yield from self._commit_now(read)
+        else:
+            self._reading.commit_async(read, self._parted, is_parting=True)
+
+    def _parted(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
+        del offsets
+        if error is not None:
+            self._tell_uncommitted(error)
+
+    def _commit_now(self, read: dict[TopicPartition, ReadOffset]) -> Steps:
+        """Commit and wait. A commit that fails is logged: the records come again, here or at another member."""
+        while True:
+            try:
+                yield Commit(read)
+            except WakeupError as error:
+                # It ends the processing, and not the commit.
+                self._woken = error
+                continue
+            except KafkaError as error:
+                if self._is_shortened(error, {p: each.at for p, each in read.items()}):
+                    with self._desk.lock:
+                        read = self._desk.scheduler.frontiers(read, self._metadata_bytes)
+                    continue
+                self._tell_uncommitted(error)
+            else:
+                self.committed.update(read)
+            return
+
+    def _tell_uncommitted(self, error: Exception) -> None:
+        log.warning("not committed, so some records come again: %s", error)
 
     # ------------------------------------------------------------ rebalances: H6
 
     def assigned(self, partitions: tuple[TopicPartition, ...]) -> Steps:
         """These are this member's from now on. What was done above their committed offsets is skipped."""
+        topic = self._settings.retry.topic
+        retries = tuple(p for p in partitions if p.topic == topic) if self._is_starting else ()
         found: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
-        while partitions and self._in_group:
+        # One that the consumer had before may stand behind records that nobody has tried. One that comes later is read
+        # from its start by itself: `Insides.read_from_start`.
+        while retries and self._in_group and not self._subject.stopping:
             try:
-                found = yield Committed(partitions)
+                found = yield Committed(retries)
                 break
             except KafkaError as error:
-                if self._must_know(partitions, error):
-                    again = self._repeating.failed(self._clock.now_ms(), "look-up")
-                    log.log(
-                        again.level,
-                        "what the group has committed is not known, and is asked again: %s",
-                        error,
-                    )
-                    yield Idle(again.at)
-                    continue
-                log.warning(
-                    "what is done above the committed offsets is not known, and is done again: %s", error
+                if remedy_of(error) not in REPEATED:
+                    raise
+                again = self._repeating.failed(self._clock.now_ms(), "look-up")
+                log.log(
+                    again.level, "what the group has committed is not known, and is asked again: %s", error
                 )
-                break
+                yield Idle(again.at)
         yield from self._retries_from_start(found)
-        with self._desk.lock:
-            for partition in partitions:
-                at = found.get(partition)
-                self.committed.pop(partition, None)
-                self._desk.scheduler.assign(partition, () if at is None else decode(at.offset, at.metadata))
-
-    def _must_know(self, partitions: tuple[TopicPartition, ...], error: KafkaError) -> bool:
-        """Whether a look-up that failed is made again; raises the error if that is of no use.
-
-        A partition of the retry topic that the consumer had before may stand behind records that nobody has tried. One
-        that comes later is read from its start by itself: `Insides.read_from_start`.
-        """
-        if not self._is_starting or self._subject.stopping:
-            return False
-        if all(p.topic != self._settings.retry.topic for p in partitions):
-            return False
-        if remedy_of(error) not in REPEATED:
-            raise error
-        return True
+        yield from self._following.assign(partitions)
 
     def _retries_from_start(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> Steps:
         """Read the retry topic from its start where nothing is committed, whatever ``auto.offset.reset`` says.

@@ -16,10 +16,10 @@ from contextvars import copy_context
 from typing import Any, Final
 
 from kadence.client.repeating import Repeating
-from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.types import ReadOffset, TopicPartition
 from kadence.work.frontier import METADATA_BYTES
 from kadence.work.letters import ProducerRecord
-from kadence.work.scheduler import Lane, PartitionWork, Scheduler, Task
+from kadence.work.scheduler import Lane, PartitionWork, Scheduler, Task, read_offset
 
 __all__ = ["Finished", "Round", "Rounds"]
 
@@ -58,9 +58,7 @@ class Round:
 
     __slots__ = ("finished", "offsets")
 
-    def __init__(
-        self, finished: Sequence[Finished], offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> None:
+    def __init__(self, finished: Sequence[Finished], offsets: Mapping[TopicPartition, ReadOffset]) -> None:
         self.finished = finished
         self.offsets = offsets
 
@@ -176,7 +174,7 @@ class Rounds(Scheduler):
 
     def _after(
         self, finished: Iterable[Finished], limit: int, without: Collection[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    ) -> dict[TopicPartition, ReadOffset] | None:
         done: dict[PartitionWork, list[int]] = {}
         for each in finished:
             for task in each.tasks:
@@ -186,12 +184,11 @@ class Rounds(Scheduler):
             if partition in without:
                 continue
             frontier = work.frontier.after(done[work]) if work in done else work.frontier
-            if (offset := frontier.offset) is None:
-                continue
             metadata = frontier.metadata(limit)
             if not frontier.holds_all(metadata):
                 return None
-            found[partition] = OffsetAndMetadata(offset, frontier.epoch, metadata)
+            if (at := read_offset(work, frontier, metadata)) is not None:
+                found[partition] = at
         return found
 
     def committed(self, this: Round) -> None:

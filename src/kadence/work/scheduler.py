@@ -15,10 +15,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 from kadence.clock import FOREVER
 from kadence.records import Record
-from kadence.types import OffsetAndMetadata, TopicPartition
-from kadence.work.frontier import METADATA_BYTES, Frontier, Run
+from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
+from kadence.work.frontier import METADATA_BYTES, Frontier, Run, Stretch
 
-__all__ = ["Earlier", "Lane", "Limits", "Order", "PartitionWork", "Scheduler", "Task"]
+__all__ = ["Earlier", "Lane", "Limits", "Order", "PartitionWork", "Scheduler", "Task", "read_offset"]
 
 Order = Literal["key", "partition", "none"]
 
@@ -73,9 +73,10 @@ class Lane:
 
 
 class PartitionWork:
-    """One partition while it is assigned.
+    """One partition while it is assigned, and while reading goes on in one topic from where it stood.
 
     Attributes:
+        stretch: under which it is read; None: that is not known yet. What is read under another one is none of this.
         outstanding: records that wait, run, or wait for another attempt. nbytes: theirs.
         running: those that a handler has. is_gone: it was revoked or lost. resume_at: so few outstanding end its pause.
         finished: those that wait for their transaction, with transactions.
@@ -91,10 +92,12 @@ class PartitionWork:
         "partition",
         "resume_at",
         "running",
+        "stretch",
     )
 
     def __init__(self, partition: TopicPartition, done: Iterable[Run]) -> None:
         self.partition = partition
+        self.stretch: Stretch | None = None
         self.frontier = Frontier(done)
         self.outstanding = 0
         self.nbytes = 0
@@ -103,6 +106,17 @@ class PartitionWork:
         self.is_gone = False
         self.is_paused = False
         self.resume_at = 0
+
+
+def read_offset(work: PartitionWork, frontier: Frontier, metadata: str) -> ReadOffset | None:
+    """What may be committed of a partition when it is done so far; None: it is not known yet where it is read.
+
+    All that `process` commits is made here: it counts only under the stretch under which it was read (C19).
+    """
+    offset, stretch = frontier.offset, work.stretch
+    if offset is None or stretch is None:
+        return None
+    return ReadOffset(stretch.fetch_epoch, OffsetAndMetadata(offset, frontier.epoch, metadata))
 
 
 class Task:
@@ -204,12 +218,38 @@ class Scheduler:
 
     # ------------------------------------------------------------ what comes and goes
 
-    def assign(self, partition: TopicPartition, done: Iterable[Run] = ()) -> None:
+    def assign(self, partition: TopicPartition, done: Iterable[Run] = ()) -> PartitionWork:
         """This member has the partition from now on; ``done`` is above its committed offset, and is not done again."""
         before = self.partitions.get(partition)
         work = self.partitions[partition] = PartitionWork(partition, done)
         # Whoever reads was told so, and is told when that ends.
         work.is_paused = before is not None and before.is_paused
+        return work
+
+    def read_from(self, partition: TopicPartition, stretch: Stretch, done: Iterable[Run] = ()) -> None:
+        """An assigned partition is read from there on; ``done`` is skipped."""
+        work = self.partitions[partition]
+        work.stretch = stretch
+        work.frontier = Frontier(done, stretch.offset, stretch.leader_epoch)
+
+    def go_on(self, partition: TopicPartition, stretch: Stretch) -> None:
+        """Reading has left out what lies before this stretch, of the same topic: what was read before still counts."""
+        work = self.partitions[partition]
+        work.stretch = stretch
+        work.frontier.passed(stretch.offset, stretch.leader_epoch)
+
+    def begin_anew(self, partition: TopicPartition) -> int:
+        """What was read is read again, or is of another topic: none of it counts any more, as of one that was lost.
+
+        Returns:
+            how many of its records had not ended.
+        """
+        before = self.partitions[partition]
+        left = before.outstanding
+        self.forget((partition,))
+        # As the consumer has it.
+        self.assign(partition).is_paused = before.is_paused
+        return left
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
         """No record of these begins any more. What runs goes on, and `frontiers` still has them until `forget`."""
@@ -544,16 +584,15 @@ class Scheduler:
 
     def frontiers(
         self, partitions: Iterable[TopicPartition] | None = None, limit: int = METADATA_BYTES
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
+    ) -> dict[TopicPartition, ReadOffset]:
         """What may be committed of these partitions, or of all: offsets, and what is done above them as metadata."""
         chosen = self.partitions if partitions is None else partitions
         found = {}
         for partition in chosen:
-            work = self.partitions.get(partition)
-            if work is not None and (offset := work.frontier.offset) is not None:
-                found[partition] = OffsetAndMetadata(
-                    offset, work.frontier.epoch, work.frontier.metadata(limit)
-                )
+            if (work := self.partitions.get(partition)) is not None:
+                at = read_offset(work, work.frontier, work.frontier.metadata(limit))
+                if at is not None:
+                    found[partition] = at
         return found
 
     def running_of(self, partitions: Iterable[TopicPartition]) -> int:

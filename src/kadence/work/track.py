@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from kadence.errors import IllegalStateError
 from kadence.records import Record
-from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 from kadence.work.frontier import Frontier
 
 __all__ = ["Tracked", "Work"]
@@ -58,8 +58,7 @@ Place = tuple[str, int, int]
 class Tracked:
     """All records that one consumer tracks.
 
-    ``epochs``, in both calls, are the fetch epochs of the assigned partitions. A seek or a new assignment changes
-    one, and what was read before is forgotten.
+    A seek, a reset, or a new assignment begins another fetch epoch, and what was read before is forgotten (C19).
     """
 
     kind: ClassVar = Work
@@ -74,11 +73,15 @@ class Tracked:
         passed: Mapping[TopicPartition, OffsetAndMetadata],
         epochs: Mapping[TopicPartition, int],
     ) -> Work:
-        """These were read. ``passed``: where the polls stand behind them, past bad and aborted records, too."""
+        """These were read.
+
+        Args:
+            passed: where the polls stand behind them, past bad and aborted records, too.
+            epochs: the fetch epochs under which polls have returned records last.
+        """
         frontiers: dict[TopicPartition, Frontier] = {}
         places: set[Place] = set()
         with self._lock:
-            self._forget(epochs)
             for record in records:
                 partition = TopicPartition(record.topic, record.partition)
                 if partition not in frontiers:
@@ -90,22 +93,27 @@ class Tracked:
                     self._frontier(partition, epochs).passed(at.offset, at.leader_epoch)
         return Work(self._lock, frontiers, places)
 
-    def offsets(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What may be committed: of each assigned partition the lowest offset that is not done."""
+    def offsets(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, ReadOffset]:
+        """What may be committed: of each assigned partition the lowest offset that is not done.
+
+        Args:
+            epochs: the fetch epochs under which partitions are read now.
+        """
         with self._lock:
-            self._forget(epochs)
+            for partition in [p for p, (epoch, _) in self._frontiers.items() if epochs.get(p) != epoch]:
+                del self._frontiers[partition]
             return {
-                partition: OffsetAndMetadata(offset, frontier.epoch)
-                for partition, (_, frontier) in self._frontiers.items()
+                partition: ReadOffset(epoch, OffsetAndMetadata(offset, frontier.epoch))
+                for partition, (epoch, frontier) in self._frontiers.items()
                 if (offset := frontier.offset) is not None
             }
 
     def _frontier(self, partition: TopicPartition, epochs: Mapping[TopicPartition, int]) -> Frontier:
-        if partition not in epochs:
+        epoch = epochs.get(partition)
+        if epoch is None:
             # It is gone already. Its records can be done, and nothing of them is committed.
             return Frontier()
-        return self._frontiers.setdefault(partition, (epochs[partition], Frontier()))[1]
-
-    def _forget(self, epochs: Mapping[TopicPartition, int]) -> None:
-        for partition in [p for p, (epoch, _) in self._frontiers.items() if epochs.get(p) != epoch]:
-            del self._frontiers[partition]
+        known = self._frontiers.get(partition)
+        if known is None or known[0] != epoch:
+            known = self._frontiers[partition] = (epoch, Frontier())
+        return known[1]

@@ -14,13 +14,15 @@ from kadence.clock import FOREVER, add_ms
 from kadence.errors import BrokerError, KafkaError, UnknownTopicOrPartitionError
 from kadence.logs import logger
 from kadence.protocol import error_codes as ec
-from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from kadence.types import GroupMetadata, OffsetAndMetadata, ReadOffset, TopicPartition
 from kadence.work.desk import RESEND_MS, Desk
-from kadence.work.frontier import decode
+from kadence.work.following import Following, TransactionalFollowing
 from kadence.work.letters import Letter, ProducerRecord
-from kadence.work.processing import Committed, Idle, Processing, Steps
+from kadence.work.positions import counted
+from kadence.work.processing import Processing
 from kadence.work.rounds import Finished, Round, Rounds
 from kadence.work.scheduler import Scheduler, Task
+from kadence.work.steps import Committed, Idle, Steps
 from kadence.work.transactions import TransactionalProducer, Transactions
 
 __all__ = ["TransactionalDesk", "TransactionalProcessing"]
@@ -149,6 +151,7 @@ class TransactionalProcessing(Processing):
     """
 
     _desk: TransactionalDesk
+    _following: TransactionalFollowing
 
     def __init__(
         self,
@@ -162,7 +165,9 @@ class TransactionalProcessing(Processing):
         super().__init__(*arguments)
         self._renew = renew
         self._refresh = refresh
-        self.transactions = Transactions(make, self._round_ended, self._failed, changed, caller, self._clock)
+        self.transactions = Transactions(
+            make, self._round_ended, self._failed, self._counted, changed, caller, self._clock
+        )
         self._not_before = 0
         self._repeating = Repeating(_AGAIN_MS)
         self._gone: dict[TopicPartition, int] = {}
@@ -201,16 +206,21 @@ class TransactionalProcessing(Processing):
         if partitions:
             found = yield Committed(partitions)
         yield from self._retries_from_start(found)
-        with self._desk.lock:
-            for partition in partitions:
-                at = found.get(partition)
-                self.committed.pop(partition, None)
-                done: list[tuple[int, int]] = []
-                if at is not None:
-                    # Below it, too: whoever was interrupted does not know what its last transaction did.
-                    self.committed[partition] = at
-                    done = [(0, at.offset), *decode(at.offset, at.metadata)]
-                self._desk.scheduler.assign(partition, done)
+        following = self._following
+        for partition in partitions:
+            following.found.pop(partition, None)
+            if (at := found.get(partition)) is not None:
+                following.found[partition] = at
+        yield from following.assign(partitions)
+
+    def _new_following(self) -> Following:
+        return TransactionalFollowing(self._desk, self._reading)
+
+    def _counted(
+        self, read: Mapping[TopicPartition, ReadOffset]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What a transaction may commit of this now. Any thread."""
+        return counted(read, self._reading.fetch_epochs())
 
     def put_back(self, *, is_interrupted: bool = False) -> Steps:
         """As `Processing.put_back`. While a transaction is undecided, nothing may be committed behind it."""
@@ -250,20 +260,17 @@ class TransactionalProcessing(Processing):
             self._is_stale = False
             self._refresh()
         self._gone = {partition: until for partition, until in self._gone.items() if now < until}
-        this = self._desk.begin(now, self._metadata_bytes, self._gone.keys())
+        without = self._following.standing_still() | self._gone.keys()
+        this = self._desk.begin(now, self._metadata_bytes, without)
         if this is None:
             return False
-        this.offsets = {p: at for p, at in this.offsets.items() if self._is_news(p, at)}
+        this.offsets = {p: read for p, read in this.offsets.items() if self.committed.get(p) != read}
         if not (this.finished or this.offsets):
             return False
         # The member as which the records of this round were read: no poll has told of a loss since.
         self._sent_as = self._subject.group_metadata()
         self.transactions.commit(this, self._sent_as)
         return True
-
-    def _is_news(self, partition: TopicPartition, at: OffsetAndMetadata) -> bool:
-        before = self.committed.get(partition)
-        return before is None or (at != before and at.offset >= before.offset)
 
     def _round_ended(
         self, this: Round, error: Exception | None, refused: Mapping[Finished, Exception]
@@ -273,7 +280,7 @@ class TransactionalProcessing(Processing):
         if error is None:
             self._repeating.succeeded()
             self.committed.update(this.offsets)
-        elif not refused and self._is_shortened(error, this.offsets):
+        elif not refused and self._is_shortened(error, {p: each.at for p, each in this.offsets.items()}):
             self._last_error = None
         elif not refused:
             now = self._clock.now_ms()

@@ -27,11 +27,12 @@ from kadence.errors import (
 from kadence.errors.remedies import REPEATED, Remedy, remedy_of
 from kadence.logs import LogLimiter, logger
 from kadence.protocol import error_codes as ec
-from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from kadence.types import GroupMetadata, OffsetAndMetadata, ReadOffset, TopicPartition
 from kadence.work.desk import Sender
+from kadence.work.positions import PositionLostError
 from kadence.work.rounds import Finished, Round
 
-__all__ = ["Ended", "TransactionalProducer", "Transactions"]
+__all__ = ["Counted", "Ended", "TransactionalProducer", "Transactions"]
 
 log = logger("kadence.work")
 
@@ -56,6 +57,12 @@ _OF_TRANSACTIONS: Final = frozenset(
 )
 """What brokers say of a transaction or its producer, and not of a record in it."""
 
+Counted = Callable[["Mapping[TopicPartition, ReadOffset]"], "Mapping[TopicPartition, OffsetAndMetadata]"]
+"""Makes of what a round has done what may be committed.
+
+Raises PositionLostError if any of it does not count any more.
+"""
+
 Ended = Callable[[Round, "Exception | None", "Mapping[Finished, Exception]"], None]
 """Told how a round ended: with None it is committed, else nothing of it is; and which of it were refused, and why."""
 
@@ -79,6 +86,7 @@ class Transactions:
 
     Args:
         make: makes the producer. ended: see `Ended`. failed: told why there can be no more transactions.
+        counted: what may be committed of a round now, of what is still read from there (`Processing.counted`).
         changed: called after each of these, and when an attribute changes. caller: makes all of these calls, and those
             of the producer but its last one. clock: how often a thing is logged.
 
@@ -92,6 +100,7 @@ class Transactions:
         make: Callable[[], TransactionalProducer],
         ended: Ended,
         failed: Callable[[Exception], None],
+        counted: Counted,
         changed: Callable[[], None],
         caller: Caller,
         clock: Clock,
@@ -102,6 +111,7 @@ class Transactions:
         self._make = make
         self._ended = ended
         self._failed = failed
+        self._counted = counted
         self._changed = changed
         self._caller = caller
         self._clock = clock
@@ -168,6 +178,11 @@ class Transactions:
         if gone:
             self._end(this, next(iter(gone.values())), gone)
             return
+        try:
+            self._counted(this.offsets)
+        except PositionLostError as error:
+            self._end(this, error, {})
+            return
         yield producer.begin_transaction
         try:
             for sending in this.finished:
@@ -184,7 +199,8 @@ class Transactions:
                     )
                     futures.append((sending, future))
             sending = None
-            yield partial(producer.send_offsets_to_transaction, this.offsets, group)
+            yield partial(producer.send_offsets_to_transaction, self._counted(this.offsets), group)
+            self._counted(this.offsets)
             yield from self._until_decided(producer.commit_transaction, futures)
         except Exception as error:  # noqa: BLE001 - whatever it was, the transaction is not committed
             yield from self._until_decided(producer.abort_transaction)
@@ -256,6 +272,7 @@ def _blames(error: Exception) -> bool:
         ClosedError,
         IllegalStateError,
         KafkaTimeoutError,
+        PositionLostError,
         TransactionAbortedError,
         TransportError,
     )

@@ -688,3 +688,58 @@ def test_kip516_a_position_is_committed_to_the_topic_it_was_read_from(
     (request,) = sent
     assert request.max_version is None
     assert [topic.topic_id for topic in request.message.topics] == [old]
+
+
+def test_c19_an_offset_counts_only_under_the_fetch_epoch_under_which_it_was_read(
+    desk: Desk, member: Member
+) -> None:
+    """A reset came in between: neither who waits nor who does not is told that it is committed."""
+    epochs = {p: member.subscription.partitions[p].shared_partition.fetch_epoch for p in (T0, T1)}
+    member.subscription.position(T0, 0, None)
+    offsets = {T0: OffsetAndMetadata(5), T1: OffsetAndMetadata(7)}
+    for call, retry in ((101, True), (102, False), (103, True)):
+        read = offsets if call < 103 else {T0: OffsetAndMetadata(5)}
+        member.commits.commit(
+            desk.now,
+            m.Commit(call, desk.now + 1000, read, retry, read_under={p: epochs[p] for p in read}),
+        )
+    desk.run(100)
+    assert committed(desk, member, T0, T1) == {T0: None, T1: 7}
+    assert member.answer_to(101) == m.Answer(101, frozenset({T0}))
+    assert member.answer_to(103) == m.Answer(103, frozenset({T0}))
+    (completed,) = [e for e in member.background_events if isinstance(e, m.CommitCompleted)]
+    assert completed == m.CommitCompleted(102, {T1: OffsetAndMetadata(7)}, None)
+
+
+def test_c19_an_offset_that_waits_is_void_once_its_topic_is_known_to_be_made_anew(
+    desk: Desk, member: Member
+) -> None:
+    """Brokers before OffsetCommit 10 know topics by their names, and would take it for the new one."""
+    state = member.subscription.partitions[T0]
+    state.topic_id = old = id_of("t")
+    read_under = {T0: state.shared_partition.fetch_epoch}
+    refuse_commits(desk, ec.COORDINATOR_LOAD_IN_PROGRESS)
+    member.commits.commit(
+        desk.now, m.Commit(101, desk.now + 5_000, {T0: OffsetAndMetadata(5)}, True, read_under=read_under)
+    )
+    desk.run(20)
+    state.former_topic_ids |= {old}
+    desk.run(2_000)
+    assert committed(desk, member, T0) == {T0: None}
+    assert member.answer_to(101) == m.Answer(101, frozenset({T0}))
+
+
+def test_who_parts_from_partitions_commits_without_metadata_that_is_too_large(
+    desk: Desk, member: Member
+) -> None:
+    """Nobody could shorten it any more: the partitions are another member's as soon as the commit has ended."""
+    call = m.Commit(
+        101,
+        desk.now + 1000,
+        {T0: OffsetAndMetadata(5, None, "x" * 11), T1: OffsetAndMetadata(7)},
+        False,
+        True,
+    )
+    member.commits.commit(desk.now, call)
+    desk.run(1_000)
+    assert committed(desk, member, T0, T1) == {T0: 5, T1: 7}

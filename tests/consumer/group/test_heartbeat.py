@@ -30,6 +30,7 @@ class Cardboard:
         self.joining = False
         self.urgent = False
         self.heartbeat_interval_ms, self.session_timeout_ms = 3_000, 10_000
+        self.known_session_ms: int | None = 10_000
         self.term: object = 1
         self.outcome = HeartbeatOutcome.ALIVE
         self.timed_out: list[int] = []

@@ -16,7 +16,7 @@ from kadence.errors import (
 )
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import MetadataResponse
-from kadence.types import TopicPartition
+from kadence.types import OffsetAndMetadata, TopicPartition
 
 
 def reading(**settings: object) -> World:
@@ -465,3 +465,16 @@ def test_nothing_is_looked_at_while_nothing_changes() -> None:
     world.validation._look = looked.append  # type: ignore[assignment, method-assign]
     world.turn(10)
     assert looked == []
+
+
+def test_a_committed_offset_that_the_log_never_reached_may_be_that_of_another_topic(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing was read of it here. That records were read and lost would be a guess."""
+    world = World(P0, epoch=5)
+    at = OffsetAndMetadata(50, 4)
+    world.subscription.position(P0, at.offset, at.leader_epoch, committed=at)
+    world.epoch_ends(world.ask("OffsetForLeaderEpoch"), 4, 0)
+    world.turn()
+    assert "50 is committed: the topic was deleted and created again since" in caplog.text
+    assert "was truncated by" not in caplog.text

@@ -7,11 +7,10 @@ A flush that could not begin (the process has no descriptor left for a folder, s
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kadence.logs import logger
+from kadence.logs import OwnThread, logger
 
 __all__ = ["Durable", "Flusher", "NotTriedError", "Worker", "run_guarded"]
 
@@ -57,7 +56,7 @@ class _Thread:
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="kadence-broker-flusher", daemon=True)
+        self._thread = OwnThread(target=self._run, name="kadence-broker-flusher")
         self._thread.start()
 
     def put(self, call: Callable[[], None]) -> None:

@@ -189,9 +189,9 @@ class AsyncShell(async_shell.AsyncShell):
             if self._working is working:
                 self._working = None
 
-    async def _entered(self, call: Waits[None]) -> None:
+    async def _entered(self, call: Waits[Any]) -> Any:
         with self:
-            await self.run(call)
+            return await self.run(call)
 
     async def close(self, call: Waits[None], deadline: int) -> None:
         """Carry the call that closes the consumer. It ends what other tasks do inside; `process` ends in order.

@@ -31,6 +31,7 @@ from kadence.consumer.application.arguments import (
     pattern_of,
     ranges,
     target,
+    text,
     time_of_topics,
     timestamps_of,
     to_offsets,
@@ -38,6 +39,7 @@ from kadence.consumer.application.arguments import (
     topic_names,
 )
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
+from kadence.consumer.application.commits import parts_of
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.processing import Stall
 from kadence.consumer.decoded_records import Records
@@ -102,7 +104,6 @@ class Calls:
         self._interceptors = core.interceptors
         self._arrow_polls: ArrowPolls | None = None
         self._has_told_unit = False
-        self._close_by = FOREVER
 
     # ------------------------------------------------------------ what to read
 
@@ -143,6 +144,9 @@ class Calls:
         return pattern.pattern
 
     def assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
+        # Members of groups need none of it.
+        from kadence.consumer.application.assigning import assign
+
         core = self._core
         if core.subscribed is not None or core.pattern is not None:
             raise IllegalStateError("this consumer has topics by subscribe(); unsubscribe() before assign()")
@@ -153,7 +157,7 @@ class Calls:
             yield from core.unsubscribe(deadline)
             return
         yield from core.auto_commit_now(deadline, processed_only=True)
-        yield from core.assign(wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
+        yield from assign(core, wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
 
     def assign_topics(
         self,
@@ -162,6 +166,9 @@ class Calls:
         end: StartOfTopics | None,
         timeout: Seconds | None,
     ) -> Waits[None]:
+        from kadence.consumer.application.assigning import follow
+        from kadence.consumer.application.by_time import led_to, looked_up
+
         core = self._core
         if core.subscribed is not None or core.pattern is not None:
             raise IllegalStateError(
@@ -176,8 +183,16 @@ class Calls:
             return
         yield from core.auto_commit_now(deadline, processed_only=True)
         # So that the assignment is there when the call returns, and not with some later poll.
-        yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
-        yield from core.assign_topics(names, timestamp, deadline)
+        found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
+        places: dict[TopicPartition, int] = {}
+        if timestamp is not None and timestamp >= 0:
+            partitions = [TopicPartition(name, info.partition) for name in found for info in found[name]]
+            # The end first: what comes before the time is looked up is from then on, too.
+            lasts = yield from looked_up(core, partitions, LATEST, deadline)
+            places = yield from led_to(core, timestamp, lasts, deadline)
+        yield from follow(core, names, timestamp, deadline)
+        for partition, offset in places.items():
+            yield from self.seek(partition, offset, None)
         if timestamp == LATEST:
             # Where the end is must be known before the caller writes anything.
             for partition in tuple(self._shared_state.assignment):
@@ -187,6 +202,9 @@ class Calls:
         self, names: frozenset[str], timestamp: int | None, until: int, deadline: int
     ) -> Waits[None]:
         """All partitions that these topics have now, each up to where ``until`` is now."""
+        from kadence.consumer.application.assigning import assign
+        from kadence.consumer.application.by_time import led_to, looked_up
+
         core = self._core
         found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
         if missing := sorted(names - {name for name, infos in found.items() if infos}):
@@ -194,49 +212,40 @@ class Calls:
                 f"topic {missing[0]!r} does not exist, so where its partitions end cannot be looked up"
             )
         partitions = [TopicPartition(name, info.partition) for name in found for info in found[name]]
-        lasts = yield from self._looked_up(partitions, LATEST, deadline)
-        ends = lasts if until == LATEST else (yield from self._looked_up(partitions, until, deadline))
-        # A record may have come since the ends were looked up, and be what the time leads to. And nothing is so late
-        # where no record is.
-        ends = {p: min(ends.get(p, lasts[p]), lasts[p]) for p in partitions}
+        lasts = yield from looked_up(core, partitions, LATEST, deadline)
+        yield from core.auto_commit_now(deadline, processed_only=True)
+        ends = lasts if until == LATEST else (yield from led_to(core, until, lasts, deadline))
         starts: dict[TopicPartition, int] = {}
         if timestamp is not None:
-            firsts = yield from self._looked_up(partitions, timestamp, deadline)
+            firsts = lasts if timestamp == LATEST else (yield from led_to(core, timestamp, lasts, deadline))
             # What begins after its end is done before it begins.
-            starts = {p: min(firsts.get(p, ends[p]), ends[p]) for p in partitions}
-        yield from core.auto_commit_now(deadline, processed_only=True)
+            starts = {p: min(firsts[p], ends[p]) for p in partitions}
         places = {p: (at, None) for p, at in starts.items()}
-        yield from core.assign(tuple(partitions), places, ends, deadline)
-
-    def _looked_up(
-        self, partitions: Sequence[TopicPartition], timestamp: int, deadline: int
-    ) -> Waits[dict[TopicPartition, int]]:
-        found = yield from self._core.call(
-            m.ListOffsets, deadline, timestamps=dict.fromkeys(partitions, timestamp)
-        )
-        return {partition: at.offset for partition, at in found.items() if at is not None}
+        yield from assign(core, tuple(partitions), places, ends, deadline)
 
     def incremental_assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
+        from kadence.consumer.application.assigning import add
+
         core = self._core
         if core.subscribed is not None or core.pattern is not None:
             raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
         self._refuse_followed()
         starts, ends = ranges(partitions)
-        wanted = partitions_of((*self._shared_state.assignment, *partitions_of(partitions)))
-        yield from core.assign(wanted, starts, ends, self._deadline(timeout))
+        yield from add(core, partitions_of(partitions), starts, ends, self._deadline(timeout))
 
     def incremental_unassign(self, partitions: Partitions, timeout: Seconds | None) -> Waits[None]:
+        from kadence.consumer.application.assigning import remove
+
         core = self._core
         if not core.manual:
             raise IllegalStateError("this consumer has no partitions by assign()")
         self._refuse_followed()
-        removed = frozenset(partitions_of(partitions))
+        removed = partitions_of(partitions)
         for partition in removed:
-            self._shared_state.shared_partition(partition)
+            self._core.known.shared_partition(partition)
         deadline = self._deadline(timeout)
         yield from core.auto_commit_now(deadline, processed_only=True)
-        left = tuple(partition for partition in self._shared_state.assignment if partition not in removed)
-        yield from core.assign(left, {}, {}, deadline)
+        yield from remove(core, removed, deadline)
 
     def _refuse_followed(self) -> None:
         if self._core.followed:
@@ -248,10 +257,16 @@ class Calls:
         return self._core.unsubscribe(self._deadline(timeout))
 
     def subscription(self) -> frozenset[str]:
-        return self._core.subscribed or frozenset()
+        core = self._core
+        if core.pattern is None:
+            return core.subscribed or frozenset()
+        if core.patterns[0] is not None:
+            return self._shared_state.topics
+        # The broker matches, and tells of topics by their partitions only.
+        return frozenset(partition.topic for partition in core.known.partitions)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        return frozenset(self._shared_state.assignment)
+        return frozenset(self._core.known.partitions)
 
     # ------------------------------------------------------------ records
 
@@ -318,18 +333,20 @@ class Calls:
         self, partition: Partition, offset: int | OffsetAndMetadata, timeout: Seconds | None
     ) -> Waits[None]:
         start, epoch = target(offset)
-        partition = partition_of(partition)
-        self._shared_state.shared_partition(partition)
+        shared_partition = self._core.known.shared_partition(partition_of(partition))
         yield from self._core.hand_over(
-            m.Seek, self._deadline(timeout), partition=partition, offset=start, leader_epoch=epoch
+            m.Seek,
+            self._deadline(timeout),
+            shared_partition=shared_partition,
+            offset=start,
+            leader_epoch=epoch,
         )
 
     def reset(self, partitions: Partitions, timestamp: int, timeout: Seconds | None) -> Waits[None]:
-        chosen = partitions_of(partitions) or tuple(self._shared_state.assignment)
-        for partition in chosen:
-            self._shared_state.shared_partition(partition)
+        known = self._core.known
+        chosen = tuple(map(known.shared_partition, partitions_of(partitions) or known.partitions))
         yield from self._core.hand_over(
-            m.ResetPositions, self._deadline(timeout), partitions=chosen, timestamp=timestamp
+            m.ResetPositions, self._deadline(timeout), shared_partitions=chosen, timestamp=timestamp
         )
 
     def position(self, partition: Partition, timeout: Seconds | None) -> Waits[int]:
@@ -337,43 +354,44 @@ class Calls:
 
     def _placed(self, partition: TopicPartition, deadline: int) -> Waits[Origin]:
         """The position, as soon as it is known."""
-        core = self._core
-        while (at := self._shared_state.shared_partition(partition).current()) is None:
+        core, began = self._core, self._clock.now_ms()
+        while (at := core.known.shared_partition(partition).current()) is None:
             core.check()
             if partition in core.lost:
                 raise IllegalStateError(
                     f"{partition} was lost: the next poll tells of it, and looks up its position"
                 )
-            if self._clock.now_ms() >= deadline:
+            now = self._clock.now_ms()
+            if now >= deadline:
                 raise KafkaTimeoutError(
-                    f"no position for {partition} yet: {self._shared_state.shared_partition(partition).why_unplaced()}"
+                    f"no position for {partition} yet: {self._core.known.shared_partition(partition).why_unplaced()}"
                 )
-            yield deadline
+            yield min(deadline, core.exchange.grace.wait_until(now, began))
         return at
 
     def pause(self, partitions: Partitions) -> None:
         now = self._clock.now_ms()
         for partition in partitions_of(partitions):
-            shared_partition = self._shared_state.shared_partition(partition)
+            shared_partition = self._core.known.shared_partition(partition)
             if not shared_partition.paused:
                 shared_partition.paused_at, shared_partition.paused = now, True
                 self._shared_state.look_at(shared_partition)
 
     def resume(self, partitions: Partitions) -> None:
         for partition in partitions_of(partitions):
-            shared_partition = self._shared_state.shared_partition(partition)
+            shared_partition = self._core.known.shared_partition(partition)
             if shared_partition.paused:
                 shared_partition.paused = False
                 self._shared_state.look_at(shared_partition)
 
     def finished(self) -> frozenset[TopicPartition]:
         return frozenset(
-            p for p, shared_partition in self._shared_state.assignment.items() if shared_partition.is_finished
+            p for p, shared_partition in self._core.known.partitions.items() if shared_partition.is_finished
         )
 
     def paused(self) -> frozenset[TopicPartition]:
         return frozenset(
-            p for p, shared_partition in self._shared_state.assignment.items() if shared_partition.paused
+            p for p, shared_partition in self._core.known.partitions.items() if shared_partition.paused
         )
 
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
@@ -391,23 +409,40 @@ class Calls:
         return found
 
     def current_lag(self, partition: Partition) -> int | None:
-        shared_partition = self._shared_state.shared_partition(partition_of(partition))
+        shared_partition = self._core.known.shared_partition(partition_of(partition))
         return shared_partition.lag(read_committed=self._config.isolation_level == "read_committed")
 
     # ------------------------------------------------------------ commits
 
     def commit(self, offsets: Offsets | Work | None, timeout: Seconds | None) -> Waits[None]:
         self._core.need_group("commit()")
-        return self._core.commits.commit(self._to_offsets(offsets), self._deadline(timeout))
+        given, read_under = self._to_offsets(offsets)
+        return self._core.commits.commit(given, self._deadline(timeout), read_under)
 
     def commit_async(self, offsets: Offsets | Work | None, callback: CommitCallback | None) -> None:
         self._core.need_group("commit_async()")
-        self._core.commits.commit_async(self._to_offsets(offsets), callback_of(callback, awaits=self._awaits))
+        given, read_under = self._to_offsets(offsets)
+        self._core.commits.commit_async(given, callback_of(callback, awaits=self._awaits), read_under)
 
-    def _to_offsets(self, offsets: Offsets | Work | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    def _to_offsets(
+        self, offsets: Offsets | Work | None
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata] | None, dict[TopicPartition, int]]:
+        """What is to be committed, and of what was read the fetch epochs under which it counts."""
         if self._tracked is not None and isinstance(offsets, self._tracked.kind):
-            return self._tracked.offsets(self._fetch_epochs())
-        return to_offsets(cast("Offsets | None", offsets))
+            return parts_of(self._tracked.offsets(self._fetch_epochs()))
+        given = to_offsets(cast("Offsets | None", offsets))
+        # Offsets that the program names are its word. Those of records are of the topic that these were read from.
+        is_read = not (given is None or isinstance(offsets, Mapping))
+        return given, self._read_under(given) if is_read and given else {}
+
+    def _read_under(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The fetch epochs under which what polls returned of these counts: the present ones, in the same topic."""
+        assignment = self._shared_state.assignment
+        return {
+            partition: at.fetch_epoch if at.fetch_epoch < each.topic_since else each.fetch_epoch
+            for partition in partitions
+            if (each := assignment.get(partition)) is not None and (at := each.position) is not None
+        }
 
     def track(self, records: Iterable[Record[Any, Any]]) -> Work:
         if self._config.auto_commit:
@@ -420,10 +455,16 @@ class Calls:
 
             self._tracked = Tracked()
         passed = records.next_offsets() if isinstance(records, Records) else {}
-        return self._tracked.add(records, passed, self._fetch_epochs())
+        # Only polls move these, so they are of what the last one returned.
+        returned_under = {
+            p: at.fetch_epoch
+            for p, each in self._shared_state.assignment.items()
+            if (at := each.position) is not None
+        }
+        return self._tracked.add(records, passed, returned_under)
 
     def _fetch_epochs(self) -> dict[TopicPartition, int]:
-        return {p: each.fetch_epoch for p, each in self._shared_state.assignment.items()}
+        return {p: each.fetch_epoch for p, each in self._core.known.partitions.items()}
 
     def committed(
         self, partitions: Partitions, timeout: Seconds | None
@@ -442,8 +483,12 @@ class Calls:
     def edge_offsets(
         self, partitions: Partitions, timestamp: int, timeout: Seconds | None
     ) -> Waits[dict[TopicPartition, int]]:
+        from kadence.consumer.application.by_time import looked_up
+
         wanted = partitions_of(partitions)
-        return (yield from self._looked_up(wanted, timestamp, self._deadline(timeout))) if wanted else {}
+        return (
+            (yield from looked_up(self._core, wanted, timestamp, self._deadline(timeout))) if wanted else {}
+        )
 
     def offsets_for_times(
         self, timestamps: Timestamps, timeout: Seconds | None
@@ -472,6 +517,7 @@ class Calls:
 
     def group_metadata(self) -> GroupMetadata:
         self._core.need_group("group_metadata()")
+        self._core.commits.is_transactional = True
         return self._core.identity
 
     def rebalances(self) -> Sequence[m.Rebalance]:
@@ -493,6 +539,7 @@ class Calls:
         self._core.need_group("enforce_rebalance()")
         if not isinstance(reason, str):
             raise TypeError(f"a reason is a str, not {reason!r}")
+        text(reason, "a reason")
         self._shared_state.send(m.EnforceRebalance(0, 0, reason))
 
     def metrics(self) -> Mapping[MetricName, float]:
@@ -507,8 +554,7 @@ class Calls:
     # ------------------------------------------------------------ the end
 
     def stop(self, grace: Seconds | None) -> None:
-        if (ms := to_ms(grace)) is not None:
-            self._close_by = add_ms(self._clock.now_ms(), ms)
+        self._core.exchange.grace.begin(self._clock.now_ms(), grace)
         self._core.stop()
         return cast(None, NotAwaited("consumer", "ends iterations and polls")) if self._awaits else None
 
@@ -517,15 +563,13 @@ class Calls:
         return self._core.stopping
 
     def busy(self) -> str | None:
-        """What the application works on instead of closing this consumer, and where; None when it does not. Any thread.
+        """What the application does instead of closing this consumer, and where; None once it closes it. Any thread.
 
-        None, too, while a poll waits: that one ends with `stop`.
+        It may work on records, or wait in a call. A poll is none of these: it ends with `stop`.
         """
-        core = self._core
-        since = self._shared_state.progress.processing_since(self._clock.now_ms())
-        if core.closing or since is None or core.stalls.thread is None:
+        if self._core.closing or self._shared_state.ended:
             return None
-        return core.stalls.present()
+        return self._core.stalls.present()
 
     def leave_unfinished(self) -> None:
         """Leave the group, without a commit, whatever the application is doing. Any thread; waits for nothing."""
@@ -536,7 +580,8 @@ class Calls:
         now, ms = self._clock.now_ms(), to_ms(timeout)
         if ms is not None:
             return add_ms(now, ms)
-        return max(min(add_ms(now, _CLOSE_MS), self._close_by), add_ms(now, FAREWELL_MS))
+        by = min(add_ms(now, _CLOSE_MS), self._core.exchange.grace.close_by)
+        return max(by, add_ms(now, FAREWELL_MS))
 
     def close(self, deadline: int, *, processed_only: bool, leave: bool | None = None) -> Waits[None]:
         return self._core.close(deadline, processed_only=processed_only, leave=leave)
@@ -547,7 +592,7 @@ class Calls:
         return (
             f"<{kind} {self._config.client_id} group={self._config.group_id or '-'} "
             f"{'closed' if core.closed else 'open'} member={core.group.member_id or '-'} "
-            f"generation={core.group.generation_id} assigned={len(self._shared_state.assignment)}>"
+            f"generation={core.group.generation_id} assigned={len(core.known.partitions)}>"
         )
 
     def _deadline(self, timeout: Seconds | None) -> int:

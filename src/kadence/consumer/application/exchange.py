@@ -8,19 +8,22 @@ generator (`client.waits`), which looks at the shared state each time it is resu
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from kadence.client.engine import ended
+from kadence.client.grace import Grace
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer import events as m
+from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
-from kadence.errors import KafkaTimeoutError, WakeupError
+from kadence.errors import IllegalStateError, KafkaTimeoutError, WakeupError
 from kadence.logs import logger
 from kadence.types import GroupMetadata, TopicPartition
 
-__all__ = ["Exchange"]
+__all__ = ["Exchange", "KnownAssignment"]
 
 log = logger("kadence.consumer")
 
@@ -32,6 +35,69 @@ _SURELY_A_SPIN = 100
 
 _HISTORY = 100
 """Rebalances remembered."""
+
+_NOTHING: Final[Mapping[TopicPartition, SharedPartition]] = MappingProxyType({})
+
+
+class KnownAssignment:
+    """The assignment as the program knows it: what the last poll has told.
+
+    The network thread goes on while the program works: it may lose a partition and get it again, and others have read
+    it meanwhile. So a call that names a partition means the assignment of it that the program knows. It asks here for
+    the shared partition, which is another object with each assignment, and events for the network thread carry that
+    object: on any other assignment than that they have no effect. This is the one door to a partition by its name.
+
+    By hand there is nobody who takes a partition away, so what is assigned is known. Any thread may ask; the
+    application's thread changes it.
+
+    Args:
+        by_hand: tells whether partitions are assigned by hand.
+    """
+
+    def __init__(self, shared_state: SharedState, by_hand: Callable[[], bool]) -> None:
+        self._shared_state = shared_state
+        self._by_hand = by_hand
+        # Replaced as a whole, so that other threads see a whole one.
+        self._told = _NOTHING
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether partitions are assigned by hand."""
+        return self._by_hand()
+
+    @property
+    def partitions(self) -> Mapping[TopicPartition, SharedPartition]:
+        """The shared partition of each. Nobody changes this mapping."""
+        return self._shared_state.assignment if self._by_hand() else self._told
+
+    def shared_partition(self, partition: TopicPartition) -> SharedPartition:
+        """That of one partition; if it was lost since, it is the one that it had.
+
+        Raises:
+            IllegalStateError: it is not assigned to this consumer, as far as the program knows.
+        """
+        found = self.partitions.get(partition)
+        if found is None:
+            raise IllegalStateError(f"{partition} is not assigned to this consumer{self._why(partition)}")
+        return found
+
+    def _why(self, partition: TopicPartition) -> str:
+        return " before the next poll tells of it" if partition in self._shared_state.assignment else ""
+
+    def assigned(self, partitions: Mapping[TopicPartition, SharedPartition]) -> None:
+        """The program is about to be told that these are assigned."""
+        self._told = MappingProxyType({**self._told, **partitions})
+
+    def gone(self, partitions: Iterable[TopicPartition]) -> None:
+        """The program was told that these are revoked, or lost."""
+        left = dict(self._told)
+        for partition in partitions:
+            left.pop(partition, None)
+        self._told = MappingProxyType(left)
+
+    def forget(self) -> None:
+        """The group is left."""
+        self._told = _NOTHING
 
 
 class Exchange:
@@ -46,6 +112,7 @@ class Exchange:
             at once. stopping: `stop` was called: polls return nothing.
         has_records: whether anything that was fetched of a partition under a fetch epoch is still to be returned.
         on_commit: takes the end of an asynchronous commit.
+        grace: until when calls may wait once `stop` was called.
         stalled: the stall that was told of and that no poll has ended (B4).
     """
 
@@ -58,6 +125,7 @@ class Exchange:
         self.woken = False
         self.nudged = False
         self.stopping = False
+        self.grace = Grace()
         self.stalled: m.Stalled | None = None
         self.has_records: Callable[[TopicPartition, int], bool] = lambda partition, fetch_epoch: False
         self.on_commit: Callable[[m.CommitCompleted], None] = lambda event: None
@@ -76,8 +144,8 @@ class Exchange:
         """Send an application event and wait for its answer.
 
         Raises:
-            ClosedError, FatalNetworkError: the network thread has ended. KafkaTimeoutError: the deadline passed.
-            WakeupError: wakeup() was called. Or what the answer says.
+            ClosedError, FatalNetworkError: the network thread has ended. ClosedError: the grace period of `stop` is
+            over. KafkaTimeoutError: the deadline passed. WakeupError: wakeup() was called. Or what the answer says.
         """
         self._ready()
         self.raise_wakeup()
@@ -99,19 +167,36 @@ class Exchange:
         if self._shared_state.ended:
             self._raise_dead()
 
+    def call_unless_stopped(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> Waits[Any]:
+        """As `call`; None as soon as `stop` was called."""
+        self._ready()
+        self.raise_wakeup()
+        if self.stopping:
+            return None
+        call_id = self.start(kind, deadline, **fields)
+        return (yield from self.finish(kind, call_id, deadline, heeds_stop=True))
+
     def finish(
-        self, kind: type[m.ApplicationEvent], call_id: int, deadline: int, *, heeds_wakeup: bool = True
+        self,
+        kind: type[m.ApplicationEvent],
+        call_id: int,
+        deadline: int,
+        *,
+        heeds_wakeup: bool = True,
+        heeds_stop: bool = False,
     ) -> Waits[Any]:
         """Wait for the answer to what `start` sent; raises as `call` does."""
-        until = add_ms(deadline, _GRACE_MS)
+        began, until = self._clock.now_ms(), add_ms(deadline, _GRACE_MS)
         try:
             while (answer := self.answer(call_id)) is None:
                 if heeds_wakeup:
                     self.raise_wakeup()
+                if heeds_stop and self.stopping:
+                    return None
                 if self._shared_state.ended:
                     self._raise_dead()
                 until = self._patience(kind, until)
-                yield until
+                yield min(until, self.grace.wait_until(self._clock.now_ms(), began))
                 self.take_background_events()
         finally:
             self.ignore(call_id)
@@ -143,7 +228,7 @@ class Exchange:
     ) -> Waits[None]:
         """An application event during which the group asks for callbacks: ``serve`` runs them."""
         call_id = self.start(kind, deadline, **fields)
-        until = add_ms(deadline, _GRACE_MS)
+        began, until = self._clock.now_ms(), add_ms(deadline, _GRACE_MS)
         error: Exception | None = None
         while call_id not in self._answers and not self._shared_state.ended:
             self.take_background_events()
@@ -154,7 +239,7 @@ class Exchange:
             if call_id in self._answers:
                 break
             until = self._patience(kind, until)
-            yield until
+            yield min(until, self.grace.wait_until(self._clock.now_ms(), began))
         answer = self.answer(call_id)
         if answer is not None and answer.error is not None:
             log.info("%s: %s", m.what_of(kind), answer.error)

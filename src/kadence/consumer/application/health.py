@@ -27,7 +27,9 @@ class Health(NamedTuple):
             that the consumer has left its group, or every worker of `process` has been on one record for longer than
             ``timeout``. Brokers that are away are no reason.
         ready: whether it reads: it is a member of its group, or has partitions by `assign`, and not all of its
-            partitions are kept from being read. A member that has no partition is ready. Never without ``alive``.
+            partitions are kept from being read. Who has had no answer to a heartbeat for ``session.timeout.ms`` counts
+            as no member. With KIP-848, whose brokers tell nobody that time, it is nine heartbeat intervals, or
+            ``session.timeout.ms`` if that is longer. A member that has no partition is ready. Never without ``alive``.
         why: a sentence for each thing that makes one of them False, for each partition that is not read, and for each
             record that holds up the committed offset of its partition for more than a minute (`process`).
     """
@@ -40,7 +42,7 @@ class Health(NamedTuple):
 def health(core: Core, shared_state: SharedState, now: int) -> Health:
     """Look at one consumer."""
     ills = list(_ills(core, shared_state, now))
-    hindrances = list(_hindrances(core))
+    hindrances = list(_hindrances(core, shared_state, now))
     partitions = [
         (partition, why)
         for partition, shared_partition in shared_state.assignment.items()
@@ -90,7 +92,7 @@ def _stuck(core: Core, now: int) -> list[str]:
     ]
 
 
-def _hindrances(core: Core) -> Iterator[str]:
+def _hindrances(core: Core, shared_state: SharedState, now: int) -> Iterator[str]:
     """What keeps it from reading at all."""
     if core.closed:
         return
@@ -99,5 +101,10 @@ def _hindrances(core: Core) -> Iterator[str]:
     elif core.subscribed is not None or core.pattern is not None:
         if core.group.generation_id < 0:
             yield f"it is not a member of group {core.group.group_id!r}"
+        elif now >= shared_state.measures.group.alive_until():
+            yield (
+                f"no heartbeat has been answered for so long that group {core.group.group_id!r} may have removed this "
+                "member"
+            )
     elif not core.manual:
         yield "it has no subscription and no assignment"

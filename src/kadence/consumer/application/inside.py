@@ -7,18 +7,20 @@ from typing import Any
 
 from kadence.client.aside import Aside
 from kadence.client.waits import Waits
-from kadence.clock import Clock, add_ms
+from kadence.clock import FOREVER, Clock, add_ms
 from kadence.consumer.application.arguments import is_among
+from kadence.consumer.application.commits import parts_of
 from kadence.consumer.application.core import Core
-from kadence.consumer.events import ReadFromStart, RefreshMetadata
+from kadence.consumer.events import ReadFromStart, RefreshMetadata, Seek, TopicMetadata
 from kadence.consumer.fetch.dead_letters import LetterProducers
 from kadence.consumer.fetch.decoding import decoding_one
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import ConcurrentAccessError
 from kadence.records import Record
-from kadence.types import OffsetAndMetadata, TopicPartition
+from kadence.types import OffsetAndMetadata, PartitionInfo, ReadOffset, TopicPartition
 from kadence.work.desk import Desk
+from kadence.work.frontier import Stretch
 from kadence.work.meters import Meters, Totals
 from kadence.work.tracing import Tracing
 
@@ -37,7 +39,7 @@ class Inside:
         self,
         core: Core,
         shared_state: SharedState,
-        run: Callable[[Waits[None]], Any],
+        run: Callable[[Waits[Any]], Any],
         producers: LetterProducers,
         aside: Aside,
     ) -> None:
@@ -51,6 +53,7 @@ class Inside:
         self._shared_state = shared_state
         self._run = run
         self._producers = producers
+        self._seen: tuple[int, object] = (-1, None)
         self._before: frozenset[str] | None = None
         self._meanwhile: frozenset[str] | None = None
 
@@ -72,8 +75,15 @@ class Inside:
         return is_among(topic, core.subscribed, None if core.pattern is None else core.patterns[0])
 
     def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
-        deadline = add_ms(self.clock.now_ms(), self._core.config.default_api_timeout_ms)
-        return self._run(self._listened(listener, topics, deadline))
+        return self._run(self._listened(listener, topics, self._deadline()))
+
+    def partitions_of(self, topic: str) -> Any:
+        """The partitions of a topic, however long brokers are away; None as soon as the consumer is to stop."""
+        return self._run(self._partitions_of(topic))
+
+    def _partitions_of(self, topic: str) -> Waits[list[PartitionInfo] | None]:
+        found = yield from self._core.exchange.call_unless_stopped(TopicMetadata, FOREVER, topics=(topic,))
+        return None if found is None else found.get(topic, [])
 
     def _listened(self, listener: Any, topics: frozenset[str] | None, deadline: int) -> Waits[None]:
         """Rebalances are told to ``listener``. ``topics``: in place of those that are subscribed to by name."""
@@ -85,9 +95,81 @@ class Inside:
             self._before, self._meanwhile = core.subscribed, topics
         yield from core.subscribe(topics or core.subscribed, *core.patterns, listener, deadline)
 
+    # ------------------------------------------------------------ where it reads, and commits of that
+
+    @property
+    def is_manual(self) -> bool:
+        return self._core.manual
+
+    def has_moved(self) -> bool:
+        # The number before the positions: those that are set meanwhile are seen by the next look.
+        shared_state = self._shared_state
+        seen = (shared_state.moves, shared_state.assignment if self._core.manual else None)
+        before, self._seen = self._seen, seen
+        return before[0] != seen[0] or before[1] is not seen[1]
+
+    def stretches(self, *, from_here: bool = False) -> Mapping[TopicPartition, Stretch]:
+        found = {}
+        for partition, shared_partition in self._shared_state.assignment.items():
+            origin = shared_partition.origin
+            if origin is None or shared_partition.revoking:
+                continue
+            at = (from_here and shared_partition.current()) or origin
+            if at.fetch_epoch == origin.fetch_epoch:
+                found[partition] = Stretch(
+                    origin.fetch_epoch,
+                    at.offset,
+                    at.leader_epoch,
+                    origin.topic_id,
+                    origin.committed,
+                    origin.is_by_policy,
+                )
+        return found
+
+    def returned_under(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        assignment = self._shared_state.assignment
+        # Only polls move it, so it is of what the last one returned.
+        return {
+            partition: at.fetch_epoch
+            for partition in partitions
+            if (shared_partition := assignment.get(partition)) is not None
+            and (at := shared_partition.position) is not None
+        }
+
+    def fetch_epochs(self) -> Mapping[TopicPartition, int]:
+        return {p: each.fetch_epoch for p, each in self._shared_state.assignment.items()}
+
+    def seek(self, partition: TopicPartition, at: OffsetAndMetadata, *, is_committed: bool) -> Any:
+        return self._run(
+            self._core.hand_over(
+                Seek,
+                self._deadline(),
+                shared_partition=self._core.known.shared_partition(partition),
+                offset=at.offset,
+                leader_epoch=at.leader_epoch,
+                committed=at if is_committed else None,
+            )
+        )
+
+    def commit(self, read: Mapping[TopicPartition, ReadOffset]) -> Any:
+        offsets, read_under = parts_of(read)
+        return self._run(self._core.commits.commit(offsets, self._deadline(), read_under))
+
+    def commit_async(
+        self,
+        read: Mapping[TopicPartition, ReadOffset],
+        callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], Exception | None], object],
+        *,
+        is_parting: bool = False,
+    ) -> None:
+        offsets, read_under = parts_of(read)
+        self._core.commits.commit_async(offsets, callback, read_under, is_parting=is_parting)
+
+    def _deadline(self) -> int:
+        return add_ms(self.clock.now_ms(), self._core.config.default_api_timeout_ms)
+
     def unlisten(self, listener: Any) -> Any:
-        deadline = add_ms(self.clock.now_ms(), self._core.config.default_api_timeout_ms)
-        return self._run(self._unlistened(listener, deadline))
+        return self._run(self._unlistened(listener, self._deadline()))
 
     def _unlistened(self, listener: Any, deadline: int) -> Waits[None]:
         """Topics that `listen` has added leave the subscription, if it is still the one of `listen`."""
@@ -138,6 +220,13 @@ class Inside:
     def new_producer(self, transactional_id: str | None = None) -> Any:
         return self._producers(self._core.config, transactional_id)
 
+    def starts(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Where ``auto.offset.reset`` had reading begin, of each partition of which nothing was committed since.
+
+        A commit of the consumer brings them along; who commits nothing, or in transactions, commits these.
+        """
+        return self._core.commits.starts()
+
     def renew_identity(self) -> bool:
         exchange = self._core.exchange
         exchange.take_background_events()
@@ -161,7 +250,7 @@ class Inside:
         core.work.begin(desk, workers)
 
     def end(
-        self, listener: Any, committed: Mapping[TopicPartition, OffsetAndMetadata], *, is_put_back: bool
+        self, listener: Any, committed: Mapping[TopicPartition, ReadOffset], *, is_put_back: bool
     ) -> Totals:
         """Polls are as they were before `begin`.
 
@@ -175,7 +264,7 @@ class Inside:
         if not core.closed:
             core.listener = listener
             core.is_working = core.commits.is_for_work = False
-            core.commits.note(committed)
+            core.commits.note({partition: read.at for partition, read in committed.items()})
             core.commits.is_automatic = core.config.auto_commit and is_put_back
             core.exchange.nudged = False
             core.decode()

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import wall_time
 from kadence.consumer.events import Stalled
-from kadence.logs import Lines, logger
+from kadence.logs import Lines, OwnThread, logger
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -192,6 +192,8 @@ class Stalls:
 
     def present(self) -> str:
         """What is in hand, and where the thread is that polled last. Any thread but that one."""
+        if self.thread is None:
+            return "It was not polled yet."
         records, in_hand = self._look()
         return f"Records of the last poll: {records}{_named(in_hand)}. {self._whereabouts()[1]}"
 
@@ -295,7 +297,7 @@ class Stalls:
 def _aside(work: Callable[[Any], None], subject: Any) -> None:
     """On a thread of its own: what is called there may take its time. None can be had when the interpreter ends."""
     try:
-        threading.Thread(target=work, args=(subject,), name="kadence-stall-report", daemon=True).start()
+        OwnThread(target=work, args=(subject,), name="kadence-stall-report").start()
     except RuntimeError as error:
         log.warning("a stall cannot be reported: %s", error)
 

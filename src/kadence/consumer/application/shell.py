@@ -101,9 +101,9 @@ class Shell(waits.Shell):
                 consumer, Inside(self._core, self._shared_state, self._entered, producers, aside), settings
             )
 
-    def _entered(self, call: Waits[None]) -> None:
+    def _entered(self, call: Waits[Any]) -> Any:
         with self:
-            self.run(call)
+            return self.run(call)
 
     def close(self, call: Waits[None], deadline: int) -> None:
         """Carry the call that closes the consumer, as soon as no other thread is inside."""

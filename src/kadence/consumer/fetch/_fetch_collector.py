@@ -404,7 +404,7 @@ class FetchCollector:
         reader = self._reader(shared_partition.partition)
         if reader is not None and reader.shared_partition is shared_partition:
             self._remove(reader)
-        self.shared_state.send(Seek(0, 0, shared_partition.partition, at.offset, at.leader_epoch, known))
+        self.shared_state.send(Seek(0, 0, shared_partition, at.offset, at.leader_epoch, known))
 
     def buffered(self) -> bool:
         """Whether anything lies here or in the shared state, handed out or not."""
@@ -429,6 +429,8 @@ class FetchCollector:
         self._admit()
         for reader in self._readers():
             self._remove(reader)
+            # The network side keeps it as long as there are cycles.
+            reader.let_go()
         release_idle(everything=True)
 
     # ------------------------------------------------------------ what the readers share
@@ -546,6 +548,7 @@ class FetchCollector:
         """Give back all that was fetched of it."""
         while reader.fetches:
             reader.finish()
+        reader.hold(0)
         self._ring.pop(reader.partition, None)
         self._line.pop(reader.partition, None)
 

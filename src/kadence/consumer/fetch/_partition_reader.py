@@ -434,6 +434,12 @@ class PartitionReader(ReaderState):
         self.hold(0)
         return True
 
+    def let_go(self) -> None:
+        """Nothing is returned any more: let go of the records, and keep the position."""
+        decoded = self.decoded
+        if decoded is not None:
+            self.replace(self._emptied(decoded))
+
     def _emptied(self, decoded: DecodedRecords) -> DecodedRecords:
         """The position of these, without records; all before it is known to be processed."""
         self._processed_through()

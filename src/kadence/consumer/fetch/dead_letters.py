@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from kadence.logs import logger
+from kadence.logs import OwnThread, logger
 from kadence.records import Record
 from kadence.work.letters import BadRecord, Letter, bad_record, shorter
 
@@ -78,9 +78,7 @@ class DeadLetters:
     def deliver(self, bad: Sequence[BadRecord]) -> Delivery:
         """Begin to send; look at the result's ``done`` after each wake-up."""
         delivery = Delivery(bad)
-        threading.Thread(
-            target=self._send, args=(delivery,), name="kadence-dead-letters", daemon=True
-        ).start()
+        OwnThread(target=self._send, name="kadence-dead-letters", args=(delivery,)).start()
         return delivery
 
     def close(self, seconds: float) -> Delivery:
@@ -90,8 +88,8 @@ class DeadLetters:
         if producer is None:
             closing.done = True
         else:
-            threading.Thread(
-                target=self._end, args=(closing, producer, seconds), name="kadence-dead-letters", daemon=True
+            OwnThread(
+                target=self._end, name="kadence-dead-letters", args=(closing, producer, seconds)
             ).start()
         return closing
 

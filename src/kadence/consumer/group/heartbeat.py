@@ -108,6 +108,9 @@ class NativeHeartbeatPlanner:
 
 log = logger("kadence.consumer")
 
+_INTERVALS_OF_A_SESSION = 9
+"""A KIP-848 coordinator tells nobody its session timeout: by default it has 45 s, and heartbeats every 5 s."""
+
 _EARLY = 10
 """The first heartbeat of a generation comes after this part of the interval. A cooperative rebalance is often
 followed by its second round at once, and members learn of that from a heartbeat only: partitions that move
@@ -125,6 +128,8 @@ class HeartbeatRequestManager:
 
     Attributes:
         heartbeats_sent: how many, ever.
+        alive_until: when (ms) the coordinator removes this member, if no heartbeat is answered before, as far as this
+            side knows; `FOREVER` where none are sent.
         last_lateness_ms, max_lateness_ms: how long after its due time the last (the latest) of them was
             sent. Zero in health; what grows is time during which the network thread did not run (B9).
     """
@@ -138,6 +143,7 @@ class HeartbeatRequestManager:
         add_event: AddBackgroundEvent,
     ) -> None:
         self.heartbeats_sent = 0
+        self.alive_until = FOREVER
         self.last_lateness_ms = 0
         self.max_lateness_ms = 0
         self._coordinator = coordinator
@@ -234,6 +240,7 @@ class HeartbeatRequestManager:
             self._backoff.succeeded()
             self._hung_up = 0
             self._session_ends = add_ms(now, self._membership.session_timeout_ms)
+            self._is_alive(now)
             if present:
                 self._answered_in_ms = now - self._sent_at
                 # The answer may have brought another interval.
@@ -248,6 +255,8 @@ class HeartbeatRequestManager:
         if term == self._term and self._coordinator.found_at == self._found_at:
             return
         if term != self._term:
+            # It is of an answer.
+            self._is_alive(now)
             self._term = term
             self._due = add_ms(now, self._membership.heartbeat_interval_ms // _EARLY)
         else:
@@ -258,8 +267,19 @@ class HeartbeatRequestManager:
         self._sent_natively.clear()
         self._session_ends = add_ms(now, self._membership.session_timeout_ms)
 
+    def _is_alive(self, now: int) -> None:
+        """The coordinator has just heard this member."""
+        member = self._membership
+        session_ms = member.known_session_ms
+        if session_ms is None:
+            session_ms = max(
+                _INTERVALS_OF_A_SESSION * member.heartbeat_interval_ms, member.session_timeout_ms
+            )
+        self.alive_until = add_ms(now, session_ms)
+
     def _disarm(self) -> None:
         self._term = None
+        self.alive_until = FOREVER
         self._in_flight = None
         self._sent_natively.clear()
 

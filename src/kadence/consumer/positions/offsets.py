@@ -13,7 +13,7 @@ until the call's deadline.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
 from typing import Final, Protocol
@@ -34,6 +34,7 @@ from kadence.errors import (
     for_code,
 )
 from kadence.logs import logger
+from kadence.printable import plural
 from kadence.protocol import error_codes as ec
 from kadence.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -42,6 +43,7 @@ from kadence.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 from kadence.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kadence.wire import ZERO_UUID
 
 __all__ = ["Committed", "OffsetsRequestManager"]
 
@@ -54,8 +56,9 @@ _PATIENCE_MS: Final = 5_000
 class Unknown:
     """Since when metadata has not known partitions that are asked for."""
 
-    def __init__(self, config: ConsumerConfig) -> None:
+    def __init__(self, config: ConsumerConfig, metadata: MetadataManager) -> None:
         self._config = config
+        self._metadata = metadata
         self._since: dict[TopicPartition, int] = {}
 
     def partitions(self) -> tuple[TopicPartition, ...]:
@@ -70,10 +73,21 @@ class Unknown:
         self._since.pop(partition, None)
 
     def error(self, partition: TopicPartition) -> UnknownTopicOrPartitionError:
+        where = f"on the cluster at {','.join(self._config.bootstrap_servers)}"
+        if count := len(self._metadata.cluster.partitions_for(partition.topic)):
+            return UnknownTopicOrPartitionError(
+                f"{partition} does not exist: topic {partition.topic!r} has {plural(count, 'partition')} {where}, "
+                "numbered from 0"
+            )
         return UnknownTopicOrPartitionError(
-            f"{partition} does not exist on the cluster at {','.join(self._config.bootstrap_servers)}; "
+            f"{partition} does not exist {where}; "
             f"create it (kadence topics create {partition.topic}) or correct its name"
         )
+
+    def in_words(self, partition: TopicPartition) -> str:
+        """The same, for a list of partitions and of what they lack."""
+        count = len(self._metadata.cluster.partitions_for(partition.topic))
+        return f"does not exist (of {plural(count, 'partition')})" if count else "does not exist"
 
 
 class Asking:
@@ -194,7 +208,7 @@ class OffsetCalls:
         if self._metadata.leader(partition) is not None:
             return "was not answered by its leader"
         is_unknown = self._metadata.error_of(partition) == ec.UNKNOWN_TOPIC_OR_PARTITION
-        return "does not exist" if is_unknown else "has no known leader"
+        return self._unknown.in_words(partition) if is_unknown else "has no known leader"
 
     def on_response(self, now: int, completed: Completed) -> None:
         lookup, asked = self._asked.pop(completed.request)
@@ -309,10 +323,10 @@ class OffsetsRequestManager:
         self._wall = wall
         self._policy = config.auto_offset_reset
         self._asking = Asking(config, metadata)
-        self._unknown = Unknown(config)
+        self._unknown = Unknown(config, metadata)
         self._calls = OffsetCalls(config, subscription, metadata, self._asking, self._unknown, add_event)
         self._looking_up: set[PartitionState] = set()
-        self._resetting: dict[Request, dict[TopicPartition, tuple[int, int]]] = {}
+        self._resetting: dict[Request, dict[TopicPartition, tuple[int, int, bytes]]] = {}
         self._told_unknown: set[TopicPartition] = set()
         self._seen: tuple[int, int] | None = None
         self._snapshot: object = None
@@ -360,25 +374,31 @@ class OffsetsRequestManager:
                 self._reset_by_policy(state)
             return FOREVER
         self._looking_up.update(waiting)
-        partitions = frozenset(state.partition for state in waiting)
+        asked = {state: self._metadata.topic_id(state.partition.topic) for state in waiting}
         self._committed.lookup(
             now,
-            partitions,
-            lambda when, result: self._on_committed(when, waiting, result),
+            frozenset(state.partition for state in waiting),
+            lambda when, result: self._on_committed(when, asked, result),
         )
         return now
+
+    def _is_of_topic(self, partition: TopicPartition, topic_id: bytes) -> bool:
+        """Whether what was asked of this topic is true still: it was not deleted and made again meanwhile."""
+        return topic_id in (ZERO_UUID, self._metadata.topic_id(partition.topic))
 
     def _on_committed(
         self,
         now: int,
-        waiting: Iterable[PartitionState],
+        waiting: Mapping[PartitionState, bytes],
         result: dict[TopicPartition, OffsetAndMetadata | None] | Exception,
     ) -> None:
         del now
-        for state in waiting:
+        for state, topic_id in waiting.items():
             self._looking_up.discard(state)
             current = self._subscription.partitions.get(state.partition)
             if current is not state or state.status is not Status.INITIALIZING:
+                continue
+            if not self._is_of_topic(state.partition, topic_id):
                 continue
             if isinstance(result, Exception):
                 continue
@@ -391,7 +411,9 @@ class OffsetsRequestManager:
                     state.partition,
                     committed.offset,
                 )
-                self._subscription.position(state.partition, committed.offset, committed.leader_epoch)
+                self._subscription.position(
+                    state.partition, committed.offset, committed.leader_epoch, committed=committed
+                )
         if isinstance(result, Exception):
             self._add_event(Failed(result))
 
@@ -443,9 +465,9 @@ class OffsetsRequestManager:
         ):
             # Retention may have taken the offset. Who reads a range then wants the records of it that are left: the
             # policy would pass over them.
-            self._subscription.await_reset(state.partition, _EARLIEST, beyond=timestamp)
+            self._subscription.await_reset(state.partition, _EARLIEST, beyond=timestamp, is_by_policy=True)
         else:
-            self._subscription.await_reset(state.partition, timestamp)
+            self._subscription.await_reset(state.partition, timestamp, is_by_policy=True)
 
     # ------------------------------------------------------------ resets
 
@@ -472,11 +494,11 @@ class OffsetsRequestManager:
 
     def _reset(self, now: int, requests: list[Request]) -> int:
         wake_at = FOREVER
-        by_leader: dict[int, dict[TopicPartition, tuple[int, int]]] = {}
+        by_leader: dict[int, dict[TopicPartition, tuple[int, int, bytes]]] = {}
         asked = {
             p
             for group in self._resetting.values()
-            for p, (fetch_epoch, _) in group.items()
+            for p, (fetch_epoch, *_) in group.items()
             if self._fetch_epoch(p) == fetch_epoch
         }
         for partition, state in tuple(self._subscription.unplaced.items()):
@@ -496,12 +518,15 @@ class OffsetsRequestManager:
                 wake_at = min(wake_at, add_ms(now, self._config.retry_backoff_ms))
                 continue
             self._is_known(partition)
+            # The end first: what comes before a time is looked up is younger than that, and would be passed over.
+            wants_end = state.reset_timestamp >= 0 and state.end_before is None
             by_leader.setdefault(leader, {})[partition] = (
                 state.shared_partition.fetch_epoch,
-                state.reset_timestamp,
+                _LATEST if wants_end else state.reset_timestamp,
+                self._metadata.topic_id(partition.topic),
             )
         for leader, group in by_leader.items():
-            request = self._asking.request(now, leader, {p: timestamp for p, (_, timestamp) in group.items()})
+            request = self._asking.request(now, leader, {p: at for p, (_, at, _) in group.items()})
             self._resetting[request] = group
             requests.append(request)
         return wake_at
@@ -548,18 +573,25 @@ class OffsetsRequestManager:
         self,
         now: int,
         completed: Completed,
-        group: Mapping[TopicPartition, tuple[int, int]],
+        group: Mapping[TopicPartition, tuple[int, int, bytes]],
     ) -> None:
         found, failed = self._asking.read(completed, group)
-        for partition, (fetch_epoch, _) in group.items():
+        for partition, (fetch_epoch, timestamp, topic_id) in group.items():
             state = self._subscription.partitions.get(partition)
             if (
                 state is None
                 or state.shared_partition.fetch_epoch != fetch_epoch
                 or state.status is not Status.AWAIT_RESET
+                or not self._is_of_topic(partition, topic_id)
             ):
                 continue
             at = found.get(partition)
+            if at is not None and timestamp != state.reset_timestamp:
+                state.end_before = at.offset
+                continue
+            if at is None and partition in found and state.end_before is not None:
+                # No record is that young. Those that come from then on are.
+                at = OffsetAndTimestamp(state.end_before, -1)
             if at is not None and state.beyond is not None and state.floor < state.offset >= at.offset:
                 # Not retention: the log ends before the position.
                 state.reset_timestamp, state.beyond = state.beyond, None
@@ -575,10 +607,6 @@ class OffsetsRequestManager:
                     _NAMES.get(state.reset_timestamp or 0, "by time"),
                 )
                 self._subscription.position(partition, at.offset, None)
-                continue
-            if partition in found and state.reset_timestamp not in (_EARLIEST, _LATEST):
-                # No record is that young. Those that come from now on are, so start at the end.
-                state.reset_timestamp = _LATEST
                 continue
             code = failed.get(partition, ec.NONE)
             if code == ec.TOPIC_AUTHORIZATION_FAILED:

@@ -122,7 +122,9 @@ class Truncation:
         if offset < state.floor:
             # Of the range that is to be read nothing is left. The epochs that were read are of the old log.
             offset, epoch, starts = state.floor, None, []
-        self._subscription.position(state.partition, offset, starts[-1][0] if starts else epoch, kept)
+        self._subscription.position(
+            state.partition, offset, starts[-1][0] if starts else epoch, kept, goes_on=True
+        )
         state.topic_id, state.epoch_starts = topic_id, starts
 
     def _raise(self, state: PartitionState, error: LogTruncationError) -> None:
@@ -148,6 +150,18 @@ def note_epochs(state: PartitionState, data: memoryview, newest: int | None) -> 
 
 
 def _lost(state: PartitionState, position: int, diverging: int | None) -> str:
+    origin = state.shared_partition.origin
+    if origin is not None and origin.committed is not None and origin.offset == position:
+        # Nothing was read yet, and the committed offset may be that of another topic of this name.
+        ends = (
+            "does not know its epoch"
+            if diverging is None
+            else f"parts from what was read at offset {diverging}"
+        )
+        return (
+            f"{state.partition}: the log {ends}, and {position} is committed: the topic was deleted and created again "
+            "since, or an unclean leader election has truncated it"
+        )
     if diverging is None:
         return (
             f"{state.partition} was truncated by an unclean leader election: its leader does not know epoch "
@@ -257,7 +271,7 @@ class ValidationManager:
         if topic_id in (ZERO_UUID, state.topic_id) or topic_id in state.former_topic_ids:
             return False
         if state.topic_id == ZERO_UUID:
-            state.topic_id = topic_id
+            self._subscription.identify(state, topic_id)
             return False
         partition = state.partition
         state.former_topic_ids |= {state.topic_id}

@@ -1,14 +1,16 @@
 """The pytest plugin: a broker for the run, and for each test its own topics, groups, clients, faults and virtual time.
 
 pytest loads it wherever Kadence is installed. So importing it loads neither clients nor brokers; a fixture imports
-them when a test uses it. All names but `schema_registry` begin with ``kadence``.
+them when a test uses it. All names but `schema_registry` begin with ``kadence``; `caplog` is pytest's own, and waits
+for what clients have logged on their threads.
 
 PYTEST_DONT_REWRITE: there are no assertions here, and pytest would warn where this was imported before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,6 +67,46 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "kadence_settings", "settings of every client, lines key=value under Kafka's keys", type="linelist"
     )
+
+
+def _flush_logs() -> None:
+    """Have handlers get what threads of Kadence have logged so far."""
+    if (logs := sys.modules.get("kadence.logs")) is not None:
+        logs.flush()
+
+
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_call() -> Generator[None]:
+    """Lines of a test's clients are among those of the test."""
+    yield
+    _flush_logs()
+
+
+def _after_flush(look: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method, which sees what threads of Kadence have logged by then."""
+
+    def flushed(self: pytest.LogCaptureFixture, *arguments: Any) -> Any:
+        _flush_logs()
+        return look(self, *arguments)
+
+    return flushed
+
+
+def _caplog() -> type[pytest.LogCaptureFixture]:
+    """pytest's class, with looks of ours. To mypy it is final."""
+    theirs = pytest.LogCaptureFixture
+    looks: dict[str, Any] = {
+        name: property(_after_flush(getattr(theirs, name).fget)) for name in ("records", "text")
+    }
+    looks |= {name: _after_flush(getattr(theirs, name)) for name in ("get_records", "clear")}
+    return type("LogCaptureFixture", (theirs,), looks)
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """pytest's own ``caplog``. It sees what the threads of clients and brokers have logged before the look."""
+    caplog.__class__ = _caplog()
+    return caplog
 
 
 @pytest.fixture(scope="session")
