@@ -14,7 +14,8 @@ from tests.patience import until
 
 from kadence import Admin, Consumer, TopicPartition
 from kadence.broker import Broker
-from kadence.cli import consume, letter_actions
+from kadence.cli import consume
+from kadence.cli.where import ranges
 
 GONE = "t:0: what it had from offset 0 to 6 was deleted before it was read\n"
 
@@ -35,7 +36,7 @@ def raced(broker: Broker, kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None
         return looked_up
 
     monkeypatch.setattr(consume, "_plan", late(consume._plan))
-    monkeypatch.setattr(letter_actions, "ranges", late(letter_actions.ranges))
+    monkeypatch.setattr("kadence.cli.letter_actions.ranges", late(ranges))
 
 
 @pytest.mark.usefixtures("raced")
@@ -144,7 +145,7 @@ class _Steady:
 
 def test_lines_are_written_before_it_waits() -> None:
     raw = io.BytesIO()
-    out = io.BufferedWriter(raw)  # type: ignore[type-var]
+    out = io.BufferedWriter(raw)
     arguments = argparse.Namespace(
         format="values", value=None, output=None, raw=True, timeout=None, stats=None
     )
