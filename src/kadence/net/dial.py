@@ -77,7 +77,7 @@ class Resolver:
             # As bytes: for a str Python loads its tables of international names, which no numeric address needs.
             name = host.encode("ascii")
             numeric = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-        except (OSError, UnicodeError):
+        except (OSError, ValueError):
             pass
         else:
             return Found(host, port, interleave(numeric), None)
@@ -108,8 +108,8 @@ class Resolver:
                 found = Found(host, port, interleave(self._lookup(host, port, type=socket.SOCK_STREAM)), None)
             except OSError as error:
                 found = Found(host, port, (), error)
-            except UnicodeError as error:
-                # What Python raises for labels that are empty or too long.
+            except ValueError as error:
+                # What Python raises for labels that are empty or too long, or hold a NUL.
                 found = Found(host, port, (), OSError(f"not a host name: {error}"))
             self._found.append(found)
             self._notify()
@@ -229,7 +229,8 @@ class Dial:
                 f"{self._name}: the certificate shown at {self.address} was not accepted: "
                 f"{error.verify_message or error.reason}. {_advice(error)}"
             ) from error
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            # ValueError: a host whose name cannot be one in TLS.
             self.check_refusal(error)
             self.failed(tell(error), now)
             return False
