@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from tests.connection.test_authentication import Peer
 from tests.connection.test_connection import EVERYTHING, NOW, answer, ready, send, written
-
 from tests.patience import PATIENCE
 
 from kadence.broker import Broker
