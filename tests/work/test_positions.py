@@ -179,7 +179,11 @@ def test_what_is_committed_of_records_behind_the_end_of_the_log_says_nothing(unc
     alter(unchecked, 2, encode(2, [(3, 5), (8, 20)]))
     offsets: list[int] = []
     member = unchecked.member("one", auto_commit_interval_ms=20)
-    call = member.processes(lambda record: offsets.append(record.offset))
+
+    def work(record: Record[Any, Any]) -> None:
+        offsets.append(record.offset)
+
+    call = member.processes(work)
     unchecked.until(lambda: unchecked.committed()[0] == (10, ""))
     unchecked.write("one", 20)
     unchecked.until(lambda: unchecked.committed()[0] == (30, ""))

@@ -286,7 +286,13 @@ def _json(answer: Any, remaining: Callable[[], float]) -> Any:
             raise ValueError(f"its answer has more than {MOST_BYTES >> 20} MiB")
         remaining()
     try:
-        return json.loads(text)
+        found = json.loads(text)
+        if b"\\u" in text:
+            # Half a surrogate pair is no text that can be sent or written.
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
+    except UnicodeEncodeError:
+        raise ValueError("its answer holds text that is no Unicode") from None
     except ValueError:
         raise ValueError("its answer is no JSON") from None
     except RecursionError:
