@@ -17,7 +17,7 @@ from tests.registry.registry_server import RegistryServer
 
 from kadence.errors import ConfigError, SchemaNotFoundError, SchemaRefusedError, SchemaRegistryError
 from kadence.registry import answers, client, http
-from kadence.registry.answers import LAG_S, REFUSED_MS
+from kadence.registry.answers import LAG_EVERY_MS, LAG_S, REFUSED_MS
 from kadence.registry.client import AT_ONCE, LATEST_MS, SchemaRegistryClient
 from kadence.registry.framing import header_of, id_of
 from kadence.registry.http import Http
@@ -66,9 +66,11 @@ def test_references_come_along(registry: RegistryServer) -> None:
 
 def test_what_is_not_there(registry: RegistryServer) -> None:
     registry.schemas[2] = {"schema": "", "schemaType": "PROTOBUF"}
-    ours, waits = of(registry.url)
+    clock = FakeClock()
+    ours, waits = of(registry.url, clock=clock)
     with pytest.raises(SchemaNotFoundError, match="schema id 1 is not in the registry"):
         only(ours, 1)
+    clock.advance(LAG_EVERY_MS + 1000)
     with pytest.raises(SchemaNotFoundError, match="schema id 2 is of type PROTOBUF, not AVRO"):
         only(ours, 2)
     with pytest.raises(SchemaNotFoundError, match="no subject 'x' with a version"):
@@ -404,6 +406,45 @@ def test_an_id_without_a_schema_is_asked_for_once_a_minute(registry: RegistrySer
     assert "PROTOBUF" in texts(ours.resolve([2], AVRO))[2]
     assert len(registry.requests) == 6
     assert waits == [LAG_S]
+
+
+def test_the_wait_for_a_follower_is_paid_once_for_many_ids(registry: RegistryServer) -> None:
+    clock = FakeClock()
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        clock.advance(int(seconds * 1000))
+
+    ours = SchemaRegistryClient._of(RegistryOptions((registry.url,)), sleep, clock)
+    for schema_id in range(100):
+        with pytest.raises(SchemaNotFoundError):
+            ours.resolve_one(schema_id, AVRO)
+        clock.advance(1)
+    assert waits == [LAG_S]
+    assert len(registry.requests) == 101
+    clock.advance(LAG_EVERY_MS)
+    with pytest.raises(SchemaNotFoundError):
+        ours.resolve_one(100, AVRO)
+    assert waits == [LAG_S, LAG_S]
+
+
+def test_threads_share_the_wait_for_a_follower(registry: RegistryServer) -> None:
+    clock = FakeClock()
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:
+            # Another thread asks for another id meanwhile.
+            clock.advance(400)
+            with pytest.raises(SchemaNotFoundError):
+                ours.resolve_one(2, AVRO)
+
+    ours = SchemaRegistryClient._of(RegistryOptions((registry.url,)), sleep, clock)
+    with pytest.raises(SchemaNotFoundError):
+        ours.resolve_one(1, AVRO)
+    assert waits == [LAG_S, 0.6]
 
 
 def test_an_id_that_a_follower_learns_of_late_is_no_bad_record(registry: RegistryServer) -> None:
