@@ -133,6 +133,8 @@ def interleave(infos: Iterable[Any]) -> tuple[Address, ...]:
 
 
 _REFUSALS: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
+_NOT_IN_TIME: Final = (9, 10)
+"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 _OTHER_NAME: Final = (62, 64)
 """OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 _IN_PROGRESS: Final = (errno.EINPROGRESS, errno.EWOULDBLOCK)
@@ -339,6 +341,11 @@ def _advice(error: ssl.SSLCertVerificationError) -> str:
         return (
             "Reach the broker by a name in its certificate: bootstrap.servers has the first one, the brokers' "
             "advertised.listeners have the others"
+        )
+    if error.verify_code in _NOT_IN_TIME:
+        return (
+            "The broker needs a certificate that is valid now, unless it is this machine's clock that is wrong; no "
+            "setting of the client mends that"
         )
     return "ssl.ca.location names the authorities to trust"
 
