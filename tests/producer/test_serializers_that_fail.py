@@ -33,10 +33,11 @@ class Serializer:
 @pytest.mark.parametrize("field", ["key", "value"])
 def test_the_text_of_a_foreign_error_is_only_the_cause(field: str, error: Exception, said: str) -> None:
     with Broker(topics={"t": 1}) as broker:
+        record: dict[str, Any] = {field: b"hidden"}
         settings: dict[str, Any] = {f"{field}_serializer": Serializer(error)}
         with Producer(bootstrap_servers=broker.bootstrap_servers, **settings) as producer:
             with pytest.raises(SerializationError) as caught:
-                producer.send("t", **{field: b"hidden"}).result(10)
+                producer.send("t", **record).result(10)
             assert str(caught.value).endswith(said)
             assert "hidden" not in str(caught.value)
             assert caught.value.__cause__ is error

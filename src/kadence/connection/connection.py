@@ -40,8 +40,7 @@ from kadence.protocol import error_codes
 from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kadence.protocol.client_frames import encode_frame
 from kadence.protocol.fetch import FetchRequest
-from kadence.wire import VersionError, WireError
-from kadence.wire.parsing import unreadable
+from kadence.wire import VersionError, WireError, unreadable
 
 if TYPE_CHECKING:
     from kadence.connection.authentication import Authentication, SaslMessage

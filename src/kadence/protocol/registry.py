@@ -19,8 +19,7 @@ from kadence.protocol.message import Message, Request, Response
 from kadence.protocol.request_header import RequestHeader
 from kadence.protocol.response_header import ResponseHeader
 from kadence.protocol.tables import API_NAMES, REQUESTS, RESPONSES
-from kadence.wire import Buffer, Reader, VersionError, WireError, Writer
-from kadence.wire.parsing import parser
+from kadence.wire import Buffer, Reader, VersionError, WireError, Writer, parser
 
 __all__ = [
     "API_NAMES",

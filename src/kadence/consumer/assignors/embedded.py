@@ -17,8 +17,7 @@ from kadence.protocol.consumer_protocol_assignment import (
 from kadence.protocol.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kadence.protocol.consumer_protocol_subscription import TopicPartition as OwnedTopic
 from kadence.types import TopicPartition
-from kadence.wire import Reader, WireError, Writer
-from kadence.wire.parsing import parser
+from kadence.wire import Reader, WireError, Writer, parser
 
 __all__ = [
     "decode_assignment",

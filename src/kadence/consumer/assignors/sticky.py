@@ -43,8 +43,7 @@ from kadence.consumer.assignors.base import (
     RebalanceProtocol,
 )
 from kadence.types import TopicPartition
-from kadence.wire import Reader, WireError, Writer
-from kadence.wire.parsing import parser
+from kadence.wire import Reader, WireError, Writer, parser
 
 __all__ = ["Claims", "CooperativeStickyAssignor", "Plan", "StickyAssignor", "generation_of", "withhold"]
 
