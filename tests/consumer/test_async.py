@@ -142,7 +142,7 @@ def test_b4_a_blocked_loop_is_no_progress_though_a_task_waits_in_poll(served: Br
             epoch = subject.group_metadata().generation_id
             waiting = asyncio.create_task(subject.poll(PATIENCE))
             await asyncio.sleep(0)
-            until(lambda: not subject.assignment(), what="it stays a member")
+            until(lambda: not subject._core.assigned, what="it stays a member")
             subject.wakeup()
             with pytest.raises(WakeupError):
                 await waiting

@@ -117,7 +117,7 @@ def test_b4_a_member_that_does_not_poll_leaves_and_the_next_poll_rejoins(
     consumer.subscribe(topic, listener=listener)
     read(consumer, 4)
     before = consumer.group_metadata()
-    cluster.until(lambda: not consumer.assignment())
+    cluster.until(lambda: not consumer._core.assigned)
     with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
         consumer.commit({TopicPartition(topic, 0): 1})
     assert numbers(read(consumer, 4)) is not None

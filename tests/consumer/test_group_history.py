@@ -70,7 +70,7 @@ def test_b4_what_was_lost_by_a_poll_timeout_is_told_with_what_came_back(cluster:
     one = member(cluster, group, max_poll_interval_ms=60_000)
     one.subscribe(topic)
     poll_until(one, lambda: len(one.assignment()) == 4)
-    cluster.until(lambda: not one.assignment())
+    cluster.until(lambda: not one._core.assigned)
     poll_until(one, lambda: len(one.assignment()) == 4 and bool(one.rebalances()[-1].removed))
     last = one.rebalances()[-1]
     assert last.cause == "poll interval exceeded"

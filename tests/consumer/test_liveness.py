@@ -384,7 +384,7 @@ def test_b4_holds_while_nobody_coordinates(cluster: VirtualCluster) -> None:
         ):
             cluster.sleep(61)
             assert consumer.stalls()[-1].left_group
-            assert consumer.assignment() == frozenset()
+            assert consumer._core.assigned == frozenset()
         poll_until(consumer, lambda: bool(consumer.assignment()))
 
 

@@ -37,7 +37,7 @@ def test_kip_848_the_broker_matches_whole_names(cluster: Cluster, protocol: str)
     records = read(consumer, 8)
     assert {record.topic for record in records} == {f"{prefix}-a", f"{prefix}-b"}
     assert len(records) == 8
-    assert consumer.subscription() == frozenset()
+    assert consumer.subscription() == {f"{prefix}-a", f"{prefix}-b"}
     consumer.commit()
     consumer.subscribe(SubscriptionPattern(f"{prefix}-b.*"))
     poll_until(consumer, lambda: topics_of(consumer) == {f"{prefix}-b", f"{prefix}-b-more"})

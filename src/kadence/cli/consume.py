@@ -224,8 +224,9 @@ def _plan(admin: Admin, arguments: argparse.Namespace, isolation_level: str) -> 
     tell_presumed(arguments.start, "--from")
     tell_presumed(end, "--to")
     held = ranges(admin, wanted, isolation_level)
-    starts = offsets(admin, arguments.start, held)
-    return _Plan(starts, {} if end is None else offsets(admin, end, held))
+    settings = {**client_config(arguments, "ConsumerConfig"), "isolation.level": isolation_level}
+    starts = offsets(admin, arguments.start, held, settings)
+    return _Plan(starts, {} if end is None else offsets(admin, end, held, settings))
 
 
 def _begin(consumer: Consumer, arguments: argparse.Namespace, plan: _Plan) -> None:

@@ -242,7 +242,7 @@ def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
     held = ranges(admin, chosen_partitions)
     refuse_outside(where, held)
     tell_presumed(where, "--to")
-    after = offsets(admin, where, held)
+    after = offsets(admin, where, held, client_config(arguments, "ConsumerConfig"))
     if not arguments.dry_run:
         admin.alter_consumer_group_offsets(group, after)
     rows = [

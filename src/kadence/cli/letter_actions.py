@@ -156,7 +156,7 @@ def drop_letters(admin: Admin, arguments: argparse.Namespace) -> None:
     held = ranges(admin, chosen)
     refuse_outside(arguments.before, held)
     tell_presumed(arguments.before, "--before")
-    before = offsets(admin, arguments.before, held)
+    before = offsets(admin, arguments.before, held, client_config(arguments, "ConsumerConfig"))
     if not arguments.dry_run:
         admin.delete_records(before)
     rows = [

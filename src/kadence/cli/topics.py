@@ -244,7 +244,7 @@ def _delete_records(admin: Admin, arguments: argparse.Namespace) -> None:
     held = ranges(admin, chosen_partitions)
     refuse_outside(arguments.before, held)
     tell_presumed(arguments.before, "--before")
-    before = offsets(admin, arguments.before, held)
+    before = offsets(admin, arguments.before, held, client_config(arguments, "ConsumerConfig"))
     first = (
         {tp: each.first for tp, each in held.items()} if arguments.dry_run else admin.delete_records(before)
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kadence.cli.common import CommandError, say
 from kadence.cli.names import spelled
@@ -107,8 +107,14 @@ def refuse_outside(where: Where, held: dict[TopicPartition, Range]) -> None:
             )
 
 
-def offsets(admin: Admin, where: Where, held: dict[TopicPartition, Range]) -> dict[TopicPartition, int]:
-    """The offset that ``where`` is in each partition, never outside of what the partition holds."""
+def offsets(
+    admin: Admin, where: Where, held: dict[TopicPartition, Range], settings: Mapping[str, Any]
+) -> dict[TopicPartition, int]:
+    """The offset that ``where`` is in each partition, never outside of what the partition holds.
+
+    Args:
+        settings: of a consumer, which looks at the records that a time leads to.
+    """
     match where.kind:
         case "earliest":
             return {tp: each.first for tp, each in held.items()}
@@ -119,9 +125,11 @@ def offsets(admin: Admin, where: Where, held: dict[TopicPartition, Range]) -> di
         case "last":
             return {tp: max(each.first, each.end - where.number) for tp, each in held.items()}
         case "time":
-            found = admin.list_offsets(dict.fromkeys(held, where.number))
+            # A consumer takes a while to load, and most commands need none.
+            from kadence.reading.by_time import by_own_times
+
+            times = dict.fromkeys(held, where.number)
+            told = {tp: None if at is None else at.offset for tp, at in admin.list_offsets(times).items()}
             # A record may have come since the ranges were looked up, and be what the time leads to.
-            return {
-                tp: each.end if (at := found[tp]) is None else min(at.offset, each.end)
-                for tp, each in held.items()
-            }
+            found = by_own_times(settings, times, told, {tp: each.end for tp, each in held.items()})
+            return {tp: each.end if (at := found[tp]) is None else at for tp, each in held.items()}

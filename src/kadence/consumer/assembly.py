@@ -21,6 +21,7 @@ from kadence.consumer.fetch.manager.fetch import FetchRequestManager
 from kadence.consumer.fetch.manager.fetchable import missing_topics
 from kadence.consumer.group.auto import AutoMembership
 from kadence.consumer.group.commit import CommitRequestManager
+from kadence.consumer.group.committed import OffsetKeeper
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.group.held_back import HeldBack
@@ -139,7 +140,11 @@ def _turn(
         subscription, metadata, offsets, membership, commits, background_event_handler
     )
     processor.is_cut_off = client.is_cut_off
-    if commits is not None:
+    if commits is not None and membership is not None:
+        keeper = OffsetKeeper(commits, membership, subscription, config.request_timeout_ms)
+        processor.keep = keeper.keep
+        commits.is_foreign, commits.was_ours = subscription.is_foreign, subscription.ever.__contains__
+        managers.append(keeper)
         commits.is_cut_off = client.is_cut_off
 
     def metadata_changed(now: int) -> None:

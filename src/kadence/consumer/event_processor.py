@@ -34,9 +34,10 @@ from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.membership import Membership
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.offsets import OffsetsRequestManager
+from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
-from kadence.errors import ConnectError, IllegalStateError, InvalidGroupIdError, KafkaTimeoutError
+from kadence.errors import ConnectError, InvalidGroupIdError, KafkaTimeoutError
 from kadence.logs import in_short, logger
 from kadence.types import TopicPartition
 
@@ -74,16 +75,21 @@ class ApplicationEventProcessor:
         """Topics whose partitions are assigned as they are made."""
         self.is_cut_off: Callable[[], bool] = lambda: False
         """Tells whether no broker is there."""
+        self.keep: Callable[[int, int, Callable[[int], None]], None] = lambda now, deadline, done: done(now)
+        """Commits what is committed again."""
         self.closing: m.Close | None = None
         self._steps: dict[type[m.ApplicationEvent], Callable[[int, Any], None]] = {
             m.Subscribe: self._subscribe,
             m.Unsubscribe: self._unsubscribe,
             m.Assign: self._assign,
+            m.AddPartitions: self._add_partitions,
+            m.RemovePartitions: self._remove_partitions,
             m.AssignTopics: self._assign_topics,
             m.Polled: self._polled,
             m.Seek: self._seek,
             m.ResetPositions: self._reset,
             m.Commit: self._commit,
+            m.KeepCommitted: self._keep_committed,
             m.FetchCommitted: self._fetch_committed,
             m.ListOffsets: self._list_offsets,
             m.TopicMetadata: self._topic_metadata,
@@ -193,6 +199,18 @@ class ApplicationEventProcessor:
         log.info("assigned by hand: %s", in_short(call.partitions))
         self._answer(call)
 
+    def _add_partitions(self, now: int, call: m.AddPartitions) -> None:
+        # While the group is left nothing of what was assigned before counts.
+        assigned = () if self._leaving else self._subscription.partitions
+        partitions = tuple(dict.fromkeys((*assigned, *call.partitions)))
+        self._assign(now, replace(call, partitions=partitions))
+
+    def _remove_partitions(self, now: int, call: m.RemovePartitions) -> None:
+        removed = frozenset(call.partitions)
+        assigned = () if self._leaving else self._subscription.partitions
+        left = tuple(p for p in assigned if p not in removed)
+        self._assign(now, m.Assign(call.id, call.deadline, left))
+
     def _assign_topics(self, now: int, call: m.AssignTopics) -> None:
         del now
         if self._leaving:
@@ -233,32 +251,43 @@ class ApplicationEventProcessor:
 
     def _seek(self, now: int, call: m.Seek) -> None:
         del now
-        if call.partition in self._subscription.partitions:
-            self._subscription.widen(call.partition, call.offset)
+        if self._is_held(call.shared_partition):
+            partition = call.shared_partition.partition
+            self._subscription.widen(partition, call.offset)
+            # Nobody waits for what the consumer itself asks for, to go on where the program stands.
             self._subscription.position(
-                call.partition, call.offset, call.leader_epoch, call.processed, call.committed
+                partition,
+                call.offset,
+                call.leader_epoch,
+                call.processed,
+                call.committed,
+                goes_on=not call.id,
             )
-            self._answer(call)
-        else:
-            self._answer(
-                call,
-                IllegalStateError(f"{call.partition} is no longer assigned to this consumer"),
-            )
+        self._answer(call)
 
     def _reset(self, now: int, call: m.ResetPositions) -> None:
         del now
-        for partition in call.partitions:
-            if partition in self._subscription.partitions:
+        for shared_partition in call.shared_partitions:
+            if self._is_held(shared_partition):
+                partition = shared_partition.partition
                 if call.timestamp == _EARLIEST:
                     self._subscription.widen(partition, 0)
                 self._subscription.await_reset(partition, call.timestamp)
         self._answer(call)
+
+    def _is_held(self, shared_partition: SharedPartition) -> bool:
+        """Whether this assignment of a partition stands. One that is over is not moved, and nor is the next one."""
+        state = self._subscription.partitions.get(shared_partition.partition)
+        return state is not None and state.shared_partition is shared_partition
 
     def _commit(self, now: int, call: m.Commit) -> None:
         if self._commits is None:
             self._answer(call, InvalidGroupIdError("a commit needs group.id"))
         else:
             self._commits.commit(now, call)
+
+    def _keep_committed(self, now: int, call: m.KeepCommitted) -> None:
+        self.keep(now, call.deadline, lambda _: self._answer(call))
 
     def _fetch_committed(self, now: int, call: m.FetchCommitted) -> None:
         if self._commits is None:
@@ -381,6 +410,8 @@ class BackgroundEventHandler:
     def show_assignment(self) -> None:
         if self._shared_state.assignment is not self._subscription.snapshot:
             self._shared_state.assignment = self._subscription.snapshot
+        self._shared_state.starts = self._subscription.starts
+        self._shared_state.topics = self._subscription.topics
         if self._moves != self._subscription.moves:
             self._moves = self._shared_state.moves = self._subscription.moves
             self._shared_state.signal.set()

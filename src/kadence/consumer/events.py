@@ -13,10 +13,12 @@ from datetime import datetime
 from typing import Final
 
 from kadence.clock import wall_time
+from kadence.consumer.shared_partition import SharedPartition
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = [
     "AddBackgroundEvent",
+    "AddPartitions",
     "Answer",
     "ApplicationEvent",
     "Assign",
@@ -32,12 +34,14 @@ __all__ = [
     "Failed",
     "FetchCommitted",
     "IdentityChanged",
+    "KeepCommitted",
     "ListOffsets",
     "LosePartitions",
     "Polled",
     "Rebalance",
     "RebalanceFailed",
     "RebalanceFinished",
+    "RemovePartitions",
     "ResetPositions",
     "RevokePartitions",
     "Seek",
@@ -98,6 +102,21 @@ class Assign(ApplicationEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class AddPartitions(Assign):
+    """Manual assignment: read these, too. What is assigned is known on the network thread alone.
+
+    Several tasks may add partitions at once, each with a call of its own.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartitions(ApplicationEvent):
+    """Manual assignment: read these no more, and the others on."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AssignTopics(ApplicationEvent):
     """Manual assignment of all partitions of these topics, those that are made later too.
 
@@ -119,11 +138,12 @@ class Polled(ApplicationEvent):
 class Seek(ApplicationEvent):
     """Move one position. With an epoch the position is validated before it is fetched (KIP-320).
 
+    It is that of one assignment of a partition, which ``shared_partition`` belongs to. Of another one nothing is moved.
     ``processed``: what may be committed until a later poll proves more; None: ``offset`` itself. ``committed``: what
     the group has committed, where that is this place.
     """
 
-    partition: TopicPartition
+    shared_partition: SharedPartition
     offset: int
     leader_epoch: int | None
     processed: tuple[int, int | None] | None = None
@@ -132,9 +152,9 @@ class Seek(ApplicationEvent):
 
 @dataclass(frozen=True, slots=True)
 class ResetPositions(ApplicationEvent):
-    """Seek to the beginning (timestamp −2) or end (−1) of partitions, lazily."""
+    """Seek to the beginning (timestamp −2) or end (−1) of partitions, lazily: of these assignments, as `Seek`."""
 
-    partitions: tuple[TopicPartition, ...]
+    shared_partitions: tuple[SharedPartition, ...]
     timestamp: int
 
 
@@ -145,21 +165,28 @@ class Commit(ApplicationEvent):
     ``retry``: somebody waits for the `Answer`; else its end is told by `CommitCompleted`. ``parting``: because
     something ends; not worth waiting for where no broker is there. Either is repeated on retriable errors until the
     deadline; a commit that is neither is tried once. ``lost``: partitions that were lost, of which no poll has told the
-    application yet: they are refused, though they may have been assigned anew (C12). ``read_under``: of offsets that
-    follow from what was read, the fetch epoch of that. They count only under it (C19): where a partition is read under
-    another one by now, its topic was made anew, say, its offset is left out without an error, and the end of the commit
-    does not name it.
+    application yet: they are refused, though they may have been assigned anew (C12). ``known``: the assignment that the
+    program knows, where it named the offsets: of another assignment of a partition they are refused, too.
+    ``read_under``: of offsets that follow from what was read, the fetch epoch of that. They count only under it (C19):
+    where a partition is read under another one by now, its topic was made anew, say, its offset is left out without an
+    error, and the end of the commit does not name it.
     """
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     retry: bool
     parting: bool = False
     lost: frozenset[TopicPartition] = frozenset()
+    known: Mapping[TopicPartition, SharedPartition] | None = field(default=None, compare=False)
     read_under: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def what(self) -> str:
         return _about(type(self), (p.topic for p in self.offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class KeepCommitted(ApplicationEvent):
+    """Commit what is committed for the assigned partitions again, unchanged: the group is about to be left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +271,8 @@ _CALLS: Final[dict[type[ApplicationEvent], str]] = {
     Subscribe: "subscribe()",
     Unsubscribe: "unsubscribe()",
     Assign: "assign()",
+    AddPartitions: "incremental_assign()",
+    RemovePartitions: "incremental_unassign()",
     AssignTopics: "assign_topics()",
     Seek: "seek()",
     ResetPositions: "seek_to_beginning() or seek_to_end()",
@@ -312,7 +341,12 @@ class RevokePartitions(CallbackNeeded):
 
 @dataclass(frozen=True, slots=True)
 class AssignPartitions(CallbackNeeded):
-    """These are new (may be empty). With a listener they are fetched once the answer is there."""
+    """These are new (may be empty). With a listener they are fetched once the answer is there.
+
+    ``shared_partitions``: this assignment of each, which the application knows from now on.
+    """
+
+    shared_partitions: Mapping[TopicPartition, SharedPartition] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,16 @@ from kadence.metrics.sensors import Meter
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.wire import ZERO_UUID
 
-__all__ = ["NotFetched", "NotFetchedReason", "Origin", "Raised", "SharedPartition", "Unfetched", "Unstable"]
+__all__ = [
+    "NotFetched",
+    "NotFetchedReason",
+    "Origin",
+    "Raised",
+    "SharedPartition",
+    "Start",
+    "Unfetched",
+    "Unstable",
+]
 
 
 class NotFetchedReason(enum.Enum):
@@ -108,6 +117,13 @@ _OPEN_MS: Final = 5_000
 """A transaction that is open for so long counts as a reason. Others come and go all the time, and hold nobody up."""
 
 
+class Start(NamedTuple):
+    """A place that ``auto.offset.reset`` chose. ``number``: of all such choices of the consumer, from 1 on."""
+
+    number: int
+    offset: int
+
+
 class Origin(NamedTuple):
     """Where a fetch epoch starts to read. Replaced as one value, so its parts never mix."""
 
@@ -124,6 +140,8 @@ class Origin(NamedTuple):
     """What the group had committed, where that is the place to begin; None: a policy or the program chose it."""
     is_by_policy: bool = False
     """Whether ``auto.offset.reset`` chose it."""
+    start: Start | None = None
+    """Where ``auto.offset.reset`` had reading begin that has come here without a jump of the program."""
 
 
 class Unstable(NamedTuple):

@@ -32,7 +32,6 @@ from kadence.consumer.decoded_records import Attention
 from kadence.consumer.events import ApplicationEvent, BackgroundEvent, Close, Stalled
 from kadence.consumer.measures import Measures
 from kadence.consumer.shared_partition import SharedPartition, Unfetched
-from kadence.errors import IllegalStateError
 from kadence.metrics.sensors import Meter
 from kadence.types import TopicPartition
 
@@ -357,6 +356,8 @@ class SharedState:
             there; None: all records come by `put`.
         assignment: shared partitions of the assigned partitions, replaced as a whole (network).
         missing: topics that the application reads and the cluster does not have, or does not show (network).
+        topics: what is subscribed to by name, or matches a pattern that is matched here (network).
+        starts: how many places ``auto.offset.reset`` has chosen (network).
         changed: shared partitions that the network thread is to look at again: paused, resumed, drained to a mark
             (application).
         wake_held: a fetch waits for memory: when no more than this is taken (`fetched_bytes`) the network thread wants
@@ -399,6 +400,8 @@ class SharedState:
         self.assignment: Mapping[TopicPartition, SharedPartition] = MappingProxyType({})
         self.moves = 0
         self.missing: Mapping[str, Unfetched] = MappingProxyType({})
+        self.topics: frozenset[str] = frozenset()
+        self.starts = 0
         self.changed: deque[SharedPartition] = deque()
         self.wake_held = -1
         self.wants_polled = False
@@ -414,17 +417,6 @@ class SharedState:
         self.wakes = 0
 
     # -- application thread
-
-    def shared_partition(self, partition: TopicPartition) -> SharedPartition:
-        """The shared partition of an assigned partition.
-
-        Raises:
-            IllegalStateError: it is not assigned to this consumer.
-        """
-        found = self.assignment.get(partition)
-        if found is None:
-            raise IllegalStateError(f"{partition} is not assigned to this consumer")
-        return found
 
     def send(self, event: ApplicationEvent) -> None:
         self.measures.application_events.put(self.clock.now_ms())

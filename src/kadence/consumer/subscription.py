@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from kadence.consumer.shared_partition import NotFetchedReason, Origin, SharedPartition
+from kadence.consumer.shared_partition import NotFetchedReason, Origin, SharedPartition, Start
 from kadence.errors import KafkaError
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.wire import ZERO_UUID
@@ -59,6 +59,7 @@ class PartitionState:
         "beyond",
         "checked",
         "doubted",
+        "end_before",
         "epoch",
         "epoch_starts",
         "fetched_bytes",
@@ -105,6 +106,8 @@ class PartitionState:
         """Ids that the topic of this name had before: a broker that still tells one of them is behind."""
         self.reset_timestamp: int | None = None
         """What AWAIT_RESET asks for: −2 earliest, −1 latest, else ms since 1970; None: the policy, or a seek."""
+        self.end_before: int | None = None
+        """Where the log ended before a time is looked up: there reading begins if no record is that young."""
         self.beyond: int | None = None
         """What it asks for next if the log has lost its end, and not its beginning; see `Subscription.await_reset`."""
         self.is_by_policy = False
@@ -203,6 +206,8 @@ class Subscription:
         """Whether partitions come from a group (subscribe) rather than from assign()."""
         self.has_listener = False
         self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.ever: set[TopicPartition] = set()
+        """What a group has ever given to this consumer."""
         self.snapshot: Mapping[TopicPartition, SharedPartition] = MappingProxyType({})
         """What the application sees: immutable, replaced as a whole."""
         self.callbacks = itertools.count(1)
@@ -215,6 +220,8 @@ class Subscription:
         their records."""
         self.moves = 0
         """How many positions were ever set: whoever waits for one looks again when it grows."""
+        self.starts = 0
+        """How many places ``auto.offset.reset`` has chosen."""
         self.has_ranges = False
         """Whether any partition was ever to be read up to an end."""
         self.changed: dict[PartitionState, None] = {}
@@ -235,6 +242,10 @@ class Subscription:
         if self.regex is not None:
             return frozenset()
         return frozenset(p for p in self.partitions if p.topic not in self.topics)
+
+    def is_foreign(self, partition: TopicPartition) -> bool:
+        """Whether it has nothing to do with this subscription, and never had. With a regex nobody here can tell."""
+        return self.regex is None and partition.topic not in self.topics and partition not in self.ever
 
     def status_set(self, state: PartitionState) -> None:
         """Keeps ``unplaced`` true, and has the fetch manager look."""
@@ -285,6 +296,8 @@ class Subscription:
                 state.shared_partition.origin = None
                 state.mark()
         self.partitions = new
+        if self.by_group:
+            self.ever.update(new)
         self.unplaced = {p: s for p, s in new.items() if s.status is not Status.FETCHING}
         self._publish()
 
@@ -315,15 +328,26 @@ class Subscription:
         epoch: int | None,
         processed: tuple[int, int | None] | None = None,
         committed: OffsetAndMetadata | None = None,
+        *,
+        goes_on: bool = False,
     ) -> None:
         """Start a new fetch epoch at ``offset``: data fetched before is dropped when it would be handed out.
 
         Args:
             processed: what may be committed until a later poll proves more; None: ``offset`` itself.
             committed: what the group has committed, where that is this place.
+            goes_on: reading goes on there, and neither the program nor a reset has chosen the place.
         """
         state = self.partitions[partition]
         shared_partition = state.shared_partition
+        before = shared_partition.origin if goes_on else None
+        start = None if before is None else before.start
+        if start is not None and start.offset > offset:
+            # The log was cut off before it.
+            start = start._replace(offset=offset)
+        if state.is_by_policy:
+            self.starts += 1
+            start = Start(self.starts, offset)
         continued = -1 if processed is None else shared_partition.fetch_epoch
         shared_partition.fetch_epoch = self.next_fetch_epoch()
         state.trouble, state.retry_at, state.named_at = None, 0, -1
@@ -346,6 +370,7 @@ class Subscription:
             state.topic_id,
             committed,
             state.is_by_policy,
+            start,
         )
         state.is_by_policy = False
         self.moves += 1
@@ -393,7 +418,7 @@ class Subscription:
                 end of the log. is_by_policy: ``auto.offset.reset`` wants it, and not the program.
         """
         state = self.partitions[partition]
-        state.beyond, state.is_by_policy = beyond, is_by_policy
+        state.beyond, state.is_by_policy, state.end_before = beyond, is_by_policy, None
         state.shared_partition.fetch_epoch = self.next_fetch_epoch()
         state.shared_partition.origin = None
         state.status, state.reset_timestamp, state.retry_at, state.lost = (

@@ -65,8 +65,19 @@ def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
             raise TypeError(f"an offset is a whole number or OffsetAndMetadata, not {at!r}")
         if not 0 <= offset < 2**63:
             raise ValueError(f"an offset to commit must be >= 0, not {offset}")
+        if isinstance(at, OffsetAndMetadata):
+            _check_text(at.metadata)
         found[TopicPartition(*given)] = at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(offset)
     return found
+
+
+def _check_text(metadata: str) -> None:
+    try:
+        metadata.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"the metadata of an offset is not one that UTF-8 can write: {metadata!r} ({error.reason})"
+        ) from None
 
 
 def checked_group(group: Any) -> GroupMetadata:

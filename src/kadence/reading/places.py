@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from kadence.consumer.consumer import Consumer
 from kadence.environment import SERVERS
 from kadence.errors import ConnectError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kadence.reading.by_time import by_own_times
 from kadence.types import PartitionInfo, TopicPartition
 from kadence.where import ACCEPTED, Where, at_moment, where_of
 
@@ -66,12 +67,13 @@ def planned(
     numbers: Iterable[int] | None,
     since: Place,
     until: Place,
+    settings: Mapping[str, Any],
     reach_s: float | None,
 ) -> Ranges:
     """The range of each partition, inside of what its log holds now; some may be empty.
 
     Args:
-        numbers: the partitions of each topic to read; None: all.
+        numbers: the partitions of each topic to read; None: all. settings: those of the consumer.
         reach_s: so long a connection is tried; None: as long as the consumer does.
 
     Raises:
@@ -80,8 +82,8 @@ def planned(
     """
     partitions = [each for topic in topics for each in _partitions(consumer, topic, numbers, reach_s)]
     firsts, lasts = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-    starts = _offsets(consumer, since, firsts, lasts, topics, "since")
-    ends = _offsets(consumer, until, firsts, lasts, topics, "until")
+    starts = _offsets(consumer, since, firsts, lasts, topics, "since", settings)
+    ends = _offsets(consumer, until, firsts, lasts, topics, "until", settings)
     return {p: (min(starts[p], ends[p]), ends[p]) for p in partitions}
 
 
@@ -120,6 +122,7 @@ def _offsets(
     lasts: Mapping[TopicPartition, int],
     topics: Sequence[str],
     name: str,
+    settings: Mapping[str, Any],
 ) -> dict[TopicPartition, int]:
     if isinstance(place, Mapping):
         given = {_named(partition, firsts, topics, name): offset for partition, offset in place.items()}
@@ -128,9 +131,11 @@ def _offsets(
         return {p: min(max(given.get(p, usual[p]), firsts[p]), lasts[p]) for p in firsts}
     if place.kind != "time":
         return {p: _offset(place, firsts[p], lasts[p]) for p in firsts}
-    found = consumer.offsets_for_times(dict.fromkeys(firsts, place.number))
+    times = dict.fromkeys(firsts, place.number)
+    told = {p: None if at is None else at.offset for p, at in consumer.offsets_for_times(times).items()}
+    found = by_own_times(settings, times, told, lasts)
     # Nothing is so late. Or a record came after the ends were looked up, and is what the time leads to.
-    return {p: lasts[p] if (at := found[p]) is None else min(at.offset, lasts[p]) for p in firsts}
+    return {p: lasts[p] if (at := found[p]) is None else at for p in firsts}
 
 
 def _offset(place: Where, first: int, last: int) -> int:

@@ -297,7 +297,9 @@ class _Reading:
     def tables(self) -> Iterator[pa.Table]:
         """What is polled, decoded; none is empty."""
         with Consumer(self.config) as consumer:
-            ranges = planned(consumer, self.topics, self.numbers, self.since, self.until, self.reach_s)
+            ranges = planned(
+                consumer, self.topics, self.numbers, self.since, self.until, self.config, self.reach_s
+            )
             ranges = {p: (start, end) for p, (start, end) in ranges.items() if start < end}
             if not ranges:
                 return

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.consumer.support import Shell
 
-from kadence import AsyncRebalanceListener, Broker, SubscriptionPattern
+from kadence import AsyncRebalanceListener, Broker, OffsetAndMetadata, SubscriptionPattern, TopicPartition
 from kadence.consumer.application.arguments import cap, pattern_of
 
 
@@ -97,3 +97,32 @@ def test_a_number_of_records_is_a_whole_one() -> None:
     text: Any = "3"
     with pytest.raises(TypeError, match="max_records is a whole number, not '3'"):
         cap(text, 500)
+
+
+@pytest.mark.parametrize("number", [0, -2, 2**31, 10**30])
+def test_a_number_of_records_is_one_that_a_poll_can_have(number: int) -> None:
+    with pytest.raises(ValueError, match="max_records must be at least 1 and at most 2147483647, or -1"):
+        cap(number, 500)
+
+
+_HALF = "half of a pair: \ud83d"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c: c.commit({TopicPartition("t", 0): OffsetAndMetadata(1, metadata=_HALF)}),
+        lambda c: c.commit({TopicPartition("t", 0): OffsetAndMetadata(1, 2**31)}),
+        lambda c: c.commit({TopicPartition(_HALF, 0): 1}),
+        lambda c: c.committed([(_HALF, 0)]),
+        lambda c: c.partitions_for(_HALF),
+        lambda c: c.enforce_rebalance(_HALF),
+        lambda c: c.poll(0, max_records=10**30),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_at_once(broker: Broker, shell: Shell, call: Any) -> None:
+    consumer = shell.make(bootstrap_servers=broker.bootstrap_servers, group_id="g")
+    shell.do(lambda: consumer.subscribe("t"))
+    with pytest.raises(ValueError, match=r"UTF-8|leader epoch|at most"):
+        shell.do(lambda: call(consumer))
+    shell.do(consumer.close)

@@ -155,7 +155,7 @@ def test_c5_an_exception_when_partitions_are_lost_surfaces_and_the_member_comes_
     subject.subscribe(topic, listener=listener)
     read(subject, 40)
     # Longer than the processing timeout, seen by the network thread: the assignment goes.
-    cluster.until(lambda: not subject.assignment())
+    cluster.until(lambda: not subject._core.assigned)
     with pytest.raises(ZeroDivisionError):
         poll_until(subject, lambda: False)
     assert listener.of("lost") == set(partitions(topic))
@@ -269,7 +269,7 @@ def test_c5_who_leaves_inside_a_step_waits_for_its_end_no_longer(
     if step == "revoked":
         two.subscribe(topic)
     if step == "lost":
-        cluster.until(lambda: not one.assignment())
+        cluster.until(lambda: not one._core.assigned)
     end = cluster.simulation.now + PATIENCE
     while not took:
         assert cluster.simulation.now < end
@@ -452,7 +452,7 @@ def test_b11_partitions_that_went_before_their_assigned_callback_ran_are_told_as
     one = cluster.consumer(**impatient(protocol, group))
     one.subscribe(topic, listener=listener)
     one.poll(0)
-    cluster.until(lambda: len(one.assignment()) == 4)
+    cluster.until(lambda: len(one._core.assigned) == 4)
     left_for_good(cluster, caplog)
     poll_until(one, lambda: len(listener.of("assigned")) == 4)
     assert [kind for kind, told in listener.told if told] == ["lost", "assigned"]

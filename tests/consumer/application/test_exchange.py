@@ -10,6 +10,7 @@ from kadence import GroupMetadata, TopicPartition
 from kadence.client.waits import Waits
 from kadence.consumer import events as m
 from kadence.consumer.application.exchange import Exchange
+from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import FatalNetworkError, IllegalStateError, WakeupError
 from kadence.testing import FakeClock
@@ -28,7 +29,11 @@ class World:
 
     def seek(self) -> Waits[None]:
         return self.exchange.hand_over(
-            m.Seek, self.deadline, partition=PARTITION, offset=5, leader_epoch=None
+            m.Seek,
+            self.deadline,
+            shared_partition=SharedPartition(PARTITION, 1),
+            offset=5,
+            leader_epoch=None,
         )
 
     def answer(self, error: Exception | None = None) -> None:

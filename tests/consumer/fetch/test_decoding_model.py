@@ -116,7 +116,7 @@ class World:
         while self.shared_state.application_events:
             seek = self.shared_state.application_events.popleft()
             assert isinstance(seek, Seek)
-            self.fetch_from(seek.partition, seek.offset)
+            self.fetch_from(seek.shared_partition.partition, seek.offset)
 
     # ------------------------------------------------------------ what the application does
 

@@ -309,7 +309,7 @@ def test_a3_when_what_is_paused_is_all_there_is_the_largest_of_it_is_fetched_aga
     assert taken(subject, 10) == []
     (seek,) = shared.application_events
     assert isinstance(seek, Seek)
-    assert (seek.partition, seek.offset) == (shared_partitions[1].partition, 0)
+    assert (seek.shared_partition, seek.offset) == (shared_partitions[1], 0)
     assert arena.holds == 1
 
 

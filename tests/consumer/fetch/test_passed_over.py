@@ -112,7 +112,8 @@ def test_a_dead_letter_counts_once_it_is_acknowledged(served: Broker) -> None:
         with served.faults.error(ProduceRequest, TOPIC_AUTHORIZATION_FAILED), pytest.raises(DeadLetterError):
             subject.poll(PATIENCE)
         with served.faults.delay(ProduceRequest, 0.3):
-            assert subject.poll(0.05).next_offsets() == {}
+            told = subject.poll(0.05).next_offsets()
+            assert told.get(PARTITION, BEGINNING) == BEGINNING
         moved = next(filter(None, (subject.poll(0.5).next_offsets() for _ in polls())))
         assert moved[PARTITION].offset == 1
 

@@ -83,7 +83,7 @@ class World:
         while self.shared.application_events:
             seek = self.shared.application_events.popleft()
             assert isinstance(seek, Seek)
-            self.fetch_from(seek.partition.partition, seek.offset)
+            self.fetch_from(seek.shared_partition.partition.partition, seek.offset)
             self.served.clear()
 
     # ------------------------------------------------------------ what the application does

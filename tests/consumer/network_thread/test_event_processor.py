@@ -5,6 +5,7 @@ from __future__ import annotations
 from kadence.clock import FOREVER
 from kadence.consumer.event_processor import Reaper
 from kadence.consumer.events import CallbackDone, Commit, FetchCommitted, Seek, TopicMetadata
+from kadence.consumer.shared_partition import SharedPartition
 from kadence.errors import ClosedError, ConnectError, KafkaTimeoutError
 from kadence.types import TopicPartition
 
@@ -58,7 +59,7 @@ def test_a_call_is_answered_once() -> None:
 
 def test_calls_without_an_id_are_not_watched() -> None:
     reaper = Reaper(lambda: None)
-    reaper.watch(Seek(0, 5, TopicPartition("t", 0), 1, None))
+    reaper.watch(Seek(0, 5, SharedPartition(TopicPartition("t", 0), 1), 1, None))
     assert reaper.next_deadline == FOREVER
 
 

@@ -59,7 +59,7 @@ def offsets_told(request: Request, offset: int, code: int = 0, timestamp: int = 
 class World:
     """An offsets manager with all that it stands on."""
 
-    def __init__(self, *, group: bool = True, **settings: object) -> None:
+    def __init__(self, *, group: bool = True, clock_ms: int = 0, **settings: object) -> None:
         self.background_events = BackgroundEvents()
         self.subscription = Subscription()
         self.commits = Commits()
@@ -70,6 +70,7 @@ class World:
             self.metadata,
             self.commits if group else None,
             self.background_events,
+            lambda: clock_ms,
         )
 
     def status(self, partition: TopicPartition) -> Status:
@@ -198,7 +199,9 @@ def test_a_partition_that_does_not_exist_is_told_after_a_while() -> None:
     (failed,) = world.background_events
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, UnknownTopicOrPartitionError)
-    assert "t-9 does not exist" in str(failed.error)
+    text = str(failed.error)
+    assert "t-9 does not exist: topic 't' has 2 partitions on the cluster at " in text
+    assert "create" not in text, "what cannot help"
 
 
 def test_a_partition_that_is_unknown_for_a_moment_now_and_then_is_no_error() -> None:
@@ -310,8 +313,9 @@ def test_what_a_call_still_waits_for_is_named() -> None:
     first, _ = world.manager.poll(0).requests
     world.manager.on_response(1, answer(first, offsets_told(first, 3), 1))
     assert world.manager.missing(7) == (
-        "t-1 was not answered by its leader, t-2 does not exist, t-3 does not exist, t-4 does not exist, "
-        "t-5 does not exist and 3 more"
+        "t-1 was not answered by its leader, t-2 does not exist (of 2 partitions), "
+        "t-3 does not exist (of 2 partitions), t-4 does not exist (of 2 partitions), "
+        "t-5 does not exist (of 2 partitions) and 3 more"
     )
     world.manager.list_offsets(ListOffsets(8, 1_000, {TopicPartition("new", 0): -1}))
     assert world.manager.missing(8) == "new-0 has no known leader"
@@ -341,3 +345,26 @@ def test_one_partition_that_is_refused_for_good_is_the_call_s_error() -> None:
     (done,) = world.background_events
     assert isinstance(done, Answer)
     assert isinstance(done.error, TopicAuthorizationError)
+
+
+@pytest.mark.parametrize("chosen_by", ["by_duration", "assign_topics"])
+@pytest.mark.parametrize(("by_time", "start"), [(-1, 6), (8, 8), (2, 2)])
+def test_a_start_by_time_asks_for_the_end_first(chosen_by: str, by_time: int, start: int) -> None:
+    """W7: a record that comes between the two look-ups is younger than the time, and is not passed over."""
+    world = World(auto_offset_reset="by_duration:PT1H", clock_ms=7_200_000)
+    world.subscription.assign([P0])
+    if chosen_by == "by_duration":
+        world.manager.poll(0)
+        world.commits.asked[0][1](5, {P0: None})
+    else:
+        world.subscription.await_reset(P0, 3_600_000)
+    (request,) = world.manager.poll(6).requests
+    assert request.message.topics[0].partitions[0].timestamp == -1
+    world.manager.on_response(7, answer(request, offsets_told(request, 6), 7))
+    assert world.status(P0) is Status.AWAIT_RESET
+    # A record is written now, at offset 6.
+    (request,) = world.manager.poll(8).requests
+    assert request.message.topics[0].partitions[0].timestamp == 3_600_000
+    world.manager.on_response(9, answer(request, offsets_told(request, by_time), 9))
+    assert (world.status(P0), world.offset(P0)) == (Status.FETCHING, start)
+    assert world.manager.poll(10).requests == []

@@ -108,9 +108,7 @@ def test_out_of_range_for_its_epoch_alone_is_not_out_of_range() -> None:
 )
 def test_out_of_range_goes_where_the_policy_says(policy: str, timestamp: int) -> None:
     world = out_of_range(auto_offset_reset=policy)
-    request = world.ask("ListOffsets")
-    assert request.message.topics[0].partitions[0].timestamp == timestamp
-    world.listed(request, 77)
+    listed(world, 77, timestamp)
     assert (world.status(), world.state().offset) == (Status.FETCHING, 77)
     assert world.errors() == []
 
@@ -128,18 +126,14 @@ def test_out_of_range_without_a_policy_is_raised_once_and_a_seek_cures_it() -> N
 
 def test_kip1106_no_record_that_young_means_the_end() -> None:
     world = out_of_range(auto_offset_reset="by_duration:PT1H")
-    world.listed(world.ask("ListOffsets"), -1)
-    request = world.ask("ListOffsets")
-    assert request.message.topics[0].partitions[0].timestamp == -1
-    world.listed(request, 90)
+    listed(world, -1, NOON - HOUR_MS, end=90)
     assert world.state().offset == 90
 
 
 def test_kip1106_the_duration_counts_from_the_reset() -> None:
     world = World(P0, auto_offset_reset="by_duration:P1D")
     world.now = 5_000
-    (part,) = world.ask("ListOffsets").message.topics[0].partitions
-    assert part.timestamp == NOON + 5_000 - 24 * HOUR_MS
+    listed(world, 77, NOON + 5_000 - 24 * HOUR_MS)
 
 
 def test_out_of_range_of_a_position_that_was_left_is_void() -> None:
@@ -163,7 +157,12 @@ def test_out_of_range_at_a_follower_asks_the_leader_first() -> None:
     assert "ListOffsets" in world.names()
 
 
-def listed(world: World, offset: int, timestamp: int = -2) -> None:
+def listed(world: World, offset: int, timestamp: int = -2, end: int = 100) -> None:
+    """``end``: what is told before a time is looked up."""
+    if timestamp >= 0:
+        request = world.ask("ListOffsets")
+        assert request.message.topics[0].partitions[0].timestamp == -1
+        world.listed(request, end)
     request = world.ask("ListOffsets")
     assert request.message.topics[0].partitions[0].timestamp == timestamp
     world.listed(request, offset)

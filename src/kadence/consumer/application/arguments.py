@@ -40,6 +40,7 @@ __all__ = [
     "pattern_of",
     "ranges",
     "target",
+    "text",
     "time_of_topics",
     "timestamps_of",
     "to_offsets",
@@ -95,16 +96,31 @@ def cap(max_records: int | None, default: int) -> int:
     # A check against a protocol costs as much as a hundred records, and nearly all are plain numbers.
     if type(chosen) is not int and not isinstance(chosen, SupportsIndex):
         raise TypeError(f"max_records is a whole number, not {chosen!r}")
-    if chosen < 1:
-        raise ValueError(f"max_records must be at least 1, or -1 for no cap, not {chosen}")
+    if not 1 <= chosen <= NO_CAP:
+        raise ValueError(
+            f"max_records must be at least 1 and at most {NO_CAP}, or -1 for no cap, not {chosen}"
+        )
     return chosen
+
+
+def text(given: str, what: str) -> str:
+    """A text that can be sent.
+
+    Raises:
+        ValueError: UTF-8 cannot write it.
+    """
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} is not one that UTF-8 can write: {given!r} ({error.reason})") from None
+    return given
 
 
 def topic_name(name: object) -> str:
     """The name of a topic, which may be one that Kafka does not allow."""
     if not isinstance(name, str):
         raise TypeError(f"a topic's name is a str, not {name!r}")
-    return name
+    return text(name, "a topic's name")
 
 
 def topic_names(topics: str | Iterable[str]) -> frozenset[str]:
@@ -179,6 +195,7 @@ def partition_of(given: object) -> TopicPartition:
     if (
         type(given) is TopicPartition
         and type(given.topic) is str
+        and given.topic.isascii()
         and type(given.partition) is int
         and 0 <= given.partition <= _INT32
     ):
@@ -186,7 +203,7 @@ def partition_of(given: object) -> TopicPartition:
     if isinstance(given, (tuple, list)) and len(given) == 2:
         topic, number = given
         if isinstance(topic, str) and isinstance(number, SupportsIndex):
-            return TopicPartition(topic, _whole(number, "a partition's number", _INT32))
+            return TopicPartition(topic_name(topic), _whole(number, "a partition's number", _INT32))
     more = "; all of a topic is read by subscribe(), or by assign_topics()" if isinstance(given, str) else ""
     raise TypeError(f"a partition is TopicPartition(topic, number) or (topic, number), not {given!r}{more}")
 
@@ -317,8 +334,11 @@ def _offset(at: object) -> OffsetAndMetadata:
     _whole(at.offset, "an offset", _INT64)
     if not (at.leader_epoch is None or isinstance(at.leader_epoch, int)):
         raise TypeError(f"a leader epoch is an int or None, not {at.leader_epoch!r}")
+    if at.leader_epoch is not None and not -1 <= at.leader_epoch <= _INT32:
+        raise ValueError(f"a leader epoch must be >= 0 and <= {_INT32}, not {at.leader_epoch}")
     if not isinstance(at.metadata, str):
         raise TypeError(f"the metadata of an offset is a str, not {at.metadata!r}")
+    text(at.metadata, "the metadata of an offset")
     return at
 
 

@@ -33,7 +33,7 @@ from kadence.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kadence.consumer.application.commits import Commits
-    from kadence.consumer.application.exchange import Exchange
+    from kadence.consumer.application.exchange import Exchange, KnownAssignment
 
 __all__ = [
     "AsyncRebalanceListener",
@@ -260,13 +260,21 @@ class Rebalancing:
         closing: the consumer is closing, and has committed already.
     """
 
-    def __init__(self, shared_state: SharedState, exchange: Exchange, commits: Commits, clock: Clock) -> None:
+    def __init__(
+        self,
+        shared_state: SharedState,
+        exchange: Exchange,
+        commits: Commits,
+        clock: Clock,
+        known: KnownAssignment,
+    ) -> None:
         self.listener: AsyncRebalanceListener | None = None
         self.closing = False
         self._shared_state = shared_state
         self._exchange = exchange
         self._commits = commits
         self._clock = clock
+        self._known = known
         self._steps: dict[int, weakref.ref[Waits[None]]] = {}
         """By the number of its callback each call that runs one, until its end is told."""
 
@@ -335,6 +343,8 @@ class Rebalancing:
             # A call that left the group did, in the midst of it.
             return
         gave_up = event.partitions if isinstance(event, m.RevokePartitions) else ()
+        if not isinstance(event, m.AssignPartitions):
+            self._known.gone(event.partitions)
         self._shared_state.send(m.CallbackDone(event.id, 0, text, gave_up))
         self._exchange.callbacks.remove(event)
         del self._steps[event.id]
@@ -343,6 +353,8 @@ class Rebalancing:
         """One step. Its end is always told, whatever the callback raised: the group waits for it."""
         text: str | None = "interrupted"
         try:
+            if isinstance(event, m.AssignPartitions):
+                self._known.assigned(event.shared_partitions)
             if self.listener is not None:
                 yield from self._timed(self.listener, event)
             text = None

@@ -31,6 +31,7 @@ from kadence.consumer.application.arguments import (
     pattern_of,
     ranges,
     target,
+    text,
     time_of_topics,
     timestamps_of,
     to_offsets,
@@ -143,6 +144,9 @@ class Calls:
         return pattern.pattern
 
     def assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
+        # Members of groups need none of it.
+        from kadence.consumer.application.assigning import assign
+
         core = self._core
         if core.subscribed is not None or core.pattern is not None:
             raise IllegalStateError("this consumer has topics by subscribe(); unsubscribe() before assign()")
@@ -153,7 +157,7 @@ class Calls:
             yield from core.unsubscribe(deadline)
             return
         yield from core.auto_commit_now(deadline, processed_only=True)
-        yield from core.assign(wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
+        yield from assign(core, wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
 
     def assign_topics(
         self,
@@ -162,6 +166,9 @@ class Calls:
         end: StartOfTopics | None,
         timeout: Seconds | None,
     ) -> Waits[None]:
+        from kadence.consumer.application.assigning import follow
+        from kadence.consumer.application.by_time import led_to, looked_up
+
         core = self._core
         if core.subscribed is not None or core.pattern is not None:
             raise IllegalStateError(
@@ -176,8 +183,16 @@ class Calls:
             return
         yield from core.auto_commit_now(deadline, processed_only=True)
         # So that the assignment is there when the call returns, and not with some later poll.
-        yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
-        yield from core.assign_topics(names, timestamp, deadline)
+        found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
+        places: dict[TopicPartition, int] = {}
+        if timestamp is not None and timestamp >= 0:
+            partitions = [TopicPartition(name, info.partition) for name in found for info in found[name]]
+            # The end first: what comes before the time is looked up is from then on, too.
+            lasts = yield from looked_up(core, partitions, LATEST, deadline)
+            places = yield from led_to(core, timestamp, lasts, deadline)
+        yield from follow(core, names, timestamp, deadline)
+        for partition, offset in places.items():
+            yield from self.seek(partition, offset, None)
         if timestamp == LATEST:
             # Where the end is must be known before the caller writes anything.
             for partition in tuple(self._shared_state.assignment):
@@ -187,6 +202,9 @@ class Calls:
         self, names: frozenset[str], timestamp: int | None, until: int, deadline: int
     ) -> Waits[None]:
         """All partitions that these topics have now, each up to where ``until`` is now."""
+        from kadence.consumer.application.assigning import assign
+        from kadence.consumer.application.by_time import led_to, looked_up
+
         core = self._core
         found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
         if missing := sorted(names - {name for name, infos in found.items() if infos}):
@@ -194,49 +212,40 @@ class Calls:
                 f"topic {missing[0]!r} does not exist, so where its partitions end cannot be looked up"
             )
         partitions = [TopicPartition(name, info.partition) for name in found for info in found[name]]
-        lasts = yield from self._looked_up(partitions, LATEST, deadline)
-        ends = lasts if until == LATEST else (yield from self._looked_up(partitions, until, deadline))
-        # A record may have come since the ends were looked up, and be what the time leads to. And nothing is so late
-        # where no record is.
-        ends = {p: min(ends.get(p, lasts[p]), lasts[p]) for p in partitions}
+        lasts = yield from looked_up(core, partitions, LATEST, deadline)
+        yield from core.auto_commit_now(deadline, processed_only=True)
+        ends = lasts if until == LATEST else (yield from led_to(core, until, lasts, deadline))
         starts: dict[TopicPartition, int] = {}
         if timestamp is not None:
-            firsts = yield from self._looked_up(partitions, timestamp, deadline)
+            firsts = lasts if timestamp == LATEST else (yield from led_to(core, timestamp, lasts, deadline))
             # What begins after its end is done before it begins.
-            starts = {p: min(firsts.get(p, ends[p]), ends[p]) for p in partitions}
-        yield from core.auto_commit_now(deadline, processed_only=True)
+            starts = {p: min(firsts[p], ends[p]) for p in partitions}
         places = {p: (at, None) for p, at in starts.items()}
-        yield from core.assign(tuple(partitions), places, ends, deadline)
-
-    def _looked_up(
-        self, partitions: Sequence[TopicPartition], timestamp: int, deadline: int
-    ) -> Waits[dict[TopicPartition, int]]:
-        found = yield from self._core.call(
-            m.ListOffsets, deadline, timestamps=dict.fromkeys(partitions, timestamp)
-        )
-        return {partition: at.offset for partition, at in found.items() if at is not None}
+        yield from assign(core, tuple(partitions), places, ends, deadline)
 
     def incremental_assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
+        from kadence.consumer.application.assigning import add
+
         core = self._core
         if core.subscribed is not None or core.pattern is not None:
             raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
         self._refuse_followed()
         starts, ends = ranges(partitions)
-        wanted = partitions_of((*self._shared_state.assignment, *partitions_of(partitions)))
-        yield from core.assign(wanted, starts, ends, self._deadline(timeout))
+        yield from add(core, partitions_of(partitions), starts, ends, self._deadline(timeout))
 
     def incremental_unassign(self, partitions: Partitions, timeout: Seconds | None) -> Waits[None]:
+        from kadence.consumer.application.assigning import remove
+
         core = self._core
         if not core.manual:
             raise IllegalStateError("this consumer has no partitions by assign()")
         self._refuse_followed()
-        removed = frozenset(partitions_of(partitions))
+        removed = partitions_of(partitions)
         for partition in removed:
-            self._shared_state.shared_partition(partition)
+            self._core.known.shared_partition(partition)
         deadline = self._deadline(timeout)
         yield from core.auto_commit_now(deadline, processed_only=True)
-        left = tuple(partition for partition in self._shared_state.assignment if partition not in removed)
-        yield from core.assign(left, {}, {}, deadline)
+        yield from remove(core, removed, deadline)
 
     def _refuse_followed(self) -> None:
         if self._core.followed:
@@ -248,10 +257,16 @@ class Calls:
         return self._core.unsubscribe(self._deadline(timeout))
 
     def subscription(self) -> frozenset[str]:
-        return self._core.subscribed or frozenset()
+        core = self._core
+        if core.pattern is None:
+            return core.subscribed or frozenset()
+        if core.patterns[0] is not None:
+            return self._shared_state.topics
+        # The broker matches, and tells of topics by their partitions only.
+        return frozenset(partition.topic for partition in core.known.partitions)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        return frozenset(self._shared_state.assignment)
+        return frozenset(self._core.known.partitions)
 
     # ------------------------------------------------------------ records
 
@@ -318,18 +333,20 @@ class Calls:
         self, partition: Partition, offset: int | OffsetAndMetadata, timeout: Seconds | None
     ) -> Waits[None]:
         start, epoch = target(offset)
-        partition = partition_of(partition)
-        self._shared_state.shared_partition(partition)
+        shared_partition = self._core.known.shared_partition(partition_of(partition))
         yield from self._core.hand_over(
-            m.Seek, self._deadline(timeout), partition=partition, offset=start, leader_epoch=epoch
+            m.Seek,
+            self._deadline(timeout),
+            shared_partition=shared_partition,
+            offset=start,
+            leader_epoch=epoch,
         )
 
     def reset(self, partitions: Partitions, timestamp: int, timeout: Seconds | None) -> Waits[None]:
-        chosen = partitions_of(partitions) or tuple(self._shared_state.assignment)
-        for partition in chosen:
-            self._shared_state.shared_partition(partition)
+        known = self._core.known
+        chosen = tuple(map(known.shared_partition, partitions_of(partitions) or known.partitions))
         yield from self._core.hand_over(
-            m.ResetPositions, self._deadline(timeout), partitions=chosen, timestamp=timestamp
+            m.ResetPositions, self._deadline(timeout), shared_partitions=chosen, timestamp=timestamp
         )
 
     def position(self, partition: Partition, timeout: Seconds | None) -> Waits[int]:
@@ -338,7 +355,7 @@ class Calls:
     def _placed(self, partition: TopicPartition, deadline: int) -> Waits[Origin]:
         """The position, as soon as it is known."""
         core, began = self._core, self._clock.now_ms()
-        while (at := self._shared_state.shared_partition(partition).current()) is None:
+        while (at := core.known.shared_partition(partition).current()) is None:
             core.check()
             if partition in core.lost:
                 raise IllegalStateError(
@@ -347,7 +364,7 @@ class Calls:
             now = self._clock.now_ms()
             if now >= deadline:
                 raise KafkaTimeoutError(
-                    f"no position for {partition} yet: {self._shared_state.shared_partition(partition).why_unplaced()}"
+                    f"no position for {partition} yet: {self._core.known.shared_partition(partition).why_unplaced()}"
                 )
             yield min(deadline, core.exchange.grace.wait_until(now, began))
         return at
@@ -355,26 +372,26 @@ class Calls:
     def pause(self, partitions: Partitions) -> None:
         now = self._clock.now_ms()
         for partition in partitions_of(partitions):
-            shared_partition = self._shared_state.shared_partition(partition)
+            shared_partition = self._core.known.shared_partition(partition)
             if not shared_partition.paused:
                 shared_partition.paused_at, shared_partition.paused = now, True
                 self._shared_state.look_at(shared_partition)
 
     def resume(self, partitions: Partitions) -> None:
         for partition in partitions_of(partitions):
-            shared_partition = self._shared_state.shared_partition(partition)
+            shared_partition = self._core.known.shared_partition(partition)
             if shared_partition.paused:
                 shared_partition.paused = False
                 self._shared_state.look_at(shared_partition)
 
     def finished(self) -> frozenset[TopicPartition]:
         return frozenset(
-            p for p, shared_partition in self._shared_state.assignment.items() if shared_partition.is_finished
+            p for p, shared_partition in self._core.known.partitions.items() if shared_partition.is_finished
         )
 
     def paused(self) -> frozenset[TopicPartition]:
         return frozenset(
-            p for p, shared_partition in self._shared_state.assignment.items() if shared_partition.paused
+            p for p, shared_partition in self._core.known.partitions.items() if shared_partition.paused
         )
 
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
@@ -392,7 +409,7 @@ class Calls:
         return found
 
     def current_lag(self, partition: Partition) -> int | None:
-        shared_partition = self._shared_state.shared_partition(partition_of(partition))
+        shared_partition = self._core.known.shared_partition(partition_of(partition))
         return shared_partition.lag(read_committed=self._config.isolation_level == "read_committed")
 
     # ------------------------------------------------------------ commits
@@ -447,7 +464,7 @@ class Calls:
         return self._tracked.add(records, passed, returned_under)
 
     def _fetch_epochs(self) -> dict[TopicPartition, int]:
-        return {p: each.fetch_epoch for p, each in self._shared_state.assignment.items()}
+        return {p: each.fetch_epoch for p, each in self._core.known.partitions.items()}
 
     def committed(
         self, partitions: Partitions, timeout: Seconds | None
@@ -466,8 +483,12 @@ class Calls:
     def edge_offsets(
         self, partitions: Partitions, timestamp: int, timeout: Seconds | None
     ) -> Waits[dict[TopicPartition, int]]:
+        from kadence.consumer.application.by_time import looked_up
+
         wanted = partitions_of(partitions)
-        return (yield from self._looked_up(wanted, timestamp, self._deadline(timeout))) if wanted else {}
+        return (
+            (yield from looked_up(self._core, wanted, timestamp, self._deadline(timeout))) if wanted else {}
+        )
 
     def offsets_for_times(
         self, timestamps: Timestamps, timeout: Seconds | None
@@ -496,6 +517,7 @@ class Calls:
 
     def group_metadata(self) -> GroupMetadata:
         self._core.need_group("group_metadata()")
+        self._core.commits.is_transactional = True
         return self._core.identity
 
     def rebalances(self) -> Sequence[m.Rebalance]:
@@ -517,6 +539,7 @@ class Calls:
         self._core.need_group("enforce_rebalance()")
         if not isinstance(reason, str):
             raise TypeError(f"a reason is a str, not {reason!r}")
+        text(reason, "a reason")
         self._shared_state.send(m.EnforceRebalance(0, 0, reason))
 
     def metrics(self) -> Mapping[MetricName, float]:
@@ -569,7 +592,7 @@ class Calls:
         return (
             f"<{kind} {self._config.client_id} group={self._config.group_id or '-'} "
             f"{'closed' if core.closed else 'open'} member={core.group.member_id or '-'} "
-            f"generation={core.group.generation_id} assigned={len(self._shared_state.assignment)}>"
+            f"generation={core.group.generation_id} assigned={len(core.known.partitions)}>"
         )
 
     def _deadline(self, timeout: Seconds | None) -> int:

@@ -3,6 +3,9 @@
 Automatic commits happen only inside a poll, and take only records that an earlier poll returned: at least once.
 Offsets that have not changed since the last commit are left out, and committed again from time to time. Callbacks
 of asynchronous commits run in the order in which the commits were given, inside a later call.
+
+Where `auto.offset.reset` had reading begin is committed with the program's first commit of whatever kind (`starts`):
+without that a restart, or another member, applies the policy again, and ``latest`` passes over what came meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from kadence.clock import Clock, add_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import CommitCallback, Interceptors
-from kadence.consumer.application.exchange import Exchange
+from kadence.consumer.application.exchange import Exchange, KnownAssignment
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import CommitFailedError, IllegalStateError, KafkaError, WakeupError
@@ -30,6 +33,8 @@ log = logger("kadence.consumer")
 
 _REFRESH_MS: Final = 60_000
 """How often offsets are committed though they have not changed, at most."""
+
+_KEEP_MS: Final = 2_000
 
 _LEAST_WAIT_MS: Final = 100
 """How long a poll waits, at least, before it looks again for something to commit when a commit is due already."""
@@ -45,6 +50,7 @@ class Commits:
         completed: ended asynchronous commits whose callbacks have not run yet.
         is_automatic: whether it commits by itself. Not while `process` says what is done.
         is_for_work: `process` is under way, and says what is done: a commit of all that was returned is refused.
+        is_transactional: the program commits in transactions, too, of which nothing is known here.
         has_worked: `process` was called, so there may be metadata with what is done above a committed offset. A commit
             of the place where reading began, by which nothing is said, would remove it.
     """
@@ -56,6 +62,7 @@ class Commits:
         exchange: Exchange,
         clock: Clock,
         interceptors: Interceptors | None,
+        known: KnownAssignment,
     ) -> None:
         self.completed: deque[tuple[CommitCallback, m.CommitCompleted]] = deque()
         self.is_automatic = config.auto_commit
@@ -64,8 +71,17 @@ class Commits:
         self._exchange = exchange
         self._clock = clock
         self._interceptors = interceptors
+        self._known = known
         self.is_for_work = False
         self.has_worked = False
+        self.is_transactional = False
+        self._known_starts = self._told_starts = 0
+        """How many choices of ``auto.offset.reset`` were looked at, and told by polls."""
+        self._open_starts: set[TopicPartition] = set()
+        self._answered_starts: dict[TopicPartition, int] = {}
+        """By its number the last choice of each partition of which something was committed since."""
+        self._starting: set[int] = set()
+        """Commits of such places that have not ended."""
         self._callbacks: dict[int, CommitCallback | None] = {}
         self._own = 0
         self._log_limiter = LogLimiter()
@@ -92,13 +108,15 @@ class Commits:
         """
         self._exchange.take_background_events()
         self._exchange.raise_fatal()
-        chosen, lost = self._chosen(offsets)
         yield from self.run_callbacks()
+        chosen, lost = self._chosen(offsets)
+        known = None if offsets is None else self._known.partitions
         began = self._clock.now_ms()
         # Wait even when there is nothing to commit: earlier asynchronous commits end first, in order.
         try:
+            self._send_starts(chosen, deadline)
             void = yield from self._exchange.call(
-                m.Commit, deadline, offsets=chosen, retry=True, lost=lost, read_under=read_under
+                m.Commit, deadline, offsets=chosen, retry=True, lost=lost, read_under=read_under, known=known
             )
         except CommitFailedError as error:
             self._remember(_but(chosen, error))
@@ -125,7 +143,10 @@ class Commits:
         self._exchange.take_background_events()
         if not is_parting:
             self._exchange.raise_fatal()
-        self._send(*self._chosen(offsets), callback, read_under, is_parting=is_parting)
+        chosen, lost = self._chosen(offsets)
+        self._send_starts(chosen, add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms))
+        known = None if offsets is None else self._known.partitions
+        self._send(chosen, lost, callback, read_under, known=known, is_parting=is_parting)
 
     def _chosen(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
@@ -154,6 +175,78 @@ class Commits:
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The position of every assigned partition that has one: what commit() without offsets means."""
         return _offsets(self._shared_state.assignment.values(), SharedPartition.current)
+
+    # ------------------------------------------------------------ where reading began
+
+    def starts(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where ``auto.offset.reset`` had reading begin, of each partition of which nothing was committed since."""
+        shared_state = self._shared_state
+        assignment = shared_state.assignment
+        if self._known_starts != shared_state.starts:
+            # Read before the assignment is looked at: what is chosen meanwhile is seen by the next look.
+            self._known_starts = shared_state.starts
+            self._open_starts = {
+                partition
+                for partition, each in assignment.items()
+                if (origin := each.origin) is not None and origin.start is not None
+            }
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for partition in tuple(self._open_starts):
+            each = assignment.get(partition)
+            origin = None if each is None else each.origin
+            if (
+                each is None
+                or origin is None
+                or origin.start is None
+                or origin.start.number <= self._answered_starts.get(partition, 0)
+            ):
+                self._open_starts.discard(partition)
+                continue
+            at = each.current()
+            # What was returned may be committed in a transaction already.
+            has_moved = at is None or at.offset != origin.start.offset
+            if not (each.held or (has_moved and self.is_transactional)):
+                found[partition] = OffsetAndMetadata(origin.start.offset)
+        return found
+
+    def untold_starts(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where partitions stand in which reading has begun there since this was asked last."""
+        shared_state = self._shared_state
+        if self._told_starts == shared_state.starts:
+            return {}
+        before, self._told_starts = self._told_starts, shared_state.starts
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        for partition, each in shared_state.assignment.items():
+            origin, at = each.origin, each.current()
+            if origin is None or at is None or origin.start is None or origin.start.number <= before:
+                continue
+            if each.held:
+                # Its assigned callback may seek.
+                self._told_starts = before
+            else:
+                found[partition] = OffsetAndMetadata(at.offset, at.leader_epoch)
+        return found
+
+    def _send_starts(self, beside: Mapping[TopicPartition, OffsetAndMetadata], deadline: int) -> None:
+        """Commit where reading began, with a commit of ``beside`` that follows at once, and is the program's.
+
+        They are no part of it: what becomes of them is not what it asked for. They go out in one request.
+        """
+        if self._shared_state.ended:
+            return
+        self._answer_starts(beside)
+        if starts := self.starts():
+            call_id = self._exchange.next_id()
+            self._starting.add(call_id)
+            self._shared_state.send(m.Commit(call_id, deadline, starts, retry=False, parting=True))
+
+    def _answer_starts(self, offsets: Iterable[TopicPartition]) -> None:
+        """Offsets of these were given: where reading began would take them back."""
+        for partition in offsets:
+            each = self._shared_state.assignment.get(partition)
+            origin = None if each is None else each.origin
+            if origin is not None and origin.start is not None:
+                self._answered_starts[partition] = origin.start.number
 
     # ------------------------------------------------------------ automatic
 
@@ -190,6 +283,20 @@ class Commits:
             offsets = self._changed(self._proved() if processed_only else self.consumed())
             yield from self._commit_quietly(offsets, deadline)
 
+    def keep(self, deadline: int) -> Waits[None]:
+        """Before the group is left: what it has committed for these partitions is kept from being forgotten.
+
+        It is not worth a long wait: a coordinator that is silent has the time of one look at most.
+        """
+        if self._known.is_by_hand or not self._known.partitions or self._shared_state.ended:
+            return
+        until = min(deadline, add_ms(self._clock.now_ms(), _KEEP_MS))
+        call_id = self._exchange.start(m.KeepCommitted, until)
+        try:
+            yield from self._exchange.finish(m.KeepCommitted, call_id, until, heeds_wakeup=False)
+        except KafkaError as error:
+            log.debug("committed offsets were not committed again: %s", error)
+
     def commit_soon(self) -> None:
         """Commit what is processed, without waiting: a manual assignment ends, and there is no group to tell of it."""
         if self.is_automatic and (offsets := self._changed(self._proved())):
@@ -202,6 +309,7 @@ class Commits:
         """
         offsets = self._changed(self._proved(partitions)) if self.is_automatic else {}
         if offsets and not self._shared_state.ended:
+            self._answer_starts(offsets)
             call_id = self._exchange.next_id()
             self._partings.add(call_id)
             deadline = min(deadline, add_ms(self._clock.now_ms(), self._config.request_timeout_ms))
@@ -227,8 +335,10 @@ class Commits:
         callback: CommitCallback | None,
         read_under: Mapping[TopicPartition, int] = _BY_PROGRAM,
         *,
+        known: Mapping[TopicPartition, SharedPartition] | None = None,
         is_parting: bool = False,
     ) -> int:
+        self._answer_starts(offsets)
         call_id = self._exchange.next_id()
         self._callbacks[call_id] = callback
         config = self._config
@@ -243,6 +353,7 @@ class Commits:
                 parting=is_parting,
                 lost=lost,
                 read_under=read_under,
+                known=known,
             )
         )
         return call_id
@@ -252,6 +363,7 @@ class Commits:
     ) -> Waits[None]:
         if not offsets:
             return
+        self._answer_starts(offsets)
         try:
             # A wakeup that came before ends the wait, not the commit.
             self._exchange.take_background_events()
@@ -274,6 +386,8 @@ class Commits:
         self.note(committed)
         if event.error is None:
             self._log_limiter.over("commit")
+        elif event.id in self._starting:
+            log.debug("where reading began is committed with the next commit: %s", event.error)
         elif event.id in self._partings:
             _warn(event.offsets, event.error)
         elif callback is None and self._log_limiter.is_new(self._clock.now_ms(), "commit", str(event.error)):
@@ -287,6 +401,7 @@ class Commits:
             self.completed.extend(ends)
         self._callbacks.pop(event.id, None)
         self._partings.discard(event.id)
+        self._starting.discard(event.id)
 
     def _changed(
         self, offsets: dict[TopicPartition, OffsetAndMetadata]
@@ -317,6 +432,10 @@ class Commits:
             if shared_partition is None:
                 self._last.pop(partition, None)
             else:
+                start = None if shared_partition.origin is None else shared_partition.origin.start
+                if start is not None and start.offset <= offset.offset:
+                    # Another one may have been chosen while this commit was under way.
+                    self._answered_starts[partition] = start.number
                 self._last[partition] = (shared_partition.fetch_epoch, offset.offset)
                 shared_partition.mark_processed(offset.offset, offset.leader_epoch)
 

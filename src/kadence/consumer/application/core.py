@@ -7,7 +7,7 @@ waited for or run, and its shell (`shell.py` for threads, `async_shell.py` for a
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from threading import current_thread
 from typing import TYPE_CHECKING, TypeVar
@@ -24,7 +24,7 @@ from kadence.consumer.application.callbacks import (
     Rebalancing,
 )
 from kadence.consumer.application.commits import Commits
-from kadence.consumer.application.exchange import Exchange
+from kadence.consumer.application.exchange import Exchange, KnownAssignment
 from kadence.consumer.application.processing import Pace, Stalls
 from kadence.consumer.decoded_records import Attention
 from kadence.consumer.fetch._fetch_collector import FetchCollector
@@ -40,7 +40,7 @@ from kadence.forked import in_children
 from kadence.loading import load
 from kadence.logs import logger
 from kadence.records import Columns, Record
-from kadence.types import GroupMetadata, TopicPartition
+from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
@@ -80,6 +80,8 @@ class Core:
         self.manual = False
         self.is_working = False
         self.followed: frozenset[str] = frozenset()
+        self.choices = 0
+        """How often the application has said what to read."""
         self._shared_state = shared_state
         # Steps, which do not enter a shell, are refused in a child: see `fetch._steps`.
         in_children(shared_state.attention, _raise)
@@ -90,8 +92,9 @@ class Core:
             GroupMetadata(config.group_id or "", group_instance_id=config.group_instance_id),
         )
         self.interceptors = Interceptors(config.interceptors, shared_state) if config.interceptors else None
-        self.commits = Commits(config, shared_state, self.exchange, clock, self.interceptors)
-        self._rebalancing = Rebalancing(shared_state, self.exchange, self.commits, clock)
+        self.known = KnownAssignment(shared_state, lambda: self.manual)
+        self.commits = Commits(config, shared_state, self.exchange, clock, self.interceptors, self.known)
+        self._rebalancing = Rebalancing(shared_state, self.exchange, self.commits, clock, self.known)
         self._collector = FetchCollector(
             shared_state,
             check_crcs=config.check_crcs,
@@ -147,7 +150,6 @@ class Core:
         self.hand_over = self.exchange.hand_over
         self.wakeup = self.exchange.wakeup
         self.nudge = self.exchange.nudge
-        self.moved = self._collector.moved
         self.stop = self.exchange.stop
         self.is_in_callback = self._rebalancing.is_inside
         if config.group_id is not None and config.processing_timeout_ms > config.max_poll_interval_ms:
@@ -220,6 +222,11 @@ class Core:
         return frozenset() if self.manual else self.exchange.lost
 
     @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        """What is assigned, whether the program was told of it or not. Any thread."""
+        return frozenset(self._shared_state.assignment)
+
+    @property
     def rebalances(self) -> list[m.Rebalance]:
         """The last rebalances, oldest first."""
         return self.exchange.rebalances
@@ -288,6 +295,10 @@ class Core:
         """
         take = self._take if self.decoding is None else self._take_decoded
         return self._poll(deadline, partial(take, limit), made)
+
+    def poll_bytes(self, deadline: int, limit: int) -> Waits[list[tuple[TopicPartition, list[Record]]]]:
+        """As `poll`, and no deserialiser or interceptor sees the records."""
+        return self._poll(deadline, partial(self._collector.take_records, limit), list)
 
     def poll_columns(
         self, deadline: int, limit: int, *, columns: tuple[str, ...], max_bytes: int | None
@@ -439,6 +450,14 @@ class Core:
             if self.pace is not None:
                 self.pace.returns(self.clock.now_ms(), 0)
 
+    def moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where partitions stand of which the poll has passed over more than the records that it returns.
+
+        Also where ``auto.offset.reset`` has reading begin, once: a transaction commits that, too.
+        """
+        passed, starts = self._collector.moved(), self.commits.untold_starts()
+        return {**starts, **passed} if starts else passed
+
     def note_raised(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
         """The poll under way has put back what it took, and raises for what comes next of these."""
         for partition in partitions:
@@ -449,7 +468,7 @@ class Core:
         """The poll under way returns rows before this offset only."""
         self._collector.cut(partition, offset)
 
-    # ------------------------------------------------------------ subscription, and assignment by hand
+    # ------------------------------------------------------------ subscription
 
     def subscribe(
         self,
@@ -461,6 +480,7 @@ class Core:
     ) -> Waits[None]:
         """Replace the subscription. Once this returns no record of a topic that left it is returned by a poll."""
         self.forgive()
+        self.choices += 1
         self.subscribed, self.pattern, self.listener = topics, pattern or regex, listener
         self.patterns = pattern, regex
         self._shared_state.wants_polled = True
@@ -473,27 +493,6 @@ class Core:
             has_listener=listener is not None,
             regex=regex,
         )
-
-    def assign(
-        self,
-        partitions: tuple[TopicPartition, ...],
-        starts: Mapping[TopicPartition, tuple[int, int | None]],
-        ends: Mapping[TopicPartition, int | None],
-        deadline: int,
-    ) -> Waits[None]:
-        """Read exactly these, as `messages.Assign` says.
-
-        What was sent takes effect even when the wait for its answer is interrupted.
-        """
-        self.manual = True
-        self.followed = frozenset()
-        yield from self.hand_over(m.Assign, deadline, partitions=partitions, starts=starts, ends=ends)
-
-    def assign_topics(self, topics: frozenset[str], timestamp: int | None, deadline: int) -> Waits[None]:
-        """Read all partitions of these, as `messages.AssignTopics` says."""
-        self.manual = True
-        self.followed = topics
-        yield from self.hand_over(m.AssignTopics, deadline, topics=topics, timestamp=timestamp)
 
     # ------------------------------------------------------------ commits
 
@@ -511,17 +510,23 @@ class Core:
         which the next call runs that serves them.
         """
         error: Exception | None = None
+        choices = self.choices
         if self.manual:
             self.commits.commit_soon()
         try:
+            yield from self.commits.keep(self._half_way(deadline))
             yield from self.exchange.leave(m.Unsubscribe, deadline, self._serving_until(deadline))
         except Exception as raised:  # noqa: BLE001 - raised below: whatever a callback raised, the group is left
             error = raised
         finally:
-            self.subscribed = self.pattern = None
-            self.manual = False
-            self.followed = frozenset()
-        self.listener = None
+            # Another task may have said meanwhile what to read next.
+            if choices == self.choices:
+                self.subscribed = self.pattern = None
+                self.manual = False
+                self.followed = frozenset()
+        if choices == self.choices:
+            self.listener = None
+            self.known.forget()
         self.exchange.adopt_identity()
         if error is not None:
             raise error
@@ -538,6 +543,7 @@ class Core:
             try:
                 if not self._shared_state.ended:
                     yield from self.auto_commit_now(self._half_way(deadline), processed_only=processed_only)
+                    yield from self.commits.keep(self._half_way(deadline))
                     yield from self.exchange.leave(
                         m.Close, deadline, self._serving_until(deadline), leave=leave
                     )
@@ -560,6 +566,7 @@ class Core:
         self.closed = True
         self._shared_state.attention.up = True
         self._shared_state.assignment = {}
+        self.known.forget()
         self._collector.drop_all()
         if self.interceptors is not None:
             self.interceptors.close()

@@ -35,11 +35,19 @@ class ConsumerState:
     # ------------------------------------------------------------ what is read
 
     def subscription(self) -> frozenset[str]:
-        """Topics given to `subscribe`; empty for a pattern or a manual assignment."""
+        """Topics given to `subscribe`; empty for a manual assignment.
+
+        Of a pattern those that match it now, as far as is known yet; where the broker matches (`SubscriptionPattern`),
+        those of which this consumer has partitions.
+        """
         return self._calls.subscription()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are assigned to this consumer now."""
+        """The partitions that are assigned to this consumer, as the last poll, or a callback within it, has told.
+
+        Between polls the group may take some away. Calls that name one of these then have no effect on it, even if it
+        has come back meanwhile, or say that it was lost; the next poll tells (`on_partitions_lost`).
+        """
         return self._calls.assignment()
 
     def pause(self, partitions: Partitions) -> None:

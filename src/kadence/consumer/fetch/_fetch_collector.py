@@ -404,7 +404,7 @@ class FetchCollector:
         reader = self._reader(shared_partition.partition)
         if reader is not None and reader.shared_partition is shared_partition:
             self._remove(reader)
-        self.shared_state.send(Seek(0, 0, shared_partition.partition, at.offset, at.leader_epoch, known))
+        self.shared_state.send(Seek(0, 0, shared_partition, at.offset, at.leader_epoch, known))
 
     def buffered(self) -> bool:
         """Whether anything lies here or in the shared state, handed out or not."""

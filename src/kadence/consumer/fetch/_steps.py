@@ -264,11 +264,16 @@ class Steps:
             if record is not None:
                 return record
 
-    def poll(self, limit: cython.Py_ssize_t) -> Any:
-        """A poll of ``limit``; None when there is more to do, or less than that is decoded of the next partition.
+    def poll(self, most: Any) -> Any:
+        """A poll of ``most``; None when there is more to do, or less than that is decoded of the next partition.
 
         It returns fewer where a deserialiser refuses one of them.
         """
+        try:
+            limit: cython.Py_ssize_t = most
+        except OverflowError:
+            # The ordinary path says what is wrong with it.
+            return None
         with cython.critical_section(self.attention):
             decoded: DecodedRecords | None = self.take_turn(limit) if limit > 0 else None
             if decoded is None:

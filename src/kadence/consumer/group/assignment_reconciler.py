@@ -90,7 +90,9 @@ class AssignmentReconciler:
             callback = next(self._subscription.callbacks)
             if self._subscription.has_listener:
                 self._assigning[callback] = added
-            self._add_event(AssignPartitions(callback, tuple(sorted(added))))
+            states = self._subscription.partitions
+            shared_partitions = {p: states[p].shared_partition for p in added}
+            self._add_event(AssignPartitions(callback, tuple(sorted(added)), shared_partitions))
 
     def done(self, callback_id: int) -> frozenset[TopicPartition]:
         """A callback came back. Returns what was given up by it."""

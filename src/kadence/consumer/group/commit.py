@@ -10,6 +10,9 @@ is not failed: it is sent again under the new generation, if every partition in 
 time. A partition that was not (lost, revoked, given to somebody else meanwhile) is left out, and the commit ends
 with a `CommitFailedError` that names it: the group has read it from somewhere else by now. The others are committed.
 
+All offsets of one request are one batch of the coordinator's log, which takes a megabyte by default. So commits that
+are larger go out in parts; each of them has its result when all of it is there.
+
 First here: one commit until its result is told, the request that carries several, and what a broker's answer means.
 """
 
@@ -28,10 +31,10 @@ from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Re
 from kadence.consumer.events import AddBackgroundEvent, Answer, Commit, CommitCompleted, FetchCommitted
 from kadence.consumer.group.committed import CommittedOffsets, Done, by_topic, topic_ids
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.leaving import IDENTITY, error_of, expelled, not_ours, outsider
 from kadence.consumer.group.membership import ClusterView, GroupConfig, Membership
 from kadence.consumer.subscription import PartitionState
-from kadence.errors import CommitFailedError, ConnectError, KafkaError, KafkaTimeoutError
-from kadence.errors.remedies import Remedy, remedy_of_code
+from kadence.errors import ConnectError, KafkaError, KafkaTimeoutError
 from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.protocol.offset_commit import (
@@ -45,70 +48,6 @@ from kadence.wire import ZERO_UUID
 __all__ = ["CommitRequestManager"]
 
 log = logger("kadence.consumer")
-
-IDENTITY: Final = frozenset(
-    code for code in error_codes.NAMES if remedy_of_code(code) is Remedy.MEMBERSHIP
-) | {error_codes.FENCED_INSTANCE_ID}
-"""Codes that judge the member, not the offsets."""
-
-
-def error_of(codes: Mapping[TopicPartition, int]) -> KafkaError | None:
-    """What became of one commit: what cannot be mended comes before what can."""
-    failed = {partition: code for partition, code in codes.items() if code != error_codes.NONE}
-    if not failed:
-        return None
-    denied = sorted({p.topic for p, code in failed.items() if code == error_codes.TOPIC_AUTHORIZATION_FAILED})
-    lasting = [
-        (p, code)
-        for p, code in failed.items()
-        if code not in error_codes.RETRIABLE and code != error_codes.TOPIC_AUTHORIZATION_FAILED
-    ]
-    if lasting:
-        partition, code = lasting[0]
-        return errors.for_code(code, f"commit of {partition}: {error_codes.MESSAGES.get(code, 'refused')}")
-    if denied:
-        return errors.for_code(
-            error_codes.TOPIC_AUTHORIZATION_FAILED, f"not allowed to commit for {', '.join(denied)}"
-        )
-    partition, code = next(iter(failed.items()))
-    return errors.for_code(
-        code, f"commit of {partition}: {error_codes.MESSAGES.get(code, 'refused for now')}"
-    )
-
-
-def outsider(code: int, group_id: str | None) -> CommitFailedError:
-    """The group has members, and this consumer is none of them."""
-    return CommitFailedError(
-        f"{error_codes.name(code)}: group {group_id!r} has members that subscribe, so offsets "
-        "of partitions chosen with assign() are refused; use a group id of its own"
-    )
-
-
-def expelled(code: int) -> CommitFailedError:
-    """The group goes on without this member."""
-    return CommitFailedError(
-        f"{error_codes.name(code)}: the group has removed this member, and other members may read its partitions "
-        f"now. {_ADVICE}"
-    )
-
-
-def not_ours(partitions: set[TopicPartition], *, others: bool) -> CommitFailedError:
-    """These were not the member's all the time. ``others``: the rest of the commit is committed."""
-    names = ", ".join(str(partition) for partition in sorted(partitions)[:5])
-    more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
-    rest = " The other partitions of the commit are committed." if others else ""
-    return CommitFailedError(
-        f"{names}{more} not assigned to this member (any more).{rest} {_ADVICE}",
-        partitions=frozenset(partitions) if others else frozenset(),
-    )
-
-
-_ADVICE = (
-    "This happens when the time between two polls exceeds max.poll.interval.ms (poll more often, process less "
-    "per poll by max.poll.records, or raise it), or when the process stands still for longer than its session. The "
-    "members that own the partitions now read the records again"
-)
-
 
 _LAST_WITH_NAMES: Final = 9
 
@@ -130,6 +69,12 @@ class Pending:
     """Why the last attempt is repeated."""
     lost: set[TopicPartition] = field(default_factory=set)
     """Partitions left out, because they were not the member's all the time."""
+    stored: set[TopicPartition] = field(default_factory=set)
+    """Those that are committed."""
+    foreign: frozenset[TopicPartition] = frozenset()
+    """Those that have nothing to do with the member's subscription, and are committed as any client may."""
+    strangers: frozenset[TopicPartition] = frozenset()
+    """Those of topics that it is subscribed to, which were never given to it."""
     void: set[TopicPartition] = field(default_factory=set)
     """Partitions left out, because they are not read under the fetch epoch any more under which the offset was."""
     is_bare: bool = False
@@ -141,7 +86,7 @@ class Pending:
         return {
             p: OffsetAndMetadata(at.offset, at.leader_epoch) if self.is_bare else at
             for p, at in self.call.offsets.items()
-            if not (p in self.lost or p in self.void)
+            if not (p in self.lost or p in self.void or p in self.stored)
         }
 
     @property
@@ -153,14 +98,16 @@ class Pending:
     def succeed(self) -> None:
         self.done = True
         if self.lost:
-            self.error = not_ours(self.lost, others=bool(self.offsets))
+            others = bool(self.call.offsets.keys() - self.lost - self.void)
+            self.error = not_ours(self.lost, others=others, strangers=self.strangers)
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """What is under way: whose commits, under which identity."""
+    """What is under way: whose commits, of which partitions, under which identity."""
 
     request: Request
+    partitions: Collection[TopicPartition]
     commits: list[Pending]
     group: GroupMetadata
     managed: bool
@@ -187,6 +134,7 @@ def combined(
     for pending in batch:
         pending.sent = True
         offsets.update(pending.offsets)
+    offsets = _first_part(offsets, group.group_id)
     topics = by_topic(offsets)
     ids = topic_ids(metadata, topics)
     for pending in batch:
@@ -212,7 +160,28 @@ def combined(
         ConnectionPurpose.GROUP,
         max_version=_LAST_WITH_NAMES if ZERO_UUID in ids.values() else None,
     )
-    return Attempt(request, batch, group, managed, {topic_id: name for name, topic_id in ids.items()})
+    return Attempt(
+        request, offsets, batch, group, managed, {topic_id: name for name, topic_id in ids.items()}
+    )
+
+
+_PART_BYTES: Final = 500_000
+"""The most that one request stores, about. The coordinator's log takes 1,048,588 bytes at once by default."""
+
+_OF_ONE_BYTES: Final = 80
+"""What one offset takes there beside the names and its metadata, at most."""
+
+
+def _first_part(
+    offsets: dict[TopicPartition, OffsetAndMetadata], group_id: str
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """As many of them as one request may carry."""
+    left = _PART_BYTES
+    for count, (partition, at) in enumerate(offsets.items()):
+        left -= _OF_ONE_BYTES + len(group_id) + len(partition.topic) + len(at.metadata.encode())
+        if left < 0 and count:
+            return dict(list(offsets.items())[:count])
+    return offsets
 
 
 def _partition(number: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartition:
@@ -271,6 +240,10 @@ class CommitRequestManager:
     ) -> None:
         self.is_cut_off: Callable[[], bool] = lambda: False
         """Tells whether no broker is there."""
+        self.is_foreign: Callable[[TopicPartition], bool] = lambda partition: False
+        """Tells whether a partition has nothing to do with the subscription."""
+        self.was_ours: Callable[[TopicPartition], bool] = lambda partition: True
+        """Tells whether a partition was ever given to this member."""
         self._coordinator = coordinator
         self._membership = membership
         self._metadata = metadata
@@ -283,6 +256,7 @@ class CommitRequestManager:
         self._attempt: Attempt | None = None
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._refused_as: GroupMetadata | None = None
+        self._given: dict[TopicPartition, int] = {}
         self._committed = CommittedOffsets(coordinator, metadata, config)
         coordinator.on_failed.append(self._coordinator_failed)
 
@@ -290,6 +264,15 @@ class CommitRequestManager:
     def pending(self) -> int:
         """Commits whose result is not told yet."""
         return len(self._queue)
+
+    @property
+    def is_stranded(self) -> bool:
+        """No coordinator is known to which a commit could go now."""
+        return self._coordinator.node_id is None or self.is_cut_off()
+
+    def was_given(self, partition: TopicPartition, since: int) -> bool:
+        """Whether an offset of it was given then (ms) or later."""
+        return (at := self._given.get(partition)) is not None and at >= since
 
     def trouble(self) -> str | None:
         """Why a commit that waits has not succeeded yet; None when nothing is known."""
@@ -303,7 +286,18 @@ class CommitRequestManager:
         tenure = {partition: self._membership.tenure(partition) for partition in call.offsets}
         read = {p.topic: held.topic_id for p, held in tenure.items() if held is not None}
         topic_ids = {topic: topic_id for topic, topic_id in read.items() if topic_id != ZERO_UUID}
-        pending = Pending(call, tenure, topic_ids, lost=set(call.lost))
+        self._given.update(dict.fromkeys(call.offsets, now))
+        lost = set(call.lost)
+        if call.known is not None and self._membership.managed:
+            lost.update(
+                p
+                for p, held in tenure.items()
+                if held is not None and held.shared_partition is not call.known.get(p)
+            )
+        outside = [p for p, held in tenure.items() if held is None]
+        foreign = frozenset(filter(self.is_foreign, outside))
+        strangers = frozenset(p for p in outside if not self.was_ours(p))
+        pending = Pending(call, tenure, topic_ids, lost=lost, foreign=foreign, strangers=strangers)
         for partition, fetch_epoch in call.read_under.items():
             held = tenure.get(partition)
             if held is not None and held.shared_partition.fetch_epoch != fetch_epoch:
@@ -464,7 +458,7 @@ class CommitRequestManager:
             pending.lost.update(
                 p
                 for p, held in pending.tenure.items()
-                if held is None or self._membership.tenure(p) is not held
+                if p not in pending.foreign and (held is None or self._membership.tenure(p) is not held)
             )
             if pending.lost and not pending.offsets:
                 pending.succeed()
@@ -515,10 +509,16 @@ class CommitRequestManager:
         else:
             self._backoff.succeeded()
         for pending in attempt.commits:
-            own = {p: codes.get(p, error_codes.UNKNOWN_SERVER_ERROR) for p in pending.offsets}
+            own = {
+                p: codes.get(p, error_codes.UNKNOWN_SERVER_ERROR)
+                for p in pending.offsets
+                if p in attempt.partitions
+            }
+            pending.stored.update(p for p, code in own.items() if code == error_codes.NONE)
             error = error_of(own)
             if error is None:
-                pending.succeed()
+                if not pending.offsets:
+                    pending.succeed()
             elif (
                 error_codes.OFFSET_METADATA_TOO_LARGE in own.values()
                 and pending.call.parting
@@ -575,6 +575,9 @@ class CommitRequestManager:
         while self._queue and self._queue[0].done:
             pending = self._queue.popleft()
             call = pending.call
+            if not (call.retry or call.id):
+                # The network side's own: nobody asked for it.
+                continue
             if not call.retry:
                 self._add_event(CommitCompleted(call.id, pending.told, pending.error))
             elif not pending.is_answered:

@@ -1,4 +1,4 @@
-"""Committed offsets asked for: OffsetFetch, for committed() and for the first position of a partition.
+"""Committed offsets asked for: OffsetFetch, for committed() and for the first position of a partition; and kept.
 
 Equal look-ups that are not yet sent are one request. Ones already sent are not shared: a commit may have gone
 out since, and whoever asks after it must see it.
@@ -6,23 +6,25 @@ out since, and whoever asks after it must see it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kadence import errors
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Backoff, Completed, Request
+from kadence.consumer.events import Commit
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.membership import ClusterView, GroupConfig
+from kadence.consumer.group.membership import ClusterView, GroupConfig, Membership
+from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.errors import KafkaError, KafkaTimeoutError
 from kadence.protocol import error_codes, offset_fetch
 from kadence.protocol.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kadence.types import OffsetAndMetadata, TopicPartition
 from kadence.wire import ZERO_UUID, Writer
 
-__all__ = ["CommittedOffsets", "Done", "by_topic", "topic_ids"]
+__all__ = ["CommittedOffsets", "Done", "OffsetKeeper", "by_topic", "topic_ids"]
 
 Done = Callable[[int, "dict[TopicPartition, OffsetAndMetadata | None] | Exception"], None]
 """Takes ``now`` and the committed offsets (None where there is none), or why there is no answer."""
@@ -252,3 +254,127 @@ def _too_late(failure: KafkaError | int | None) -> KafkaTimeoutError:
     return KafkaTimeoutError(
         "the broker did not send the committed offsets in time" + (f"; last failure: {why}" if why else "")
     )
+
+
+_EVERY_MS: Final = 12 * 3_600_000
+"""How often it looks. What has not moved between two looks is committed again, so once in a day."""
+
+_FRESH_MS: Final = 60_000
+"""An offset that this member has committed so lately needs nothing."""
+
+
+class Commits(Protocol):
+    """The commit manager, as far as the keeper needs it."""
+
+    @property
+    def is_stranded(self) -> bool: ...
+
+    def was_given(self, partition: TopicPartition, since: int) -> bool: ...
+
+    def lookup(self, now: int, partitions: frozenset[TopicPartition], done: Done) -> None: ...
+
+    def commit(self, now: int, call: Commit) -> None: ...
+
+    def after(
+        self,
+        now: int,
+        partitions: Collection[TopicPartition],
+        then: Callable[[int], None],
+        *,
+        patient: bool = True,
+    ) -> None: ...
+
+
+class OffsetKeeper:
+    """Keeps the committed offsets of quiet partitions from being forgotten: it commits them again, unchanged.
+
+    A coordinator forgets offsets that nobody has committed for `offsets.retention.minutes` (a week by default) once
+    nobody is in the group. The classic protocol counts from when the group became empty, KIP-848 from the commit
+    itself. So under KIP-848 the offset of a partition that was quiet for a week is gone a second after the last
+    member's `close`, and its next reader begins where ``auto.offset.reset`` says.
+
+    So a member commits what the group has committed for its partitions again: before it leaves, and, for members that
+    are killed, about once a day where a partition has stood still. It asks what that is first, for others commit,
+    too: earlier members, and transactions.
+
+    Args:
+        timeout_ms: how long a commit may take that nobody waits for.
+    """
+
+    def __init__(
+        self,
+        commits: Commits,
+        membership: Membership,
+        subscription: Subscription,
+        timeout_ms: int,
+    ) -> None:
+        self._commits = commits
+        self._membership = membership
+        self._subscription = subscription
+        self._timeout_ms = timeout_ms
+        self._look_at = FOREVER
+        self._stood: dict[TopicPartition, tuple[PartitionState, int]] = {}
+        """Where each partition stood at the last look."""
+        self._leaving: list[Callable[[int], None]] = []
+        """Who waits for the end of it."""
+
+    def poll(self, now: int) -> Poll:
+        if self._leaving and self._commits.is_stranded:
+            self._ended(now, *self._leaving)
+        if self._look_at == FOREVER:
+            self._look_at = add_ms(now, _EVERY_MS)
+        elif now >= self._look_at:
+            self._look_at = add_ms(now, _EVERY_MS)
+            stands = {p: (state, state.offset) for p, state in self._subscription.partitions.items()}
+            quiet = [p for p, place in stands.items() if self._stood.get(p) == place]
+            self._stood = stands
+            self._keep(now, quiet, add_ms(now, self._timeout_ms), lambda now: None)
+        # Heartbeats wake the thread often enough.
+        return NOTHING
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        """It sends nothing itself."""
+
+    def keep(self, now: int, deadline: int, done: Callable[[int], None]) -> None:
+        """Commit all of them again; ``done`` is called at the end, be it with success or without."""
+        self._leaving.append(done)
+        self._keep(now, self._subscription.partitions, deadline, lambda now: self._ended(now, done))
+
+    def _ended(self, now: int, *those: Callable[[int], None]) -> None:
+        """These are told, if they were not told before that nobody is there to answer."""
+        for done in those:
+            if done in self._leaving:
+                self._leaving.remove(done)
+                done(now)
+
+    def _keep(
+        self, now: int, partitions: Iterable[TopicPartition], deadline: int, done: Callable[[int], None]
+    ) -> None:
+        commits, subscription = self._commits, self._subscription
+        since = now - _FRESH_MS
+        asked = {
+            p: state
+            for p in partitions
+            if not commits.was_given(p, since)
+            and (state := subscription.partitions[p]) is self._membership.tenure(p)
+        }
+        # The classic protocol tells when a membership ends without heartbeats.
+        is_in_danger = self._membership.managed and self._membership.known_session_ms is None
+        if not (asked and is_in_danger) or commits.is_stranded:
+            done(now)
+            return
+
+        def found(when: int, result: dict[TopicPartition, OffsetAndMetadata | None] | Exception) -> None:
+            offsets = {
+                p: at
+                for p, at in ({} if isinstance(result, Exception) else result).items()
+                # What was given meanwhile is newer.
+                if at is not None and not commits.was_given(p, now) and self._membership.tenure(p) is asked[p]
+            }
+            if not offsets:
+                done(when)
+                return
+            commits.commit(when, Commit(0, deadline, offsets, retry=False, parting=True))
+            commits.after(when, offsets, done, patient=False)
+
+        commits.lookup(now, frozenset(asked), found)

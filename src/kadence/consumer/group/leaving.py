@@ -7,12 +7,14 @@ the coordinator knows, or until the session would have ended anyway. A JoinGroup
 still on its way when the member leaves would leave a phantom behind (KIP-394): its answer is awaited, and the
 id in it leaves.
 
-Also the errors of a member that a group refuses for good: what was given, what is allowed, what to do.
+Also the errors of a member that a group refuses for good, and of commits that failed: what was given, what is allowed,
+what to do.
 """
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,19 +24,25 @@ from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Request
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import GroupConfig
-from kadence.errors import KafkaError
+from kadence.errors import CommitFailedError, KafkaError
+from kadence.errors.remedies import Remedy, remedy_of_code
 from kadence.logs import logger
 from kadence.protocol import error_codes
-from kadence.types import GroupMetadata
+from kadence.types import GroupMetadata, TopicPartition
 
 __all__ = [
+    "IDENTITY",
     "Departure",
     "Departures",
+    "error_of",
+    "expelled",
     "explain",
     "explain_classic_members",
     "explain_heartbeat",
     "explain_heartbeat_transport",
     "explain_transport",
+    "not_ours",
+    "outsider",
 ]
 
 log = logger("kadence.consumer")
@@ -269,3 +277,76 @@ def _no_kip_848(regex: str | None) -> str:
         f"SubscriptionPattern({regex!r}) is matched by the broker, and this one cannot (Kafka 4.0 or newer can): "
         f"subscribe(re.compile({regex!r})) is matched by the client, with every broker"
     )
+
+
+IDENTITY: Final = frozenset(
+    code for code in error_codes.NAMES if remedy_of_code(code) is Remedy.MEMBERSHIP
+) | {error_codes.FENCED_INSTANCE_ID}
+"""Codes that judge the member, not the offsets."""
+
+
+def error_of(codes: Mapping[TopicPartition, int]) -> KafkaError | None:
+    """What became of one commit: what cannot be mended comes before what can."""
+    failed = {partition: code for partition, code in codes.items() if code != error_codes.NONE}
+    if not failed:
+        return None
+    denied = sorted({p.topic for p, code in failed.items() if code == error_codes.TOPIC_AUTHORIZATION_FAILED})
+    lasting = [
+        (p, code)
+        for p, code in failed.items()
+        if code not in error_codes.RETRIABLE and code != error_codes.TOPIC_AUTHORIZATION_FAILED
+    ]
+    if lasting:
+        partition, code = lasting[0]
+        return errors.for_code(code, f"commit of {partition}: {error_codes.MESSAGES.get(code, 'refused')}")
+    if denied:
+        return errors.for_code(
+            error_codes.TOPIC_AUTHORIZATION_FAILED, f"not allowed to commit for {', '.join(denied)}"
+        )
+    partition, code = next(iter(failed.items()))
+    return errors.for_code(
+        code, f"commit of {partition}: {error_codes.MESSAGES.get(code, 'refused for now')}"
+    )
+
+
+def outsider(code: int, group_id: str | None) -> CommitFailedError:
+    """The group has members, and this consumer is none of them."""
+    return CommitFailedError(
+        f"{error_codes.name(code)}: group {group_id!r} has members that subscribe, so offsets "
+        "of partitions chosen with assign() are refused; use a group id of its own"
+    )
+
+
+def expelled(code: int) -> CommitFailedError:
+    """The group goes on without this member."""
+    return CommitFailedError(
+        f"{error_codes.name(code)}: the group has removed this member, and other members may read its partitions "
+        f"now. {_ADVICE}"
+    )
+
+
+def not_ours(
+    partitions: set[TopicPartition], *, others: bool, strangers: Collection[TopicPartition] = ()
+) -> CommitFailedError:
+    """These were not the member's all the time.
+
+    Args:
+        others: the rest of the commit is committed. strangers: those that never were this member's.
+    """
+    names = ", ".join(str(partition) for partition in sorted(partitions)[:5])
+    more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
+    rest = " The other partitions of the commit are committed." if others else ""
+    any_more, advice = (" (any more)", _ADVICE) if partitions - set(strangers) else ("", _STRANGE)
+    return CommitFailedError(
+        f"{names}{more} not assigned to this member{any_more}.{rest} {advice}",
+        partitions=frozenset(partitions) if others else frozenset(),
+    )
+
+
+_STRANGE = "It never was: the group gives each partition of its topics to one member, which commits it"
+
+_ADVICE = (
+    "This happens when the time between two polls exceeds max.poll.interval.ms (poll more often, process less "
+    "per poll by max.poll.records, or raise it), or when the process stands still for longer than its session. The "
+    "members that own the partitions now read the records again"
+)

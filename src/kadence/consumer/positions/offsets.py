@@ -33,6 +33,7 @@ from kadence.errors import (
     for_code,
 )
 from kadence.logs import logger
+from kadence.printable import plural
 from kadence.protocol import error_codes as ec
 from kadence.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -54,8 +55,9 @@ _PATIENCE_MS: Final = 5_000
 class Unknown:
     """Since when metadata has not known partitions that are asked for."""
 
-    def __init__(self, config: ConsumerConfig) -> None:
+    def __init__(self, config: ConsumerConfig, metadata: MetadataManager) -> None:
         self._config = config
+        self._metadata = metadata
         self._since: dict[TopicPartition, int] = {}
 
     def partitions(self) -> tuple[TopicPartition, ...]:
@@ -70,10 +72,21 @@ class Unknown:
         self._since.pop(partition, None)
 
     def error(self, partition: TopicPartition) -> UnknownTopicOrPartitionError:
+        where = f"on the cluster at {','.join(self._config.bootstrap_servers)}"
+        if count := len(self._metadata.cluster.partitions_for(partition.topic)):
+            return UnknownTopicOrPartitionError(
+                f"{partition} does not exist: topic {partition.topic!r} has {plural(count, 'partition')} {where}, "
+                "numbered from 0"
+            )
         return UnknownTopicOrPartitionError(
-            f"{partition} does not exist on the cluster at {','.join(self._config.bootstrap_servers)}; "
+            f"{partition} does not exist {where}; "
             f"create it (kadence topics create {partition.topic}) or correct its name"
         )
+
+    def in_words(self, partition: TopicPartition) -> str:
+        """The same, for a list of partitions and of what they lack."""
+        count = len(self._metadata.cluster.partitions_for(partition.topic))
+        return f"does not exist (of {plural(count, 'partition')})" if count else "does not exist"
 
 
 class Asking:
@@ -194,7 +207,7 @@ class OffsetCalls:
         if self._metadata.leader(partition) is not None:
             return "was not answered by its leader"
         is_unknown = self._metadata.error_of(partition) == ec.UNKNOWN_TOPIC_OR_PARTITION
-        return "does not exist" if is_unknown else "has no known leader"
+        return self._unknown.in_words(partition) if is_unknown else "has no known leader"
 
     def on_response(self, now: int, completed: Completed) -> None:
         lookup, asked = self._asked.pop(completed.request)
@@ -309,7 +322,7 @@ class OffsetsRequestManager:
         self._wall = wall
         self._policy = config.auto_offset_reset
         self._asking = Asking(config, metadata)
-        self._unknown = Unknown(config)
+        self._unknown = Unknown(config, metadata)
         self._calls = OffsetCalls(config, subscription, metadata, self._asking, self._unknown, add_event)
         self._looking_up: set[PartitionState] = set()
         self._resetting: dict[Request, dict[TopicPartition, tuple[int, int, bytes]]] = {}
@@ -501,9 +514,11 @@ class OffsetsRequestManager:
                 wake_at = min(wake_at, add_ms(now, self._config.retry_backoff_ms))
                 continue
             self._is_known(partition)
+            # The end first: what comes before a time is looked up is younger than that, and would be passed over.
+            wants_end = state.reset_timestamp >= 0 and state.end_before is None
             by_leader.setdefault(leader, {})[partition] = (
                 state.shared_partition.fetch_epoch,
-                state.reset_timestamp,
+                _LATEST if wants_end else state.reset_timestamp,
                 self._metadata.topic_id(partition.topic),
             )
         for leader, group in by_leader.items():
@@ -555,7 +570,7 @@ class OffsetsRequestManager:
         group: Mapping[TopicPartition, tuple[int, int, bytes]],
     ) -> None:
         found, failed = self._asking.read(completed, group)
-        for partition, (fetch_epoch, _, topic_id) in group.items():
+        for partition, (fetch_epoch, timestamp, topic_id) in group.items():
             state = self._subscription.partitions.get(partition)
             if (
                 state is None
@@ -565,6 +580,12 @@ class OffsetsRequestManager:
             ):
                 continue
             at = found.get(partition)
+            if at is not None and timestamp != state.reset_timestamp:
+                state.end_before = at.offset
+                continue
+            if at is None and partition in found and state.end_before is not None:
+                # No record is that young. Those that come from then on are.
+                at = OffsetAndTimestamp(state.end_before, -1)
             if at is not None and state.beyond is not None and state.floor < state.offset >= at.offset:
                 # Not retention: the log ends before the position.
                 state.reset_timestamp, state.beyond = state.beyond, None
@@ -580,10 +601,6 @@ class OffsetsRequestManager:
                     _NAMES.get(state.reset_timestamp or 0, "by time"),
                 )
                 self._subscription.position(partition, at.offset, None)
-                continue
-            if partition in found and state.reset_timestamp not in (_EARLIEST, _LATEST):
-                # No record is that young. Those that come from now on are, so start at the end.
-                state.reset_timestamp = _LATEST
                 continue
             code = failed.get(partition, ec.NONE)
             if code == ec.TOPIC_AUTHORIZATION_FAILED:

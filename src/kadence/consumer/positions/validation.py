@@ -122,7 +122,9 @@ class Truncation:
         if offset < state.floor:
             # Of the range that is to be read nothing is left. The epochs that were read are of the old log.
             offset, epoch, starts = state.floor, None, []
-        self._subscription.position(state.partition, offset, starts[-1][0] if starts else epoch, kept)
+        self._subscription.position(
+            state.partition, offset, starts[-1][0] if starts else epoch, kept, goes_on=True
+        )
         state.topic_id, state.epoch_starts = topic_id, starts
 
     def _raise(self, state: PartitionState, error: LogTruncationError) -> None:

@@ -239,7 +239,13 @@ class AdminOffsets:
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         found = self._list_offsets(times)
-        return {partition: None if at is None else at.offset for partition, at in found.items()}
+        told = {partition: None if at is None else at.offset for partition, at in found.items()}
+        if all(at is None for at in told.values()):
+            return told
+        from kadence.reading.by_time import by_own_times
+
+        settings = {**self._options.client, "isolation.level": self._isolation}
+        return by_own_times(settings, times, told, self.log_ends(times))
 
     def _list_offsets(
         self, specs: Mapping[TopicPartition, Any]

@@ -295,6 +295,8 @@ def _at_times(
 ) -> dict[TopicPartition, int]:
     if not times:
         return {}
+    # The end first: a record that comes before the times are looked up is as late as they are, and not passed over.
+    ends = brokers.log_ends(times) if or_latest else {}
     offsets = brokers.offsets_for_times(times)
     late = [p for p in times if offsets.get(p) is None]
     if late and not or_latest:
@@ -303,7 +305,7 @@ def _at_times(
             "earlier time, or set startingOffsetsByTimestampStrategy=latest to start those at their end",
             key=option,
         )
-    return _or_else({p: offsets.get(p) for p in times}, brokers.log_ends)
+    return {p: ends[p] if (offset := offsets.get(p)) is None else offset for p in times}
 
 
 def _or_else(

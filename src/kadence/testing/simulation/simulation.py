@@ -76,8 +76,8 @@ class Program:
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that are assigned to its consumer now; none while it is not running."""
-        return self.consumer.assignment() if self.is_running and self.consumer is not None else frozenset()
+        """The partitions that are assigned to its consumer now, be it told or not; none while it is not running."""
+        return self.consumer._core.assigned if self.is_running and self.consumer is not None else frozenset()
 
     @property
     def held(self) -> frozenset[TopicPartition]:

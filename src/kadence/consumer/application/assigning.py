@@ -1,0 +1,55 @@
+"""Assignment by hand: what of it the network thread is told. Application side.
+
+What was sent takes effect even when the wait for its answer is interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kadence.client.waits import Waits
+from kadence.consumer import events as m
+from kadence.consumer.application.core import Core
+from kadence.types import TopicPartition
+
+__all__ = ["add", "assign", "follow", "remove"]
+
+
+def assign(
+    core: Core,
+    partitions: tuple[TopicPartition, ...],
+    starts: Mapping[TopicPartition, tuple[int, int | None]],
+    ends: Mapping[TopicPartition, int | None],
+    deadline: int,
+) -> Waits[None]:
+    """Read exactly these, as `events.Assign` says."""
+    _choose(core, frozenset())
+    yield from core.hand_over(m.Assign, deadline, partitions=partitions, starts=starts, ends=ends)
+
+
+def add(
+    core: Core,
+    partitions: tuple[TopicPartition, ...],
+    starts: Mapping[TopicPartition, tuple[int, int | None]],
+    ends: Mapping[TopicPartition, int | None],
+    deadline: int,
+) -> Waits[None]:
+    """Read these, too."""
+    _choose(core, frozenset())
+    yield from core.hand_over(m.AddPartitions, deadline, partitions=partitions, starts=starts, ends=ends)
+
+
+def remove(core: Core, partitions: tuple[TopicPartition, ...], deadline: int) -> Waits[None]:
+    """Read these no more, and the others on."""
+    yield from core.hand_over(m.RemovePartitions, deadline, partitions=partitions)
+
+
+def follow(core: Core, topics: frozenset[str], timestamp: int | None, deadline: int) -> Waits[None]:
+    """Read all partitions of these, as `events.AssignTopics` says."""
+    _choose(core, topics)
+    yield from core.hand_over(m.AssignTopics, deadline, topics=topics, timestamp=timestamp)
+
+
+def _choose(core: Core, followed: frozenset[str]) -> None:
+    core.choices += 1
+    core.manual, core.followed = True, followed

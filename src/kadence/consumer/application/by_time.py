@@ -1,0 +1,90 @@
+"""The first record at or after a time, by the records' own times. Application side.
+
+Brokers find the marker that ends a transaction by time, too, and its time is the broker's clock. So in topics of
+transactions, with records that are older than that, what ListOffsets finds may lie before the record that is meant, and
+never behind it. From there on we read until the record comes. Mostly it is the first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kadence.client.waits import Waits
+from kadence.clock import add_ms
+from kadence.consumer import events as m
+from kadence.consumer.application.assigning import assign, remove
+from kadence.consumer.application.core import Core
+from kadence.errors import KafkaTimeoutError
+from kadence.types import TopicPartition
+
+__all__ = ["first_records", "led_to", "looked_up"]
+
+_AT_ONCE: Final = 500
+"""Records that are looked at together."""
+
+
+def first_records(
+    core: Core,
+    times: Mapping[TopicPartition, int],
+    found: Mapping[TopicPartition, int | None],
+    ends: Mapping[TopicPartition, int],
+) -> Waits[dict[TopicPartition, int]]:
+    """Of each partition the offset of the first record at or after its time; without those that have none.
+
+    Nothing is committed for it. The consumer has no assignment afterwards that is worth anything.
+
+    Args:
+        times: ms since 1970. found: what brokers tell for them. ends: where to stop looking.
+
+    Raises:
+        KafkaTimeoutError: nothing came for default.api.timeout.ms.
+    """
+    firsts: dict[TopicPartition, int] = {}
+    starts = {p: (at, None) for p, at in found.items() if at is not None and at < ends[p]}
+    if not starts:
+        return firsts
+    commits, clock, patience = core.commits, core.clock, core.config.default_api_timeout_ms
+    until = add_ms(clock.now_ms(), patience)
+    is_automatic, commits.is_automatic = commits.is_automatic, False
+    try:
+        yield from assign(core, tuple(starts), starts, {p: ends[p] for p in starts}, until)
+        while not core.is_finished and not core.stopping and len(firsts) < len(starts):
+            chunks = yield from core.poll_bytes(until, _AT_ONCE)
+            for partition, records in chunks:
+                at = next((r.offset for r in records if r.timestamp >= times[partition]), None)
+                if at is not None and partition not in firsts:
+                    firsts[partition] = at
+                    yield from remove(core, (partition,), until)
+            now = clock.now_ms()
+            if chunks:
+                until = add_ms(now, patience)
+            elif now >= until:
+                raise KafkaTimeoutError("the records that times lead to were not read in time")
+        yield from assign(core, (), {}, {}, add_ms(clock.now_ms(), patience))
+    finally:
+        commits.is_automatic = is_automatic
+    return firsts
+
+
+def led_to(
+    core: Core, timestamp: int, lasts: Mapping[TopicPartition, int], deadline: int
+) -> Waits[dict[TopicPartition, int]]:
+    """Where a timestamp of ListOffsets leads to, and never beyond ``lasts``: nothing is so late where no record is.
+
+    A record may have come since those were looked up, and be what the time leads to.
+    """
+    found = yield from looked_up(core, tuple(lasts), timestamp, deadline)
+    if timestamp >= 0:
+        found = yield from first_records(core, dict.fromkeys(lasts, timestamp), found, lasts)
+    return {p: min(found.get(p, last), last) for p, last in lasts.items()}
+
+
+def looked_up(
+    core: Core, partitions: Sequence[TopicPartition], timestamp: int, deadline: int
+) -> Waits[dict[TopicPartition, int]]:
+    """What brokers tell for a timestamp of ListOffsets (−1 latest, −2 earliest, or ms); without what has no answer."""
+    if not partitions:
+        return {}
+    found = yield from core.call(m.ListOffsets, deadline, timestamps=dict.fromkeys(partitions, timestamp))
+    return {partition: at.offset for partition, at in found.items() if at is not None}
