@@ -267,12 +267,8 @@ class Outcomes:
 
     def fail_all(self, error: KafkaError) -> None:
         """Fail everything undecided: no identity, a forced close, a bug of ours."""
-        with self._accumulator.gate:
-            count = self._accumulator.undecided
-            dropped = self._accumulator.drop_all()
+        dropped = self._accumulator.lose_all(error)
         self._tell_doubtful(error)
-        if count:
-            _log.warning("records lost: %d in %d batches: %s", count, len(dropped), error)
         for batch in dropped:
             partition = self.partitions.get(batch.tp)
             if partition is not None and batch not in partition.in_flight:
