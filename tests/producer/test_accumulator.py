@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kadence._native.append import estimated_size
 from kadence.client.gate import Gate
+from kadence.errors import ClosedError
 from kadence.producer.accumulator import Accumulator, Batch, Header
 from kadence.records import encode_batch
 from kadence.types import TopicPartition
@@ -172,11 +173,10 @@ def test_after_a_refusal_batches_of_the_topic_are_half_as_large() -> None:
     assert accumulator.batch_for(TopicPartition("t", 2), 4_000, 100)[0].limit == 10_000
 
 
-def test_drop_all() -> None:
+def test_all_that_is_undecided_is_lost() -> None:
     accumulator = make()
     put(accumulator, A, 21, 5)
     sent: Batch = accumulator.take(A)
     put(accumulator, A, 21, 6)
-    with accumulator.gate:
-        assert accumulator.drop_all()[0] is sent
+    assert accumulator.lose_all(ClosedError("closed"))[0] is sent
     assert repr(accumulator) == "<Accumulator 0 batches, 0 of 10000 bytes, 0 partitions waiting>"

@@ -8,8 +8,9 @@ import pytest
 from tests.worlds.producer import World
 from tests.worlds.transacting import TransactionWorld
 
+from kadence.client.network_thread import NetworkSide
 from kadence.connection.request import Completed, Request
-from kadence.errors import KafkaTimeoutError, TransactionAbortedError
+from kadence.errors import ClosedError, FatalNetworkError, KafkaTimeoutError, TransactionAbortedError
 from kadence.producer.network_state import NetworkState
 from kadence.producer.turn import Turn
 
@@ -86,3 +87,42 @@ def test_no_time_is_left_to_wait_for_when_the_last_record_has_run_out_of_its_own
     assert sum(wait or 0 for wait in client.waits) == 5_000
     with pytest.raises(KafkaTimeoutError):
         future.result()
+
+
+def test_what_ends_takes_nothing_any_more() -> None:
+    """Whoever told it to end, and whatever else has called: the door is shut before the last look."""
+    world = World()
+    state = NetworkState(world.accumulator, lambda: None, "p-network")
+    client: Any = Client(world)
+    turn = Turn(world.config, client, client, state, world.accumulator, world.topics, world.transactions)
+    turn.run_once()
+    before = state.is_shut, world.accumulator.is_usable
+    state.begin_close(world.now + 1_000)
+    assert not turn.run_once()
+    assert (before, (state.is_shut, world.accumulator.is_usable)) == ((False, True), (True, False))
+
+
+@pytest.mark.parametrize("is_built", [True, False], ids=["built", "not even built"])
+@pytest.mark.parametrize("is_bug", [True, False], ids=["bug", "end"])
+def test_what_a_network_side_leaves_at_its_end_fails(
+    is_built: bool, is_bug: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    future = world.append()
+    state = NetworkState(world.accumulator, lambda: None, "p-network")
+    client: Any = Client(world)
+
+    def build() -> Turn:
+        if not is_built:
+            raise MemoryError
+        return Turn(world.config, client, client, state, world.accumulator, world.topics)
+
+    side = NetworkSide("producer", state, build, lambda: None)
+    assert side.run_once() is is_built
+    if is_built:
+        side._end(ValueError("a bug") if is_bug else None)
+    assert future.done()
+    error = FatalNetworkError if is_bug or not is_built else ClosedError
+    assert isinstance(future.exception(), error)
+    assert "records lost: 1 in 1 batches" in caplog.text
+    assert state.has_ended

@@ -4,22 +4,22 @@ A client that was made before a fork of this process is the parent's, and every 
 
 What clients that nobody closed were given is still delivered, and groups are still left (B7). Any thread may be the
 one that collects a client, an event loop's or a network thread: it only asks the network side to end, and waits for
-nothing. Only the end of the process waits, for all clients together: it would cut them off.
+nothing. Only the end of the process waits, for all clients together: it would cut them off. It ends them when the
+program's own `atexit` handlers have run, which may still use them.
 
 All that are open are known here for `kadence.stopping`, which ends them when a signal comes. No client loads it.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
+from kadence.at_exit import after_handlers, among_handlers
 from kadence.clock import Seconds, SystemClock, add_ms
 from kadence.errors import ClosedError, FatalNetworkError, ForkedError, KafkaError
 from kadence.logs import flush
@@ -100,6 +100,27 @@ class Ending(Protocol):
         """Whoever waited for the end waits no longer. Any thread."""
         ...
 
+    def refuse(self, cause: BaseException | None) -> None:
+        """As `kadence.client.network_thread.Callers`, where the process ends before the network side."""
+        ...
+
+    def dismiss(self) -> None:
+        """The same."""
+        ...
+
+
+@runtime_checkable
+class Delivering(Protocol):
+    """An `Ending` that may have something to deliver."""
+
+    def hurry(self) -> None:
+        """The process is to end: from now on nothing waits to be sent. Any thread."""
+        ...
+
+    def delivers_within(self, seconds: float) -> bool:
+        """Wait until what was given to it so far is acknowledged or has failed; False: the time was over before."""
+        ...
+
 
 class Unclosed(NamedTuple):
     """A client whose network side may have to be told at the end of the process."""
@@ -129,7 +150,6 @@ def end_if_unclosed(
     """
     unclosed = Unclosed(kind, ending, time_ms)
     _unclosed[engine] = unclosed
-    _be_called_at_exit()
     _be_called_by_multiprocessing()
     finalizer = weakref.finalize(client, abandoned, unclosed, engine, os.getpid())
     finalizer.atexit = False
@@ -162,31 +182,62 @@ def _be_called_by_multiprocessing() -> None:
         return
     from multiprocessing.util import Finalize
 
-    Finalize(None, _end_at_exit, exitpriority=0)
+    # Those of the program come first.
+    Finalize(None, _end_at_exit, exitpriority=-sys.maxsize)
     _children.add(os.getpid())
 
 
-@cache
-def _be_called_at_exit() -> None:
-    # That of logging, which every client imports, comes after ours: what is lost can be logged.
-    atexit.register(_end_at_exit)
+def _alive() -> list[tuple[Engine, Unclosed]]:
+    return [(engine, each) for engine, each in _unclosed.items() if engine.is_alive()]
+
+
+def _deliver_at_exit() -> None:
+    """Have clients deliver what they were given. Those that cannot end here, so that it is logged what is lost."""
+    clock = SystemClock()
+    delivering = [
+        (engine, each, each.ending) for engine, each in _alive() if isinstance(each.ending, Delivering)
+    ]
+    for _, _, ending in delivering:
+        ending.hurry()
+    began = clock.now_ms()
+    late = [
+        (engine, each)
+        for engine, each, ending in delivering
+        if not ending.delivers_within(max(add_ms(began, each.time_ms) - clock.now_ms(), 0) / 1000)
+    ]
+    _end(late, at_once=True)
 
 
 def _end_at_exit() -> None:
+    _end(_alive())
+
+
+def _end(clients: Sequence[tuple[Engine, Unclosed]], *, at_once: bool = False) -> None:
+    """End these clients, and wait for that. No call waits for what cannot end in time."""
     clock = SystemClock()
-    unclosed = [(engine, each) for engine, each in _unclosed.items() if engine.is_alive()]
     deadlines = {}
-    for engine, each in unclosed:
+    kinds = []
+    for engine, each in clients:
         if not each.ending.is_closing:
-            _warn(each.kind)
-        deadlines[engine] = add_ms(clock.now_ms(), each.time_ms)
+            kinds.append(each.kind)
+        deadlines[engine] = add_ms(clock.now_ms(), 0 if at_once else each.time_ms)
         each.ending.begin_close(deadlines[engine])
-    for engine, each in unclosed:
+    for engine, each in clients:
         engine.join(max(deadlines[engine] + END_MS - clock.now_ms(), 0) / 1000)
         if engine.is_alive():
+            _unclosed.pop(engine)
             each.ending.left_behind()
+            each.ending.refuse(None)
+            each.ending.dismiss()
+    # Last: a filter may make errors of warnings.
+    for kind in kinds:
+        _warn(kind)
     # Processes of multiprocessing run nothing after this.
     flush()
+
+
+among_handlers(_deliver_at_exit)
+after_handlers(_end_at_exit)
 
 
 @runtime_checkable

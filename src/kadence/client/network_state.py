@@ -22,8 +22,8 @@ class NetworkState:
 
     Attributes:
         trouble: why no broker can be reached, for the message of a call that waits in vain (network).
-        fatal: the bug that ended the network side, if one did: every call raises it (network). has_ended: whether it
-            has ended (network).
+        fatal: the bug that ended the network side, if one did: every call raises it (network). is_shut: whether it
+            takes nothing any more, so that every call raises (network). has_ended: whether it has ended (network).
         close_at: until when what is left is sent (application).
     """
 
@@ -31,6 +31,7 @@ class NetworkState:
         self.wakeup = wakeup
         self.trouble: str | None = None
         self.fatal: BaseException | None = None
+        self.is_shut = False
         self.has_ended = False
         self.close_at = FOREVER
         self._gate = gate
@@ -52,9 +53,16 @@ class NetworkState:
 
     # -- network side
 
+    def shut(self) -> None:
+        """Take nothing any more. What was taken came before."""
+        with self._gate:
+            self.is_shut = True
+            self._gate.notify_all()
+
     def refuse(self, cause: BaseException | None) -> None:
         """The network side ends, by ``cause`` if that was a bug: every call raises from now on."""
         self.fatal = cause
+        self.shut()
 
     def dismiss(self) -> None:
         """It has ended: whoever still waits is to look again."""

@@ -8,10 +8,10 @@ writes or reads on that connection: a broker answers in the order of the request
 
 from __future__ import annotations
 
-import atexit
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from kadence.at_exit import after_handlers
 from kadence.clock import FOREVER
 from kadence.connection.request import NativeHeartbeatPlan, Request
 from kadence.errors import KafkaError
@@ -31,7 +31,8 @@ OnNativeHeartbeats = Callable[[list[Request], int], None]
 if TYPE_CHECKING or drain.COMPILED:
     from kadence._native import native_heartbeat as _native
 
-    atexit.register(_native.end)
+    # Consumers may have members until then.
+    after_handlers(_native.end, late=True)
 
 _log = logger("kadence.net")
 

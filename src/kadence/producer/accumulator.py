@@ -13,12 +13,15 @@ from kadence._native.append import FastAppender, OpenBatch, estimated_size
 from kadence.client.gate import Gate
 from kadence.clock import FOREVER, add_ms, wall_ms
 from kadence.errors import KafkaError
+from kadence.logs import logger
 from kadence.producer.futures import Delivery, RecordFuture
 from kadence.producer.measures import Measures
 from kadence.records import BatchBuilder
 from kadence.types import TopicPartition
 
 __all__ = ["Accumulator", "Batch", "Header"]
+
+_log = logger("kadence.producer")
 
 Header = tuple[str, bytes | None]
 
@@ -294,16 +297,20 @@ class Accumulator(FastAppender):
             self.used_bytes -= batch.size
             self.gate.notify_all()
 
-    def drop_all(self) -> list[Batch]:
-        """Forget everything undecided, sent or not, and give it: the producer is closing by force."""
-        dropped = sorted(self.incomplete, key=lambda batch: batch.created)
-        for batch in dropped:
-            batch.is_open = False
-        self.untold.update(batch.delivery for batch in dropped)
-        self.incomplete.clear()
-        self.waiting.clear()
-        self.used_bytes = 0
-        self.gate.notify_all()
+    def lose_all(self, error: KafkaError) -> list[Batch]:
+        """Forget everything undecided, sent or not, and give it, to be failed with ``error``. The log says how much."""
+        with self.gate:
+            count = self.undecided
+            dropped = sorted(self.incomplete, key=lambda batch: batch.created)
+            for batch in dropped:
+                batch.is_open = False
+            self.untold.update(batch.delivery for batch in dropped)
+            self.incomplete.clear()
+            self.waiting.clear()
+            self.used_bytes = 0
+            self.gate.notify_all()
+        if count:
+            _log.warning("records lost: %d in %d batches: %s", count, len(dropped), error)
         return dropped
 
     def __repr__(self) -> str:

@@ -451,6 +451,8 @@ class AsyncProducer:
             if self._send_checks.is_closed
             else "failed"
             if self._network.fatal is not None
+            else "ended"
+            if self._network.is_shut
             else "open"
         )
         return f"<{type(self).__name__} {self._config.client_id} {state} {self._accumulator!r}>"

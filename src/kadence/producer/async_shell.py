@@ -71,7 +71,12 @@ class AsyncShell(async_shell.AsyncShell):
             await self.run(self._ended(network, until))
         else:
             # The loop that the producer belongs to may be closed, so nothing wakes a task.
-            await asyncio.to_thread(engine.join, wait_seconds(until, self._clock.now_ms()))
+            seconds = wait_seconds(until, self._clock.now_ms())
+            try:
+                await asyncio.to_thread(engine.join, seconds)
+            except RuntimeError:
+                # In a handler of `atexit`, where there are no more threads: nothing else goes on here, either.
+                engine.join(seconds)
         if not network.has_ended:
             network.left_behind()
 

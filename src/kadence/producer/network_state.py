@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Final
 
 from kadence.client import network_state
+from kadence.client.engine import ended
+from kadence.errors import ClosedError
 from kadence.logs import logger
 from kadence.producer.accumulator import Accumulator
 
-__all__ = ["FAREWELL_MS", "NetworkState"]
+__all__ = ["FAREWELL_MS", "NetworkState", "not_in_time"]
 
 _log = logger("kadence.producer")
 
@@ -17,19 +19,59 @@ FAREWELL_MS: Final = 5_000
 """How long what was sent may take to be acknowledged when nobody closes the producer."""
 
 
+def not_in_time() -> ClosedError:
+    """What a record fails with when its producer ends before it was acknowledged."""
+    return ClosedError(
+        "the producer was closed, or the process ended, before this record was acknowledged; close() later, or "
+        "with more time"
+    )
+
+
 class NetworkState(network_state.NetworkState):
-    """Of one producer. The arguments are those of the base, and the name of the thread, for the log."""
+    """Of one producer. The arguments are those of the base, and the name of the thread, for the log.
+
+    Attributes:
+        has_thread: whether the network side has a thread of its own.
+    """
 
     def __init__(self, accumulator: Accumulator, wakeup: Callable[[], None], name: str) -> None:
         super().__init__(accumulator.gate, wakeup)
         self._accumulator = accumulator
         self._name = name
         self._is_stirred = False
+        self.has_thread = True
 
-    def refuse(self, cause: BaseException | None) -> None:
-        super().refuse(cause)
-        if cause is not None:
+    def shut(self) -> None:
+        with self._accumulator.gate:
             self._accumulator.is_usable = False
+            super().shut()
+
+    def dismiss(self) -> None:
+        """It has ended. What it has left, as where it could not even begin, fails: nobody else would decide it."""
+        error = ended("producer", self.fatal) if self.fatal is not None else not_in_time()
+        for batch in self._accumulator.lose_all(error):
+            batch.delivery.fail(error, first=batch.first)
+        for delivery in tuple(self._accumulator.untold):
+            if not delivery.done:
+                delivery.forsake(error)
+        super().dismiss()
+
+    def hurry(self) -> None:
+        """The process is to end: from now on no record lingers. Any thread."""
+        with self._accumulator.gate:
+            self._accumulator.flushing += 1
+        self.wakeup()
+
+    def delivers_within(self, seconds: float) -> bool:
+        """Wait until what was sent so far is acknowledged or has failed; False: the time was over before.
+
+        In a simulation nothing would happen meanwhile.
+        """
+        with self._accumulator.gate:
+            given = {batch.delivery for batch in self._accumulator.incomplete} | self._accumulator.untold
+            return not self.has_thread or self._accumulator.gate.wait_for(
+                lambda: all(delivery.done for delivery in given), seconds
+            )
 
     def stir(self) -> None:
         """Have every call that waits look again. In a signal handler, which cannot take the gate."""

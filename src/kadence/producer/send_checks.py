@@ -112,7 +112,7 @@ class SendChecks:
 
         The pid is compared besides what forks of Python say to the accumulator: a C library may fork, too.
         """
-        if self.is_closed or self._network.fatal is not None or self.is_forked:
+        if self.is_closed or self._network.is_shut or self.is_forked:
             raise self.unusable()
 
     def shut(self) -> bool:
@@ -126,6 +126,10 @@ class SendChecks:
             self.is_closed = True
             self._accumulator.is_usable = False
             return False
+        if self._network.has_ended:
+            # At the end of the process a thread that runs no more may hold the lock.
+            self.is_closed = True
+            return True
         with self.gate:
             self.is_closed = True
             self._accumulator.is_usable = False
@@ -179,7 +183,7 @@ class SendChecks:
             sticky = topics.sticky(topic)
             sticky.leave_unless(available)
             self._accumulator.places[topic] = place = TopicInfo(
-                topics.cluster,
+                infos,
                 tuple(TopicPartition(topic, partition) for partition in range(len(infos))),
                 available,
                 sticky,
@@ -249,7 +253,7 @@ class SendChecks:
 
         No call waits beyond the grace period of `stop`.
         """
-        if self.is_closed or self._network.fatal is not None:
+        if self.is_closed or self._network.is_shut:
             raise self.unusable()
         now = self._clock.now_ms()
         if message and now >= deadline:

@@ -56,6 +56,9 @@ class Shell(waits.Shell):
     def end(self, network: NetworkState, engine: Engine, deadline: int) -> None:
         """Wait until the network thread, which was told to end, has ended; in a callback on it, do not."""
         if not engine.runs_here():
+            if network.has_ended:
+                # The end of the process has left its thread behind, or there is but a moment to wait for.
+                deadline = self._clock.now_ms()
             engine.join(wait_seconds(add_ms(deadline, END_MS), self._clock.now_ms()))
-            if engine.is_alive():
+            if engine.is_alive() and not network.has_ended:
                 network.left_behind()

@@ -9,10 +9,9 @@ from kadence.client.engine import ended
 from kadence.client.network_thread import NetworkClientDelegate
 from kadence.clock import Clock, add_ms
 from kadence.config import ProducerConfig
-from kadence.errors import ClosedError
 from kadence.net import NetworkClient
 from kadence.producer.accumulator import Accumulator
-from kadence.producer.network_state import NetworkState
+from kadence.producer.network_state import NetworkState, not_in_time
 from kadence.producer.sender import Sender
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
@@ -64,8 +63,7 @@ class Turn(network_thread.Turn):
         return True
 
     def finish(self, cause: BaseException | None) -> None:
-        if cause is not None:
-            self._sender.fail_all(ended("producer", cause))
+        self._sender.fail_all(not_in_time() if cause is None else ended("producer", cause))
 
     def _has_ended(self, now: int) -> bool:
         return self._state.is_closing and not self._goes_on(now)
@@ -75,9 +73,9 @@ class Turn(network_thread.Turn):
         if self._lingers:
             self._lingers = False
             with self._accumulator.gate:
+                # Where close() was called, it is shut already.
+                self._state.shut()
                 self._accumulator.flushing += 1
-                # A close() in a signal handler could not.
-                self._accumulator.gate.notify_all()
                 if self._transactions is not None:
                     # Records end by their delivery.timeout.ms; an abort that nobody answers must end, too.
                     self._state.close_at = min(self._state.close_at, add_ms(now, self._delivery_timeout_ms))
@@ -85,12 +83,7 @@ class Turn(network_thread.Turn):
             return False
         if now < self._state.close_at:
             return True
-        self._sender.fail_all(
-            ClosedError(
-                "the producer was closed, or the process ended, before this record was acknowledged; close() later, or "
-                "with more time"
-            )
-        )
+        self._sender.fail_all(not_in_time())
         return False
 
     def _must_end_transaction(self) -> bool:
