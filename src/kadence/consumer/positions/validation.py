@@ -234,6 +234,7 @@ class ValidationManager:
         if seen != self._seen or subscription.snapshot is not self._snapshot:
             self._seen, self._snapshot = seen, subscription.snapshot
             for state in list(subscription.partitions.values()):
+                state.shared_partition.is_gone = not self._metadata.has_topic(state.partition.topic)
                 self._look(state)
         if not self._awaiting:
             return NOTHING
