@@ -72,7 +72,7 @@ class Following:
             log.info("not handled, the positions from which these were read are lost: %s", in_short(brought))
 
     def standing_still(self) -> frozenset[TopicPartition]:
-        """Those of which no transaction may commit anything now: their position is lost or not known, or their topic is gone."""
+        """Those of which no transaction may commit now: their position is lost or not known, or their topic is gone."""
         epochs = self._reading.fetch_epochs_of_known()
         with self._desk.lock:
             works = self._desk.scheduler.partitions.items()

@@ -101,7 +101,9 @@ class Shell(waits.Shell):
             self._is_processing = True
             try:
                 return process_on_threads(
-                    consumer, Inside(self._core, self._shared_state, self._entered, producers, aside), settings
+                    consumer,
+                    Inside(self._core, self._shared_state, self._entered, producers, aside),
+                    settings,
                 )
             finally:
                 self._is_processing = False
