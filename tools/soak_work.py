@@ -3,9 +3,14 @@
     make soak-work SEEDS=10000
     make soak-work SEEDS=10000 ARGS='--first 5000 --workers 4'
     make soak-work SEEDS=10000 ARGS=--transactional
+    make soak-alphabet SEEDS=10000
+
+``--alphabet`` runs stories that are drawn from the alphabet of the simulation instead
+(tests/testing/simulation/alphabet): all that a program may do, and all that a cluster may do. At the end it tells how
+often each row of the table has happened, the rarest first; a row that never did is an error.
 
 A seed that fails is named with what happened in it, and can be run alone: ``--first N --seeds 1``. Each takes about a
-second of a processor.
+second of a processor, one of the alphabet a tenth.
 """
 
 from __future__ import annotations
@@ -42,6 +47,30 @@ def run(seed: int, *, transactional: bool) -> tuple[int, dict[str, int], str]:
     return seed, counts, wrong
 
 
+def run_alphabet(seed: int) -> tuple[int, dict[str, int], str]:
+    """The same of a story drawn from the alphabet: its figures are how often each row has happened."""
+    from tests.testing.simulation.alphabet.story import Story
+
+    logging.disable(logging.CRITICAL)
+    story = Story(seed)
+    wrong = ""
+    try:
+        story.run()
+    except SimulationError as error:
+        wrong = f"seed {seed}: {error}"
+    return seed, {str(row): count for row, count in story.happened.items()}, wrong
+
+
+def never_happened(total: Counter[str]) -> bool:
+    """Tell how often each row has happened. Returns whether one never did."""
+    from tests.testing.simulation.alphabet.table import ROWS
+
+    rows = sorted(map(str, ROWS), key=lambda row: total[row])
+    for row in rows:
+        print(f"{total[row]:8,}  {row}")
+    return not total[rows[0]]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -50,6 +79,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--workers", type=int, default=2, help="processes that share them")
     parser.add_argument("--transactional", action="store_true", help="members commit in transactions")
+    parser.add_argument("--alphabet", action="store_true", help="stories drawn from the alphabet")
     given = parser.parse_args()
     total: Counter[str] = Counter()
     failed = []
@@ -58,14 +88,18 @@ def main() -> int:
     gc.freeze()
     gc.set_threshold(50_000)
     with multiprocessing.Pool(given.workers) as pool:
-        one = partial(run, transactional=given.transactional)
+        one = run_alphabet if given.alphabet else partial(run, transactional=given.transactional)
         seeds = range(given.first, given.first + given.seeds)
         for done, (seed, counts, wrong) in enumerate(pool.imap_unordered(one, seeds), 1):
             total.update(counts)
             if wrong:
                 failed.append(seed)
                 print(wrong, flush=True)
-            if done % 100 == 0 or done == given.seeds:
+            if done % 100 and done != given.seeds:
+                continue
+            if given.alphabet:
+                print(f"{done:,} seeds, {len(failed)} failed", flush=True)
+            else:
                 print(
                     f"{done:,} seeds, {len(failed)} failed: {total['records']:,} records, {total['begun']:,} attempts, "
                     f"{total['kills']:,} kills, at which {total['undone']:,} records were done and not committed, "
@@ -73,7 +107,8 @@ def main() -> int:
                     f"{total['transactions']:,} transactions",
                     flush=True,
                 )
-    return 1 if failed else 0
+    is_incomplete = given.alphabet and never_happened(total)
+    return 1 if failed or is_incomplete else 0
 
 
 if __name__ == "__main__":

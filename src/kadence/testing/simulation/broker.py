@@ -124,6 +124,11 @@ class SimulatedBroker:
             raise SimulationError(f"{self!r} is down and deletes no records")
         self.core.partition(topic, partition).delete_before(before_offset)
         self._history.has_deleted(TopicPartition(topic, partition), before_offset)
+        self.stir()
+
+    def stir(self) -> None:
+        """Let its loop do a turn: something was done to it from outside, and waits."""
+        self._driver.stir()
 
     def crash(self) -> None:
         """End it as kill -9 would: what the system was given is on the disk, nobody said goodbye.
@@ -167,7 +172,7 @@ class SimulatedBroker:
 
     def _start(self) -> None:
         self.process = process = Process(self._scheduler, BROKER)
-        driver = Driver(process, self._network, lambda: self._history.turned(core))
+        self._driver = driver = Driver(process, self._network, lambda: self._history.turned(core))
         sockets = [
             cast("socket.socket", self._network.listen(process, _HOST, _FIRST_PORT + number))
             for number in range(self._nodes)

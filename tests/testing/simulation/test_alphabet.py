@@ -1,0 +1,57 @@
+"""Stories drawn from the alphabet: the reference model objects to none, and what the table has happens."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from types import FunctionType
+
+import pytest
+from tests.luck import seeds
+from tests.testing.simulation.alphabet.story import Story
+from tests.testing.simulation.alphabet.table import CALLS, LOOKS, PLACES, ROWS, Row
+
+from kadence import AsyncConsumer
+from kadence.consumer.application.state import ConsumerState
+from kadence.testing.simulation import SimulationError
+
+Happened = Counter[Row]
+
+
+def play(first: int, count: int) -> tuple[Happened, list[str]]:
+    """How often each row happened in these stories, and what the model objected to."""
+    rows: Happened = Counter()
+    objections = []
+    logging.disable(logging.CRITICAL)
+    for seed in range(first, first + count):
+        story = Story(seed)
+        try:
+            story.run()
+        except SimulationError as error:
+            objections.append(str(error))
+        rows.update(story.happened)
+    logging.disable(logging.NOTSET)
+    return rows, objections
+
+
+def test_no_story_breaks_a_rule() -> None:
+    """Nearly every row is dealt out, and most of them happen; the test below and `make soak-alphabet` see to all."""
+    dealt = seeds(60)
+    rows, objections = play(dealt[0], len(dealt))
+    assert not objections, "\n".join(objections)
+    assert {row.place for row in rows} >= {"", "anywhere", *PLACES}
+    assert len(rows) > 0.6 * len(ROWS)
+
+
+@pytest.mark.heavy
+def test_every_row_of_the_table_happens() -> None:
+    rows, objections = play(100, 900)
+    assert not objections, "\n".join(objections)
+    assert not [str(row) for row in ROWS if not rows[row]]
+
+
+def test_the_table_has_every_call_of_a_consumer() -> None:
+    kinds = (FunctionType, property, staticmethod)
+    members = {**vars(ConsumerState), **vars(AsyncConsumer)}
+    calls = {name for name, each in members.items() if isinstance(each, kinds) and not name.startswith("_")}
+    assert calls == {*CALLS, *LOOKS}
