@@ -558,7 +558,7 @@ def by_hand(subject: Mock) -> TransactionalProcessing:
         desk,
         subject,
         Mock(),
-        Mock(fetch_epochs_of_known=lambda: {ONE: 1}),
+        Mock(fetch_epochs=lambda: {ONE: 1}, fetch_epochs_of_known=lambda: {ONE: 1}),
         clock,
         Mock(),
         Mock(),

@@ -234,8 +234,9 @@ class ValidationManager:
         if seen != self._seen or subscription.snapshot is not self._snapshot:
             self._seen, self._snapshot = seen, subscription.snapshot
             for state in list(subscription.partitions.values()):
-                state.shared_partition.is_gone = not self._metadata.has_topic(state.partition.topic)
                 self._look(state)
+                # Behind the look: a topic that is back as another one has begun a new fetch epoch by now.
+                state.shared_partition.is_gone = not self._metadata.has_topic(state.partition.topic)
         if not self._awaiting:
             return NOTHING
         requests: list[Request] = []
