@@ -41,6 +41,7 @@ ROWS = (
     "idle",
     "partitions",
     "produce",
+    "many_topics",
     "work",
 )
 QUICK = Options(records=1_000_000, seconds=1.0, rounds=1)

@@ -27,6 +27,8 @@ _UNITS: Final = {
     "day": "d",
     "week": "w",
 }
+_CAPITALS: Final = frozenset("SMHDW")
+"""Elsewhere M is months. What is deleted by mistake does not come back, so none of them is taken."""
 _TOO_LARGE: Final = 100_000_000_000
 """Such a number is more likely milliseconds since 1970 than an offset."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -101,7 +103,11 @@ def _ago(text: str, now_ms: int) -> Where | None:
     if match is None:
         return None
     minus, number, name, ago = match.groups()
-    unit = name.lower() if len(name) == 1 else _UNITS.get(name.lower().removesuffix("s"), "")
+    if name in _CAPITALS:
+        raise ValueError(
+            f"{text!r} is not a place: units of one letter are small ones: s, m (minutes), h, d, w; months are days"
+        )
+    unit = name if len(name) == 1 else _UNITS.get(name.lower().removesuffix("s"), "")
     if unit not in _SECONDS or bool(minus) == bool(ago):
         return None
     # Longer ago than 1970 is as long ago as records can be.

@@ -35,8 +35,10 @@ from kadence.errors import (
 from kadence.producer import Producer
 from kadence.producer.handing_over import begin_as, leave_open
 from kadence.protocol import error_codes as ec
+from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from kadence.protocol.create_partitions import CreatePartitionsRequest
 from kadence.protocol.create_topics import CreateTopicsRequest
+from kadence.protocol.delete_groups import DeleteGroupsRequest
 from kadence.protocol.delete_topics import DeleteTopicsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.describe_log_dirs import DescribeLogDirsRequest
@@ -464,6 +466,42 @@ def test_changes_whose_answers_are_lost_are_done(flaky: tuple[Broker, Admin], lo
     with broker.faults.disconnect(DeleteTopicsRequest, served=True, times=times):
         assert list(admin.delete_topics(["u", "t"])) == ["u", "t"]
     assert admin.list_topics() == {}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_groups_whose_deletion_was_not_answered_are_deleted(flaky: tuple[Broker, Admin], times: int) -> None:
+    broker, admin = flaky
+    admin.create_topics({"t": 1})
+    for name in ("g", "h"):
+        admin.alter_consumer_group_offsets(name, {TopicPartition("t", 0): 0})
+    with broker.faults.disconnect(DeleteGroupsRequest, served=True, times=times) as fault:
+        assert list(admin.delete_consumer_groups(["h", "g"])) == ["h", "g"]
+        assert fault.hits == times
+    assert admin.list_groups() == []
+    # Without a request that may have done it, it is an error.
+    with pytest.raises(BrokerError, match="GROUP_ID_NOT_FOUND"):
+        admin.delete_consumer_groups("g")
+
+
+@pytest.mark.parametrize("frozen", [ConsumerGroupDescribeRequest, DescribeGroupsRequest])
+def test_a_coordinator_that_stands_still_takes_no_other_group(frozen: type[Any]) -> None:
+    """Also where the call's time is shorter than the request's: a second step would have no time left."""
+    names = [f"g{number}" for number in range(6)]
+    with Broker(nodes=3) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics({"t": 1})
+        for number, name in enumerate(names):
+            broker.move_coordinator(name, 1 + number % 3)
+            admin.alter_consumer_group_offsets(name, {TopicPartition("t", 0): 0})
+        of_2 = {name for number, name in enumerate(names) if 1 + number % 3 == 2}
+        with broker.faults.drop(frozen, node_id=2):
+            found = admin.describe_consumer_groups(names, timeout=2, raise_errors=False)
+        assert found.errors.keys() == of_2
+        assert found.keys() == set(names) - of_2
+        assert all(
+            f"{frozen.__name__.removesuffix('Request')} was not answered" in str(e)
+            for e in found.errors.values()
+        )
+        assert all("broker 2" in str(error) for error in found.errors.values())
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,17 @@ def test_writing(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("here")
+def test_many_topics(ground: Ground, options: Options) -> None:
+    from rows import many_topics
+
+    (table,), goals = many_topics.measure(ground, options, 30)
+    assert not table.failures
+    assert [len(line) for line in table.lines] == [7, 7]
+    assert all(float(line[4]) > 0 for line in table.lines)
+    assert [goal.is_kept is not None for goal in goals] == [True, True]
+
+
+@pytest.mark.usefixtures("here")
 def test_commits(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     from rows import commits
 

@@ -9,6 +9,7 @@ from tests.broker.wire import Wire, at, fetch
 
 from kadence.broker import Broker
 from kadence.broker.sessions import SessionCache
+from kadence.broker.storage import Partition
 from kadence.protocol import error_codes as codes
 from kadence.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kadence.protocol.fetch import FetchRequest, FetchTopic, ForgottenTopic
@@ -65,6 +66,47 @@ def test_min_bytes_are_waited_for_over_all_partitions(broker: Broker, wire: Wire
         wire.produce("t", [b"x" * 60], 1)
         (topic,) = reader.receive().responses
         assert [len(each.records) > 0 for each in topic.partitions] == [True, True]
+
+
+def test_a_produce_to_one_of_many_partitions_looks_at_that_one_before_it_wakes_a_fetch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+    available = Partition.available
+
+    def counted(partition: Partition, *arguments: Any) -> int:
+        looks.append(partition.index)
+        return available(partition, *arguments)
+
+    with Broker(topics={"t": 50}) as broker, Wire(broker) as wire, Wire(broker) as reader:
+        with broker.faults.observe(FetchRequest) as fetches:
+            reader.send(fetch("t", *(at(0, number) for number in range(50)), max_wait_ms=LONG), 12)
+            fetches.wait()
+            wire.call(MetadataRequest(topics=[]))
+        monkeypatch.setattr(Partition, "available", counted)
+        wire.produce("t", [b"a"], 49)
+        (topic,) = reader.receive().responses
+        assert [each.partition_index for each in topic.partitions if each.records] == [49]
+    assert looks == [49]
+
+
+def test_a_session_reads_no_partition_of_which_its_client_knows_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+    read = Partition.read
+
+    def counted(partition: Partition, *arguments: Any, **more: Any) -> Any:
+        reads.append(partition.index)
+        return read(partition, *arguments, **more)
+
+    with Broker(topics={"t": 50}) as broker, Wire(broker) as wire:
+        whole = fetch("t", *(at(0, number) for number in range(50)), session_epoch=0, min_bytes=0)
+        session = wire.call(whole, 12).session_id
+        monkeypatch.setattr(Partition, "read", counted)
+        wire.produce("t", [b"a"], 7)
+        again = FetchRequest(session_id=session, session_epoch=1, max_wait_ms=0)
+        (topic,) = wire.call(again, 12).responses
+        assert [each.partition_index for each in topic.partitions] == [7]
+    assert reads == [7]
 
 
 def test_a_client_that_goes_away_leaves_nothing_waiting(broker: Broker, wire: Wire) -> None:

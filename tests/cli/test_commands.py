@@ -442,7 +442,7 @@ def test_topics(kadence: Run, broker: Broker) -> None:
     again = kadence("topics", "create", "a", "c/d")
     assert again.status == 1
     assert "TOPIC_ALREADY_EXISTS" in again.err
-    assert "also: " in again.err
+    assert "kadence topics: INVALID_TOPIC_EXCEPTION" in again.err
     assert kadence("topics", "create", "x", "--partitions", "0").status == 2
     assert "a deleted" in kadence("topics", "delete", "a").err
     assert kadence("topics", "delete", "a").status == 1
@@ -564,7 +564,7 @@ def test_groups(kadence: Run, broker: Broker) -> None:
     assert len(asked) == 1
     assert kadence("groups", "delete", "h").status == 0
     for words, said in (
-        (("groups", "lag", "g", "h"), "there is no group 'h'; `kadence groups list` shows all\n  done: g\n"),
+        (("groups", "lag", "g", "h"), "there is no group 'h'; `kadence groups list` shows all\n"),
         (("groups", "delete", "gg"), "there is no group 'gg'; did you mean 'g'? `kadence groups list`"),
         (("groups", "describe", "g*", "h"), "there is no group 'h'; `kadence groups list`"),
         (("topics", "describe", "tt"), "there is no topic 'tt'; did you mean 't'? `kadence topics list`"),

@@ -22,7 +22,9 @@ PROGRAM = [sys.executable, "-m", "kadence"]
 
 @pytest.fixture
 def environment(broker: Broker) -> dict[str, str]:
-    return {**os.environ, "KADENCE_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    # stdout is buffered as it is for everybody: whether it is flushed in time is for the program to see to.
+    usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**usual, "KADENCE_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
 
 
 @pytest.fixture

@@ -62,6 +62,13 @@ def test_what_is_no_place(text: str) -> None:
         read_where(text)
 
 
+@pytest.mark.parametrize("text", ["-6M", "-1M", "6 M ago", "-2H", "-3D", "-1W", "-90S", "6M"])
+def test_a_capital_is_no_unit(text: str) -> None:
+    """Elsewhere M is months, and what is deleted does not come back."""
+    with pytest.raises(argparse.ArgumentTypeError, match=r"m \(minutes\)"):
+        read_where(text)
+
+
 def test_milliseconds_are_not_taken_for_an_offset() -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="write time:1700000000000 for milliseconds"):
         read_where("1700000000000")

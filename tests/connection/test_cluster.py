@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kadence.connection.cluster import Cluster, apply, follow, forget_brokers
+from collections.abc import Iterator
+
+from kadence.connection.cluster import Cluster, Topic, apply, follow, forget_brokers, forget_epochs
+from kadence.layered import Layered
 from kadence.protocol import error_codes as ec
 from kadence.protocol.metadata import (
     MetadataResponse,
@@ -11,6 +14,7 @@ from kadence.protocol.metadata import (
     MetadataResponseTopic,
 )
 from kadence.types import Node, TopicPartition
+from kadence.wire import ZERO_UUID
 
 ID, OTHER = b"1" * 16, b"2" * 16
 
@@ -48,7 +52,7 @@ def test_an_answer_becomes_the_value() -> None:
     info = cluster.partition(PARTITION)
     assert info is not None
     assert (info.leader_epoch, info.replicas, info.in_sync_replicas) == (3, (1, 2), (1,))
-    assert cluster.name_of(ID) == "t"
+    assert cluster.names_of([ID, OTHER, ZERO_UUID]) == {ID: "t"}
     assert cluster.partitions_for("absent") == ()
 
 
@@ -108,3 +112,36 @@ def test_kip1102_forgetting_the_brokers_keeps_the_topics_and_believes_who_answer
     info = restored.partition(PARTITION)
     assert info is not None
     assert (info.leader, info.leader_epoch) == (1, 3)
+
+
+def test_an_answer_without_news_leaves_the_very_same_topics() -> None:
+    cluster = apply(Cluster(), told(1, 5), ["t"])
+    for answer, requested in ((told(1, 5), ["t"]), (told(1, 5), None), (told(0, 4), ["t"])):
+        after = apply(cluster, answer, requested)
+        assert after.topics is cluster.topics
+        assert after.says_as(cluster)
+    assert not apply(cluster, told(2, 6), ["t"]).says_as(cluster)
+    moved = told(1, 5)
+    moved.brokers[0].port = 7
+    assert not apply(cluster, moved, ["t"]).says_as(cluster)
+
+
+class Unread(dict[str, Topic]):
+    """Topics of which nobody may read but one at a time."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all topics are looked at")
+
+    keys = values = items = copy = __iter__  # type: ignore[assignment]
+
+
+def test_an_answer_about_one_topic_costs_as_much_as_that_topic() -> None:
+    many = apply(Cluster(), told(1, 1), ["t"]).topics.changed({f"{n}": Topic(f"{n}") for n in range(2_000)})
+    cluster = Cluster(topics=Layered(Unread(many)))
+    after = apply(cluster, told(2, 2), ["t"])
+    assert after.leader(PARTITION) == 2
+    assert after.topics["7"] is many["7"]
+    assert apply(after, told(1, 1, name="new"), ["new"]).leader(TopicPartition("new", 0)) == 1
+    assert follow(after, PARTITION, 1, 3, {}).leader(PARTITION) == 1
+    assert forget_epochs(after, [("t", 0)]).leader(PARTITION) is None
+    assert cluster.leader(PARTITION) == 1, "whoever holds an older cluster still sees that"

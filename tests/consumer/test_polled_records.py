@@ -35,6 +35,8 @@ def test_a_partition_without_records_is_left_out() -> None:
     emptied: Records[Any, Any] = Records([(TopicPartition("t", 0), rows)])
     rows.clear()
     assert emptied.next_offsets() == {}
+    assert emptied.by_partition() == {}
+    assert emptied.partitions() == frozenset()
     some: Any = ((TopicPartition("t", 0), []), (TopicPartition("t", 2), ("a",)))
     made: Records[Any, Any] = Records(some)
     assert made

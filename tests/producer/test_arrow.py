@@ -24,6 +24,7 @@ from kadence.errors import (
     SerializationError,
     UnknownTopicOrPartitionError,
 )
+from kadence.layered import Layered
 from kadence.producer import ArrowDelivery, Producer, WrittenRows
 from kadence.producer.transaction_states import State
 from kadence.protocol import error_codes as ec
@@ -243,7 +244,7 @@ def test_half_a_table_cannot_be_committed(before: int) -> None:
         assert transactions is not None
         with producer._gate:
             only = PartitionInfo("t", 0, 1, None, (), ())
-            producer._topics.cluster = Cluster(topics={"t": Topic("t", partitions=(only,))})
+            producer._topics.cluster = Cluster(topics=Layered({"t": Topic("t", partitions=(only,))}))
             # As after init_transactions() at a coordinator that is gone since then.
             transactions.state = State.READY
         producer.begin_transaction()

@@ -64,7 +64,7 @@ def make(**settings: Any) -> Producer:
         sticky = StickyPartitioner(config.batch_size, random.Random(7))
         topics.stickies[name] = sticky
         tps = tuple(TopicPartition(name, number) for number in range(count))
-        accumulator.places[name] = TopicInfo(topics.cluster, tps, tuple(range(count)), sticky)
+        accumulator.places[name] = TopicInfo((), tps, tuple(range(count)), sticky)
     for name, value in {
         "_config": config,
         "_clock": clock,
@@ -336,7 +336,7 @@ class _Astray(StickyPartitioner):
 def test_a_partition_that_there_is_not_is_no_other_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = make()
     places = producer._accumulator.places
-    places["u"] = TopicInfo(places["u"].cluster, places["u"].partitions, (0,), _Astray(1))
+    places["u"] = TopicInfo(places["u"].infos, places["u"].partitions, (0,), _Astray(1))
     with pytest.raises(IndexError, match="partition 1 was chosen, and there are 1"):
         producer.send_arrow(pa.table({"value": [b"x"]}), "u")
     assert not batches_of(producer)

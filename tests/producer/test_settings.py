@@ -25,7 +25,6 @@ from kadence import (
 )
 from kadence._native.append import TopicInfo
 from kadence.config import ProducerConfig
-from kadence.connection.cluster import Cluster
 from kadence.errors import ConfigError, IllegalStateError
 from kadence.producer.partitioner import StickyPartitioner
 from kadence.producer.partitioning import chooser
@@ -171,7 +170,7 @@ def test_keys_go_where_librdkafka_puts_them(broker: Broker, name: str) -> None:
 def place(count: int, available: tuple[int, ...] | None = None) -> TopicInfo:
     partitions = tuple(TopicPartition("t", each) for each in range(count))
     sticky = StickyPartitioner(1)
-    return TopicInfo(Cluster(), partitions, tuple(range(count)) if available is None else available, sticky)
+    return TopicInfo((), partitions, tuple(range(count)) if available is None else available, sticky)
 
 
 def chosen(setting: Any, keys: Sequence[bytes | None], where: TopicInfo) -> list[int | None]:

@@ -38,8 +38,7 @@ def shelf(batch_size: int = 100_000, clock: Callable[[], int] = wall_ms) -> Accu
         wall_ms=clock,
     )
     tps = tuple(TopicPartition("t", number) for number in range(3))
-    cluster: Any = None
-    accumulator.places["t"] = TopicInfo(cluster, tps, (0, 1, 2), StickyPartitioner(batch_size))
+    accumulator.places["t"] = TopicInfo((), tps, (0, 1, 2), StickyPartitioner(batch_size))
     for tp in tps:
         accumulator.append(tp, wall_ms(), None, b"first", (), 30, 0)
     return accumulator

@@ -6,6 +6,7 @@ import pytest
 from tests.worlds.producer import TP, World
 
 from kadence import Producer
+from kadence._native.append import TopicInfo
 from kadence.clock import FOREVER
 from kadence.connection.request import Request
 from kadence.errors import AuthenticationError, DisconnectedError, KafkaError, MalformedMessageError
@@ -16,7 +17,7 @@ from kadence.protocol.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kadence.types import TopicPartition
+from kadence.types import Node, TopicPartition
 
 
 def names_of(request: Request) -> list[str | None]:
@@ -344,3 +345,33 @@ def test_a_call_waits_for_its_own_answer_whoever_else_asks() -> None:
         assert request is not None
         world.fail(request, error) if error else world.answer(request, world.metadata())
     assert not world.topics.awaits(later)
+
+
+def test_an_answer_about_one_topic_leaves_what_was_derived_of_the_others() -> None:
+    """Each record to a new topic brings an answer; all other topics would have to be made out anew."""
+    world = World()
+    other = TopicPartition("u", 0)
+    world.leaders = {TP: 1, other: 1}
+    world.warm_up(TP, other)
+    cluster = world.topics.cluster
+    places = world.topics._places
+    for tp in (TP, other):
+        infos = cluster.partitions_for(tp.topic)
+        places[tp.topic] = TopicInfo(infos, (tp,), (0,), world.topics.sticky(tp.topic))
+    world.topics.request_update(world.now)
+    world.advance(150)
+    request = ask(world)
+    assert request is not None
+    world.answer(request, world.metadata())
+    assert world.topics.cluster.topics is cluster.topics
+    assert set(places) == {"t", "u"}, "nothing is new"
+    assert world.topics.moved(world.now, TP, 2, 5, {2: Node(2, "b2", 9092)})
+    assert set(places) == {"u"}
+    world.topics.want("v", world.now)
+    world.leaders = {TopicPartition("v", 0): 1}
+    world.advance(150)
+    request = ask(world)
+    assert request is not None
+    world.answer(request, world.metadata())
+    assert world.topics.cluster.leader(TopicPartition("v", 0)) == 1
+    assert set(places) == {"u"}

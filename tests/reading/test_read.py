@@ -25,7 +25,7 @@ from kadence import (
     read,
     read_batches,
 )
-from kadence.errors import UnknownTopicOrPartitionError
+from kadence.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kadence.protocol.fetch import FetchRequest
 from kadence.reading import places, tables
 from kadence.registry import AvroDeserializer, AvroSerializer, SchemaRegistryClient
@@ -174,8 +174,16 @@ def test_a_range_whose_beginning_was_deleted(broker: Broker, monkeypatch: pytest
 
     monkeypatch.setattr(tables, "planned", planned)
     before: list[Any] = [6, 4]
-    assert read("deleted", value="json", **servers(broker))["value"].to_pylist() == [4, 5]
-    assert read("deleted", **servers(broker)).num_rows == 0
+    with pytest.raises(
+        OffsetOutOfRangeError, match=r"offset 0 of deleted-0 .* auto_offset_reset='earliest'"
+    ) as gone:
+        read("deleted", value="json", **servers(broker))
+    assert (gone.value.partition, gone.value.position) == (TopicPartition("deleted", 0), 0)
+    before.append(5)
+    with pytest.raises(OffsetOutOfRangeError, match="offset 4 "):
+        list(read_batches("deleted", limit=2, **servers(broker)))
+    left = read("deleted", value="json", auto_offset_reset="earliest", **servers(broker))
+    assert left["value"].to_pylist() == []
     monkeypatch.undo()
     assert read("deleted", {0: 1}, **servers(broker)).num_rows == 0
 

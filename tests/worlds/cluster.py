@@ -12,6 +12,7 @@ from kadence.connection.cluster import Cluster, Topic
 from kadence.connection.request import Completed, Request
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.errors import DisconnectedError
+from kadence.layered import Layered
 from kadence.protocol.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -42,14 +43,16 @@ def name_of(topic_id: bytes) -> str:
 def cluster_of(topics: Mapping[str, int]) -> Cluster:
     """A cluster whose topics have so many partitions."""
     return Cluster(
-        topics={
-            name: Topic(
-                name,
-                topic_id=id_of(name),
-                partitions=tuple(PartitionInfo(name, n, NODE, 0, (NODE,), (NODE,)) for n in range(count)),
-            )
-            for name, count in topics.items()
-        }
+        topics=Layered(
+            {
+                name: Topic(
+                    name,
+                    topic_id=id_of(name),
+                    partitions=tuple(PartitionInfo(name, n, NODE, 0, (NODE,), (NODE,)) for n in range(count)),
+                )
+                for name, count in topics.items()
+            }
+        )
     )
 
 

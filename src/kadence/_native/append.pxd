@@ -50,7 +50,7 @@ cdef class Sticky:
     cdef public long long switch_bytes
 
 cdef class TopicInfo:
-    cdef readonly object cluster
+    cdef readonly tuple infos
     cdef readonly tuple partitions
     cdef readonly tuple available
     cdef readonly Sticky sticky

@@ -3,12 +3,11 @@ from typing import Any, TypeAlias
 
 from kadence._native.builder import RecordEncoder
 from kadence.errors import KafkaError
-from kadence.types import TopicPartition
+from kadence.types import PartitionInfo, TopicPartition
 
 # Rooms above this one have classes of these, which are not known here.
 _Gate: TypeAlias = Any
 _Delivery: TypeAlias = Any
-_Cluster: TypeAlias = Any
 
 def murmur2(data: bytes) -> int: ...
 def estimated_size(
@@ -55,13 +54,13 @@ class Sticky:
 class TopicInfo:
     def __init__(
         self,
-        cluster: _Cluster,
+        infos: tuple[PartitionInfo, ...],
         partitions: tuple[TopicPartition, ...],
         available: tuple[int, ...],
         sticky: Sticky,
     ) -> None: ...
     @property
-    def cluster(self) -> _Cluster: ...
+    def infos(self) -> tuple[PartitionInfo, ...]: ...
     @property
     def partitions(self) -> tuple[TopicPartition, ...]: ...
     @property

@@ -129,15 +129,16 @@ class Sticky:
 
 @cython.cclass
 class TopicInfo:
-    """What ``send()`` needs of a topic, for as long as the cluster is the same.
+    """What ``send()`` needs of a topic, for as long as the cluster says the same of it.
 
     Attributes:
-        cluster: where it was read. partitions, count: all of them. available: numbers of those that have a leader.
+        infos: what the cluster says of its partitions. partitions, count: all of them.
+        available: numbers of those that have a leader.
         sticky: of records without a key. open_batches: the batch that each partition fills, None where none was begun.
     """
 
-    def __init__(self, cluster, partitions: tuple, available: tuple, sticky: Sticky):
-        self.cluster = cluster
+    def __init__(self, infos: tuple, partitions: tuple, available: tuple, sticky: Sticky):
+        self.infos = infos
         self.partitions = partitions
         self.available = available
         self.sticky = sticky
@@ -155,7 +156,7 @@ class FastAppender:
     """The part of the accumulator that takes records which need nothing but a place in a batch.
 
     Attributes:
-        gate: the producer's lock. places: by topic; emptied when the cluster changes.
+        gate: the producer's lock. places: by topic; one is dropped when the cluster says something else of it.
         batch_size, buffer_memory: bounds. largest: most bytes of one record.
         wall_ms: the time of records that have none.
         used_bytes: bytes of all undecided batches. claimed_bytes: what the record needs that has waited for room the longest;

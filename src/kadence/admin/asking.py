@@ -87,6 +87,14 @@ class Asking:
 
     def ask_all(self, asks: Sequence[Ask], deadline: int) -> Waits[list[Any | KafkaError]]:
         """The answer or the transport error of each, asked at the same time."""
+        if self._clock.now_ms() >= deadline:
+            # What was asked before took all the time: nobody is late with this.
+            return [
+                KafkaTimeoutError(
+                    f"{type(ask.message).__name__.removesuffix('Request')} was not sent: there was no time left for it"
+                )
+                for ask in asks
+            ]
         send_by = min(deadline, add_ms(self._clock.now_ms(), self._config.request_timeout_ms))
         requests = [
             Request(

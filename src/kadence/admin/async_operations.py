@@ -133,7 +133,10 @@ class AsyncOperations:
     async def delete_consumer_groups(
         self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[str, None]:
-        """Delete groups and their committed offsets. A group that has members is refused."""
+        """Delete groups and their committed offsets. A group that has members is refused.
+
+        If an answer is lost and the group is not there, it counts as deleted.
+        """
         return checked(await self._shell.run(timeout, _groups.delete_consumer_groups, groups), raise_errors)
 
     async def list_offsets(

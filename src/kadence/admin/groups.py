@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from kadence.admin.arguments import as_names
 from kadence.admin.calls import Ask, Calls, operation, refusal
+from kadence.admin.lost_answers import Change
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError, UnsupportedVersionError, for_code
@@ -120,8 +121,15 @@ def describe_consumer_groups(
     ) -> Waits[dict[str, ConsumerGroupDescription | KafkaError]]:
         result: dict[str, ConsumerGroupDescription | KafkaError] = {}
         by_node = yield from by_coordinator(calls, groups, deadline, result)
-        classic = yield from _describe_consumer(calls, by_node, deadline, result)
-        yield from _describe_classic(calls, classic, deadline, result)
+        # All at once: a coordinator that stands still takes no time from the others. Each is asked in both ways, since
+        # nothing says of which type a group is.
+        asks = [Ask(ConsumerGroupDescribeRequest(group_ids=names), node) for node, names in by_node.items()]
+        asks += [Ask(DescribeGroupsRequest(groups=names), node) for node, names in by_node.items()]
+        answers = yield from calls.ask_all(asks, deadline)
+        for (node, names), newer, older in zip(
+            by_node.items(), answers[: len(by_node)], answers[len(by_node) :], strict=True
+        ):
+            result |= _described(names, _of_kip848(node, names, newer), _of_classic(node, names, older))
         return result
 
     return calls.settle(as_names(groups), attempt, deadline)
@@ -141,51 +149,57 @@ def by_coordinator(
     return by_node
 
 
-def _describe_consumer(
-    calls: Calls, by_node: dict[int, list[str]], deadline: int, result: dict[str, Any]
-) -> Waits[dict[int, list[str]]]:
-    """Describe KIP-848 groups; give back those that the broker does not take for such."""
-    classic: dict[int, list[str]] = {}
-    asks = [Ask(ConsumerGroupDescribeRequest(group_ids=groups), node) for node, groups in by_node.items()]
-    answers = yield from calls.ask_all(asks, deadline)
-    for (node, groups), answer in zip(by_node.items(), answers, strict=True):
-        if isinstance(answer, UnsupportedVersionError):
-            classic[node] = groups
+_Description: TypeAlias = ConsumerGroupDescription | KafkaError
+
+
+def _described(
+    names: Iterable[str], newer: Mapping[str, _Description], older: Mapping[str, _Description]
+) -> dict[str, _Description]:
+    """Of each group what is known, by the answers for KIP-848 groups and for classic ones.
+
+    A group that is none of the first kind lacks there, and the other answer counts.
+    """
+    return {name: each for name in names if (each := newer.get(name, older.get(name))) is not None}
+
+
+def _of_kip848(node: int, names: Iterable[str], answer: Any) -> dict[str, _Description]:
+    """Groups of KIP-848; those are left out that the broker does not take for such."""
+    result: dict[str, _Description] = {}
+    if isinstance(answer, UnsupportedVersionError):
+        return result
+    if isinstance(answer, KafkaError):
+        return dict.fromkeys(names, answer)
+    for group in answer.groups:
+        if group.error_code in (ec.GROUP_ID_NOT_FOUND, ec.UNSUPPORTED_VERSION):
             continue
-        if isinstance(answer, KafkaError):
-            result.update(dict.fromkeys(groups, answer))
-            continue
-        for group in answer.groups:
-            if group.error_code in (ec.GROUP_ID_NOT_FOUND, ec.UNSUPPORTED_VERSION):
-                classic.setdefault(node, []).append(group.group_id)
-            elif group.error_code:
-                result[group.group_id] = refusal(
-                    group.error_code, f"group {group.group_id!r}", group.error_message
+        if group.error_code:
+            result[group.group_id] = refusal(
+                group.error_code, f"group {group.group_id!r}", group.error_message
+            )
+        else:
+            members = tuple(
+                MemberDescription(
+                    member.member_id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    _partitions(member.assignment),
+                    _partitions(member.target_assignment),
+                    member.member_epoch,
                 )
-            else:
-                members = tuple(
-                    MemberDescription(
-                        member.member_id,
-                        member.instance_id,
-                        member.client_id,
-                        member.client_host,
-                        _partitions(member.assignment),
-                        _partitions(member.target_assignment),
-                        member.member_epoch,
-                    )
-                    for member in group.members
-                )
-                result[group.group_id] = ConsumerGroupDescription(
-                    group.group_id,
-                    group.group_state,
-                    "consumer",
-                    "consumer",
-                    group.assignor_name,
-                    node,
-                    members,
-                    group.group_epoch,
-                )
-    return classic
+                for member in group.members
+            )
+            result[group.group_id] = ConsumerGroupDescription(
+                group.group_id,
+                group.group_state,
+                "consumer",
+                "consumer",
+                group.assignor_name,
+                node,
+                members,
+                group.group_epoch,
+            )
+    return result
 
 
 def _partitions(assignment: Assignment) -> frozenset[TopicPartition]:
@@ -196,43 +210,40 @@ def _partitions(assignment: Assignment) -> frozenset[TopicPartition]:
     )
 
 
-def _describe_classic(
-    calls: Calls, by_node: dict[int, list[str]], deadline: int, result: dict[str, Any]
-) -> Waits[None]:
-    asks = [Ask(DescribeGroupsRequest(groups=groups), node) for node, groups in by_node.items()]
-    answers = yield from calls.ask_all(asks, deadline)
-    for (node, groups), answer in zip(by_node.items(), answers, strict=True):
-        if isinstance(answer, KafkaError):
-            result.update(dict.fromkeys(groups, answer))
-            continue
-        for group in answer.groups:
-            if group.error_code:
-                result[group.group_id] = refusal(
-                    group.error_code, f"group {group.group_id!r}", group.error_message
+def _of_classic(node: int, names: Iterable[str], answer: Any) -> dict[str, _Description]:
+    """Classic groups."""
+    result: dict[str, _Description] = {}
+    if isinstance(answer, KafkaError):
+        return dict.fromkeys(names, answer)
+    for group in answer.groups:
+        if group.error_code:
+            result[group.group_id] = refusal(
+                group.error_code, f"group {group.group_id!r}", group.error_message
+            )
+        elif group.group_state == _DEAD:
+            # Before version 6 a group that does not exist is described as dead.
+            result[group.group_id] = refusal(ec.GROUP_ID_NOT_FOUND, f"group {group.group_id!r}")
+        else:
+            members = tuple(
+                MemberDescription(
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    _assigned(group.protocol_type, member.member_assignment),
                 )
-            elif group.group_state == _DEAD:
-                # Before version 6 a group that does not exist is described as dead.
-                result[group.group_id] = refusal(ec.GROUP_ID_NOT_FOUND, f"group {group.group_id!r}")
-            else:
-                members = tuple(
-                    MemberDescription(
-                        member.member_id,
-                        member.group_instance_id,
-                        member.client_id,
-                        member.client_host,
-                        _assigned(group.protocol_type, member.member_assignment),
-                    )
-                    for member in group.members
-                )
-                result[group.group_id] = ConsumerGroupDescription(
-                    group.group_id,
-                    group.group_state,
-                    "classic",
-                    group.protocol_type,
-                    group.protocol_data,
-                    node,
-                    members,
-                )
+                for member in group.members
+            )
+            result[group.group_id] = ConsumerGroupDescription(
+                group.group_id,
+                group.group_state,
+                "classic",
+                group.protocol_type,
+                group.protocol_data,
+                node,
+                members,
+            )
+    return result
 
 
 def _assigned(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
@@ -257,14 +268,20 @@ def _assigned(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
 def delete_consumer_groups(
     calls: Calls, deadline: int, groups: str | Iterable[str]
 ) -> Waits[Outcomes[str, None]]:
-    """Delete groups and their committed offsets. A group that has members is refused."""
+    """Delete groups and their committed offsets. A group that has members is refused.
+
+    If an answer is lost and the group is not there, it counts as deleted.
+    """
+    order = as_names(groups)
+    change = Change(calls, ec.GROUP_ID_NOT_FOUND)
 
     def attempt(groups: Collection[str], deadline: int) -> Waits[dict[str, None | KafkaError]]:
         result: dict[str, None | KafkaError] = {}
         by_node = yield from by_coordinator(calls, groups, deadline, result)
         asks = [Ask(DeleteGroupsRequest(groups_names=names), node) for node, names in by_node.items()]
         answers = yield from calls.ask_all(asks, deadline)
-        for names, answer in zip(by_node.values(), answers, strict=True):
+        for ask, names, answer in zip(asks, by_node.values(), answers, strict=True):
+            change.asked(ask, names)
             if isinstance(answer, KafkaError):
                 result.update(dict.fromkeys(names, answer))
                 continue
@@ -274,4 +291,5 @@ def delete_consumer_groups(
                 )
         return result
 
-    return calls.settle(as_names(groups), attempt, deadline)
+    outcomes = yield from calls.settle(order, attempt, deadline)
+    return change.settled(outcomes, order, dict.fromkeys(change.repeated(outcomes), (None, "")))

@@ -1,8 +1,8 @@
-"""Changes of topics whose answer was lost. The call repeats them, and is refused because it has made them before.
+"""Changes of topics and groups whose answer was lost. The call repeats them, and is refused: it has made them before.
 
-A repeated request is refused as TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS or UNKNOWN_TOPIC_OR_PARTITION where the one
-before it has taken effect. If the topic is as this call wants it, the call counts it as changed; else it raises the
-refusal, with a note.
+A repeated request is refused as TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION or
+GROUP_ID_NOT_FOUND where the one before it has taken effect. If the topic or group is as this call wants it, the call
+counts it as changed; else it raises the refusal, with a note.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOTE: Final = "an earlier request of this call was not answered, so this call m
 
 
 class Change:
-    """Sends one change of topics, any number of times.
+    """One change of topics or groups, which may be sent any number of times.
 
     Args:
         refused_as: the error of a broker to which the change was made before.
@@ -44,10 +44,13 @@ class Change:
         ask = Ask(message, controller, max_version=max_version)
         try:
             return (yield from self._calls.ask(ask, deadline))
-        except KafkaError:
-            if ask.is_unanswered:
-                self._unsure.update(names)
-            raise
+        finally:
+            self.asked(ask, names)
+
+    def asked(self, ask: Ask, names: Iterable[str]) -> None:
+        """A request about these was sent, and answered or not."""
+        if ask.is_unanswered:
+            self._unsure.update(names)
 
     def refused(self, name: str, code: int) -> None:
         """A broker answered so."""

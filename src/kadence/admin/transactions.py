@@ -83,6 +83,7 @@ class FencedProducer:
     epoch: int
 
 
+_OPEN: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 _LAST_END_OF_V1: Final = 4
 """With a later version the coordinator takes the transaction for one of transactions v2 (KIP-890)."""
 
@@ -167,7 +168,8 @@ def _described(found: TransactionState, node: int) -> TransactionDescription | K
         found.producer_id,
         found.producer_epoch,
         found.transaction_timeout_ms,
-        found.transaction_start_time_ms if found.transaction_start_time_ms >= 0 else None,
+        # Of a transaction that has ended brokers go on telling when it began.
+        found.transaction_start_time_ms if found.transaction_state in _OPEN else None,
         frozenset(
             TopicPartition(topic.topic, partition) for topic in found.topics for partition in topic.partitions
         ),

@@ -96,7 +96,7 @@ class ParkedFetch:
         is_committed = self._message.isolation_level == _READ_COMMITTED
         self._isolation = Isolation.COMMITTED if is_committed else Isolation.UNCOMMITTED
         self._timer: Timer | None = None
-        self._watched: list[Partition] = []
+        self._watched: dict[Partition, WantedPartition] = {}
 
     def __repr__(self) -> str:
         return f"<fetch of {len(self._context.partitions)} partitions for {self._call.connection.peer}>"
@@ -106,18 +106,20 @@ class ParkedFetch:
         if self._message.max_wait_ms <= 0 or not self._context.partitions or self._is_due():
             self._answer()
             return
-        for wanted in self._context.partitions:
-            partition = self._find(wanted)
-            if partition is not None:
-                partition.waiting[self] = None
-                self._watched.append(partition)
+        for partition in self._watched:
+            partition.waiting[self] = None
         deadline = add_ms(self._call.now, self._message.max_wait_ms)
         self._timer = self._services.loop.at(deadline, self._answer)
         self._call.on_abandoned = self._stop_waiting
 
-    def try_answer(self) -> None:
-        """Something changed."""
-        if self._is_due():
+    def try_answer(self, partition: Partition) -> None:
+        """Something changed in one partition; nothing did in the others, or they would have said so.
+
+        So one that is enough alone is all that must be looked at where one byte is enough, however many are waited for.
+        """
+        if self._missing_after(self._watched[partition], self._message.min_bytes) <= 0 or (
+            self._message.min_bytes > 1 and self._is_due()
+        ):
             self._answer()
 
     def _find(self, wanted: WantedPartition) -> Partition | None:
@@ -156,16 +158,30 @@ class ParkedFetch:
         return codes.INCONSISTENT_TOPIC_ID if wanted.known_as else codes.UNKNOWN_TOPIC_ID
 
     def _is_due(self) -> bool:
-        """Enough bytes, or an error that the client should hear of now."""
+        """Enough bytes, or an error that the client should hear of now. If not, all its partitions are watched."""
         missing = self._message.min_bytes
         for wanted in self._context.partitions:
-            partition, code = self._check(wanted)
-            if code != codes.NONE or partition is None or _diverges(partition, wanted):
-                return True
-            missing -= partition.available(wanted.offset, wanted.max_bytes, self._isolation)
+            missing = self._missing_after(wanted, missing)
             if missing <= 0:
                 return True
         return missing <= 0
+
+    def _missing_after(self, wanted: WantedPartition, missing: int) -> int:
+        """How many bytes are missing after those of a partition; 0 when the client should hear of an error now."""
+        partition, code = self._check(wanted)
+        if code != codes.NONE or partition is None or _diverges(partition, wanted):
+            return 0
+        self._watched[partition] = wanted
+        return missing - partition.available(wanted.offset, wanted.max_bytes, self._isolation)
+
+    def _has_no_news(self, partition: Partition, wanted: WantedPartition) -> bool:
+        """Whether a session's client knows all of a partition already. Most of its partitions are so at most times."""
+        return (
+            wanted.offset >= partition.limit(self._isolation)
+            and wanted.told_high_watermark == partition.high_watermark
+            and wanted.told_log_start == partition.start_offset
+            and not _diverges(partition, wanted)
+        )
 
     def _stop_waiting(self) -> None:
         for partition in self._watched:
@@ -189,6 +205,13 @@ class ParkedFetch:
         leaders: set[int] = set()
         for wanted in list(context.partitions):
             partition, code = self._check(wanted)
+            if (
+                context.is_incremental
+                and code == codes.NONE
+                and partition is not None
+                and self._has_no_news(partition, wanted)
+            ):
+                continue
             data = PartitionData(partition_index=wanted.index, error_code=code, high_watermark=-1)
             # As in Kafka: only read_committed, and what is not there, have a list at all.
             is_told = (partition is None and code != codes.INCONSISTENT_TOPIC_ID) or is_committed

@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import IO, Any, Final, Literal, NoReturn, get_args
 
 from kadence.cli.clusters import clusters_file, names, settings_in, settings_of
@@ -39,6 +40,7 @@ __all__ = [
     "keys_of_others",
     "moment",
     "nearest",
+    "number_of",
     "print_json",
     "print_rows",
     "print_table",
@@ -301,7 +303,37 @@ def bytes_of(value: Any) -> bytes | None:
             return base64.b64decode(value["base64"], validate=True)
         except (binascii.Error, TypeError) as error:
             raise ValueError(f"not base64: {value['base64']!r}") from error
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    try:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except TypeError:
+        # It has numbers that a float would change.
+        text = _as_written(value)
+    return text.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A number of a JSON document that no float has as it is written, e.g. 0.10 or 1e999."""
+
+    text: str
+
+
+def number_of(text: str) -> Any:
+    """A number with a point or an exponent, for `json.loads` (parse_float): `bytes_of` writes it as it was."""
+    number = float(text)
+    return number if repr(number) == text else _Number(text)
+
+
+def _as_written(value: Any) -> str:
+    if isinstance(value, _Number):
+        return value.text
+    if isinstance(value, dict):
+        return (
+            "{" + ",".join(f"{_as_written(name)}:{_as_written(each)}" for name, each in value.items()) + "}"
+        )
+    if isinstance(value, list):
+        return "[" + ",".join(map(_as_written, value)) + "]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def json_text(document: Any) -> str:

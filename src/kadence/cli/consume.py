@@ -22,10 +22,12 @@ from kadence.cli.common import (
 from kadence.cli.export import deserializer, write_table
 from kadence.cli.files import LINES, TABLES, form_of, whole_file
 from kadence.cli.glance import Glance
+from kadence.cli.losses import Losses, whole
 from kadence.cli.names import partitions
 from kadence.cli.reach import admin_settings, reached
 from kadence.cli.values import KINDS, JsonText, add_registry_option, registry_of
 from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, tell_presumed
+from kadence.errors import OffsetOutOfRangeError
 from kadence.lag import lag
 from kadence.printable import plural, printable, printable_json
 
@@ -52,10 +54,14 @@ With -o the records go to a file, up to the offsets that are last now (or to
 has such lines; --format parquet, arrow or csv says it for other names. The
 file gets its name when it is whole. Records of transactions that were aborted
 are left out, unless -X isolation.level=read_uncommitted is given.
+Records that are deleted before they are read, as by retention, are told on
+stderr, and the status is 1; with -o there is no file then.
 
 {FORMS}"""
 
 _PATIENCE_S: Final = 60.0
+_QUIET_S: Final = 5.0
+"""So long nothing is said of partitions that other members have: it may be about to get some."""
 
 _EXAMPLES = """\
   kadence consume flights                      all, then wait for more; Ctrl-C
@@ -151,12 +157,15 @@ def run(arguments: argparse.Namespace) -> int:
         # A file is whole or it is not there: to wait for ever would be neither.
         arguments.timeout = _PATIENCE_S
     config = {
-        "auto.offset.reset": "latest" if arguments.start.kind == "latest" else "earliest",
         **({"isolation.level": "read_committed"} if arguments.output else {}),
         **client_config(arguments, "ConsumerConfig", with_registry=bool(arguments.value)),
     }
     if arguments.group:
         config["group.id"] = arguments.group
+        config.setdefault("auto.offset.reset", "latest" if arguments.start.kind == "latest" else "earliest")
+    else:
+        # Where to begin is looked up, and what is deleted from there on is told: see `Losses`.
+        config["auto.offset.reset"] = "none"
     if arguments.value and form in TABLES:
         config["value.deserializer"] = deserializer(arguments, config, form)
     elif arguments.value:
@@ -165,14 +174,15 @@ def run(arguments: argparse.Namespace) -> int:
     ConsumerConfig.parse(config)
     with reached(admin_settings(config), arguments) as admin:
         plan = _plan(admin, arguments, config.get("isolation.level", "read_uncommitted"))
+    losses = Losses()
     with Consumer(config) as consumer:
         _begin(consumer, arguments, plan)
         if arguments.output is None:
-            count = _print_all(consumer, arguments, plan.ends, sys.stdout.buffer)
+            count = _print_all(consumer, arguments, plan, sys.stdout.buffer, losses)
         else:
             count = _save_all(consumer, arguments, plan, form)
     say(plural(count, "record") + (f" to {arguments.output}" if arguments.output else ""))
-    return 0
+    return losses.status
 
 
 def _check(arguments: argparse.Namespace) -> str:
@@ -236,25 +246,32 @@ def _begin(consumer: Consumer, arguments: argparse.Namespace, plan: _Plan) -> No
     elif plan.ends:
         consumer.assign({tp: (min(start, plan.ends[tp]), plan.ends[tp]) for tp, start in plan.starts.items()})
     else:
-        consumer.assign(list(plan.starts))
-        for tp, start in plan.starts.items():
-            consumer.seek(tp, start)
+        consumer.assign(plan.starts)
 
 
 def _save_all(consumer: Consumer, arguments: argparse.Namespace, plan: _Plan, form: str) -> int:
-    with whole_file(arguments.output) as file:
+    with whole_file(arguments.output) as file, whole(arguments.output):
         if form in TABLES:
             return write_table(consumer, file, form, arguments, plan.total)
-        count = _print_all(consumer, arguments, plan.ends, file)
+        count = _print_all(consumer, arguments, plan, file)
         is_cut = arguments.max_records is not None and count >= arguments.max_records
-        if not is_cut and not _is_at_end(consumer, plan.ends):
+        if not is_cut and not _is_at_end(consumer, plan):
             raise CommandError("nothing came any more, and the end is not reached")
         return count
 
 
 def _print_all(
-    consumer: Consumer, arguments: argparse.Namespace, ends: dict[TopicPartition, int], out: BinaryIO
+    consumer: Consumer,
+    arguments: argparse.Namespace,
+    plan: _Plan,
+    out: BinaryIO,
+    losses: Losses | None = None,
 ) -> int:
+    """Write lines until there is enough; how many it was.
+
+    Args:
+        losses: where records that are deleted meanwhile are told. None: they are an error.
+    """
     write = out.write
     form = arguments.format or "records"
     line_of = _LINES["json" if arguments.value and form == "records" else form]
@@ -266,8 +283,18 @@ def _print_all(
     idle = 0.0
     glance = None if arguments.stats is None else Glance(consumer, arguments.stats)
     while arguments.max_records is None or count < arguments.max_records:
-        left = -1 if arguments.max_records is None else arguments.max_records - count
-        records = consumer.poll(wait, max_records=min(500, left) if left > 0 else None)
+        most = None if arguments.max_records is None else min(500, arguments.max_records - count)
+        try:
+            records = consumer.poll(0, max_records=most)
+            if not records:
+                # Only before it waits: while there is more, full buffers are what makes a pipe fast.
+                out.flush()
+                records = consumer.poll(wait, max_records=most)
+        except OffsetOutOfRangeError as error:
+            if losses is None:
+                raise
+            losses.pass_over(consumer, error)
+            continue
         for record in records:
             write(line_of(record))
         count += len(records)
@@ -276,11 +303,13 @@ def _print_all(
         if records:
             idle = 0.0
             continue
-        # Only now: while there is more, full buffers are what makes a pipe fast.
-        out.flush()
         idle += wait
-        if ends and _is_at_end(consumer, ends):
+        if plan.ends and _is_at_end(consumer, plan):
             break
+        if plan.ends and idle - wait < _QUIET_S <= idle and not consumer.assignment():
+            say(
+                "other members of the group have all partitions; it ends when they have committed what is there now"
+            )
         if arguments.timeout is not None and idle >= arguments.timeout:
             break
     out.flush()
@@ -289,11 +318,18 @@ def _print_all(
     return count
 
 
-def _is_at_end(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
-    """Whether all ranges are done, or this member of a group has nothing left before the ends."""
-    assigned = consumer.assignment()
-    done = consumer.finished()
-    return bool(assigned) and all(tp in done or consumer.position(tp) >= ends.get(tp, 0) for tp in assigned)
+def _is_at_end(consumer: Consumer, plan: _Plan) -> bool:
+    """Whether all ranges are done, or nothing before the ends is left to this member of a group."""
+    ends = plan.ends
+    if assigned := consumer.assignment():
+        done = consumer.finished()
+        return all(tp in done or consumer.position(tp) >= ends.get(tp, 0) for tp in assigned)
+    # Other members have the partitions, or it has just begun to join.
+    committed = consumer.committed(ends)
+    return all(
+        (plan.starts[tp] if (at := committed.get(tp)) is None else at.offset) >= end
+        for tp, end in ends.items()
+    )
 
 
 def _value(record: Record) -> bytes:

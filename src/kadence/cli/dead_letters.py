@@ -7,6 +7,7 @@ from typing import Any
 
 from kadence.cli.common import add_actions, add_client_options, add_command, add_row_options, client_config
 from kadence.cli.letter_actions import drop_letters, list_letters, replay_letters, show_letters
+from kadence.cli.losses import Losses
 from kadence.cli.reach import admin_settings, reached
 from kadence.cli.where import FORMS, read_where
 
@@ -119,5 +120,7 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
+    arguments.losses = Losses()
     with reached(admin_settings(client_config(arguments)), arguments) as admin:
-        return arguments.action_function(admin, arguments) or 0
+        status: int = arguments.action_function(admin, arguments) or arguments.losses.status
+    return status

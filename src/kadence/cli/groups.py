@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from kadence.cli.common import (
+    CommandError,
     add_actions,
     add_client_options,
     add_command,
@@ -15,10 +16,12 @@ from kadence.cli.common import (
     print_rows,
     say,
 )
-from kadence.cli.names import chosen, matching, naming, partitions, spelled
+from kadence.cli.names import chosen, matching, partitions, spelled
+from kadence.cli.parts import Parts
 from kadence.cli.reach import reached
 from kadence.cli.where import FORMS, Where, offsets, ranges, read_where, refuse_outside, tell_presumed
 from kadence.cli.why import options as why
+from kadence.errors import BrokerError
 from kadence.lag import lag
 from kadence.protocol import error_codes as ec
 from kadence.work.frontier import done_above
@@ -58,6 +61,8 @@ _EXAMPLES = """\
   kadence groups forget report --topic flights
   kadence groups delete report"""
 
+_TYPES = frozenset({"consumer", "classic", ""})
+"""Types of groups whose members have partitions and commit offsets; "": brokers before 3.8 tell none."""
 _GROUPS = {
     "GROUP": "name of a group",
     "PATTERN": "names with * ? [abc], in quotes; default: all",
@@ -133,12 +138,16 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    with (
-        reached(client_config(arguments), arguments) as admin,
-        naming(arguments.groups, lambda: _listed(admin), "group", ec.GROUP_ID_NOT_FOUND),
-    ):
-        arguments.action_function(admin, arguments)
-    return 0
+    with reached(client_config(arguments), arguments) as admin:
+        parts = Parts(
+            arguments.command,
+            "group",
+            ec.GROUP_ID_NOT_FOUND,
+            lambda: {each.group_id: each.group_type for each in admin.list_groups()},
+            _TYPES,
+        )
+        arguments.action_function(admin, arguments, parts)
+    return parts.status
 
 
 def _state(text: str) -> str:
@@ -157,10 +166,11 @@ def _names(admin: Admin, arguments: argparse.Namespace) -> list[str]:
 
 
 def _listed(admin: Admin) -> list[str]:
-    return [group.group_id for group in admin.list_groups()]
+    """Groups that have partitions and committed offsets: a pattern means no others."""
+    return [group.group_id for group in admin.list_groups() if group.group_type in _TYPES]
 
 
-def _list(admin: Admin, arguments: argparse.Namespace) -> None:
+def _list(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     listed = {group.group_id: group for group in admin.list_groups()}
     states = arguments.state
     rows = [
@@ -176,9 +186,10 @@ def _list(admin: Admin, arguments: argparse.Namespace) -> None:
     _show(rows, arguments, "group", "state", "type", "protocol")
 
 
-def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
+def _describe(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     rows: list[dict[str, Any]] = []
-    for name, group in admin.describe_consumer_groups(_names(admin, arguments)).items():
+    names = _names(admin, arguments)
+    for name, group in parts.done(admin.describe_consumer_groups(names, raise_errors=False)).items():
         about = {
             "group": name,
             "state": group.state,
@@ -201,15 +212,15 @@ def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
     _show(rows, arguments, *(() if arguments.wide else columns))
 
 
-def _lag(admin: Admin, arguments: argparse.Namespace) -> None:
+def _lag(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     rows = []
-    described = admin.describe_consumer_groups(_names(admin, arguments))
-    committed = admin.list_offsets_of_groups(described)
+    described = parts.done(admin.describe_consumer_groups(_names(admin, arguments), raise_errors=False))
+    committed = parts.done(admin.list_offsets_of_groups(described, raise_errors=False))
     owners = {
         name: {tp: member.client_id for member in group.members for tp in member.assignment}
         for name, group in described.items()
     }
-    known = {name: sorted(committed[name].keys() | owners[name].keys()) for name in described}
+    known = {name: sorted(committed[name].keys() | owners[name].keys()) for name in committed}
     everything = sorted({tp for of_group in known.values() for tp in of_group})
     # First: it must not be beyond an end that was looked up before it.
     stable = admin.list_offsets(
@@ -232,11 +243,14 @@ def _lag(admin: Admin, arguments: argparse.Namespace) -> None:
             }
         )
     _show(rows, arguments)
+    for name in (name for name, of_group in known.items() if not of_group):
+        say(f"group {name!r} has committed nothing, and no member of it has partitions")
 
 
-def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
+def _reset(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     (group,) = arguments.groups
     where: Where = arguments.to
+    _refuse_unless_idle(admin, group, parts)
     chosen_partitions = [tp for word in arguments.topic for tp in partitions(admin, word)]
     before = admin.list_consumer_group_offsets(group)
     held = ranges(admin, chosen_partitions)
@@ -260,7 +274,28 @@ def _reset(admin: Admin, arguments: argparse.Namespace) -> None:
         say("nothing was moved (--dry-run)")
 
 
-def _forget(admin: Admin, arguments: argparse.Namespace) -> None:
+def _refuse_unless_idle(admin: Admin, group: str, parts: Parts) -> None:
+    """Brokers move no offsets of such a group, and a dry run says what the run itself would say.
+
+    Raises:
+        CommandError: the group has members, or is of another type.
+    """
+    described = admin.describe_consumer_groups(group, raise_errors=False)
+    if (found := described.get(group)) is not None:
+        if found.members or found.state not in ("Empty", "Dead"):
+            raise CommandError(
+                f"group {group!r} has live members (it is in state {found.state}); stop its consumers first"
+            )
+        return
+    error = described.errors[group]
+    if not (isinstance(error, BrokerError) and error.code == ec.GROUP_ID_NOT_FOUND):
+        raise error
+    # Offsets of a group that nobody has used yet may be set: that makes it.
+    if (of_type := parts.type_of(group)) is not None and not parts.is_wanted(of_type):
+        raise CommandError(parts.of_another_type(group, of_type))
+
+
+def _forget(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     (group,) = arguments.groups
     committed = admin.list_consumer_group_offsets(group)
     wanted = [tp for word in arguments.topic for tp in partitions(admin, word) if tp in committed]
@@ -280,8 +315,8 @@ def _forget(admin: Admin, arguments: argparse.Namespace) -> None:
         say(f"group {group!r} has committed nothing there")
 
 
-def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
-    for name in admin.delete_consumer_groups(arguments.groups):
+def _delete(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
+    for name in parts.done(admin.delete_consumer_groups(arguments.groups, raise_errors=False)):
         if arguments.json:
             print_json({"group": name})
         else:

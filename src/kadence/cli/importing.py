@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,9 @@ __all__ = ["Rows"]
 _PARTS: Final = ("key", "value", "headers", "partition", "timestamp")
 _OF_ELSEWHERE: Final = ("topic", "offset", "timestampType", "leader_epoch", "error")
 """Columns that tell where a record was, or what was read of it."""
+
+_NOT_OF_TYPE: Final = re.compile(r"In CSV column #(\d+):.* conversion error to ")
+"""How pyarrow says that a cell has not the type that the first ones have."""
 
 _BATCH_ROWS: Final = 16_384
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -168,13 +172,52 @@ def _opened(name: str, form: str) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     if len(set(names)) < len(names):
         raise CommandError(f"{name}: two columns have one name")
     # Parts of records are texts, and a null is what stands between two commas. Documents have what the cells look like.
-    texts = dict.fromkeys(names, pa.string()) if "value" in names else {}
+    texts = "value" in names
+    return names, iter(_csv(name, dict.fromkeys(names, pa.string()) if texts else _types_in(name, names)))
+
+
+def _csv(name: str, types: Mapping[str, pa.DataType]) -> Any:
+    """The rows of a CSV file; a column without a type has that of its first MiB."""
+    import pyarrow.csv
+
     convert = pyarrow.csv.ConvertOptions(
-        column_types=texts, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
+        column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
     )
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
-    stream = pyarrow.csv.open_csv(name, convert_options=convert, parse_options=parse)
-    return names, iter(stream)
+    return pyarrow.csv.open_csv(name, convert_options=convert, parse_options=parse)
+
+
+def _types_in(name: str, names: Sequence[str]) -> dict[str, pa.DataType]:
+    """The type of each column that all of its cells have. The file is read for it before anything is sent."""
+    import pyarrow as pa
+
+    ladder = [
+        pa.null(),
+        pa.int64(),
+        pa.bool_(),
+        pa.date32(),
+        pa.time32("s"),
+        pa.timestamp("s"),
+        pa.timestamp("ns"),
+        pa.float64(),
+        pa.string(),
+    ]
+    types: dict[str, pa.DataType] = {}
+    while True:
+        try:
+            stream = _csv(name, types)
+            types = dict(zip(stream.schema.names, stream.schema.types, strict=True)) | types
+            for _ in stream:
+                pass
+        except pa.ArrowInvalid as problem:
+            told = _NOT_OF_TYPE.search(str(problem))
+            column = None if told is None else names[int(told[1])]
+            if column is None or types.get(column) in (None, pa.string()):
+                raise
+            at = types[column]
+            types[column] = ladder[ladder.index(at) + 1] if at in ladder else pa.string()
+        else:
+            return types
 
 
 def _bytes(column: Any) -> Any:

@@ -192,7 +192,7 @@ def _letters(admin: Admin, arguments: argparse.Namespace) -> Iterator[Letter]:
                 spans[tp] = (first, end)
         if spans:
             consumer.assign(spans)
-            yield from choice.among(consumer)
+            yield from choice.among(arguments.losses.records(consumer))
 
 
 def _known(arguments: argparse.Namespace, client: ClientConfig) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _known(arguments: argparse.Namespace, client: ClientConfig) -> dict[str, Any
     given = client_config(arguments, client)
     others = keys_of_others(client)
     known = {name: value for name, value in given.items() if name.replace("_", ".") not in others}
-    return {"auto.offset.reset": "earliest", **known} if client == "ConsumerConfig" else known
+    return {**known, "auto.offset.reset": "none"} if client == "ConsumerConfig" else known
 
 
 def _target(letter: Letter, arguments: argparse.Namespace) -> str:

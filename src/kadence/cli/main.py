@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
@@ -82,8 +83,9 @@ localhost:9092. A cluster with a name stands in ~/.config/kadence/config.toml
   kadence -c prod groups list       (without -c: the one of $KADENCE_CLUSTER)
   kadence --config client.properties topics list     as Kafka's tools have it
 
-Status: 0 success, 1 failure, 2 the command line or a setting is wrong,
-130 Ctrl-C, 141 the reader of the output has closed it.
+Status: 0 success, 1 failure, also of a part of what was asked, 2 the command
+line or a setting is wrong, 130 Ctrl-C, 141 the reader of the output has closed
+it.
 """
 
 _COMMANDS = (
@@ -148,12 +150,24 @@ def _terminate(signum: int, frame: FrameType | None) -> None:
 
 def _told(error: Exception, arguments: argparse.Namespace) -> str:
     """The error in words; of a file the system's words without their number, of a cluster with its name."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and not isinstance(error, KafkaError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     is_of_brokers = isinstance(error, KafkaTimeoutError | TransportError)
     if is_of_brokers and not isinstance(error, SchemaRegistryError):
         return said_of_cluster(str(error), arguments)
     return str(error)
+
+
+def _give_up_output() -> None:
+    """What stdout still has and cannot write, for its reader has gone or a disk is full, goes nowhere.
+
+    Else Python would try once more when it closes stdout, complain, and end with a status of its own.
+    """
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -179,8 +193,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _Terminated:
         return 143
     except BrokenPipeError:
-        # Whoever read our output has enough. Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has enough.
         return 141
     except (ConfigError, UsageError) as error:
         say(f"kadence {arguments.command}: {error}")
@@ -194,6 +207,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(f"  {note}")
         return 1
     finally:
+        _give_up_output()
         signal.signal(signal.SIGTERM, before)
         log.removeHandler(handler)
     return status

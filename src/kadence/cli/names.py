@@ -5,20 +5,18 @@ What is shown of a partition can be given: ``orders:2``, and of several ``orders
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from kadence.cli.common import CommandError, UsageError, nearest
-from kadence.errors import BrokerError, KafkaError
 from kadence.printable import printable
 
 if TYPE_CHECKING:
     from kadence import Admin, TopicPartition
 
-__all__ = ["chosen", "matching", "naming", "no_such", "partitions", "ranges", "spelled"]
+__all__ = ["chosen", "matching", "no_such", "partitions", "ranges", "spelled"]
 
 
 def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
@@ -52,34 +50,6 @@ def chosen(words: Sequence[str], listed: Callable[[], Iterable[str]], kind: str)
 
 def _is_pattern(word: str) -> bool:
     return any(letter in word for letter in "*?[")
-
-
-@contextlib.contextmanager
-def naming(words: Sequence[str], listed: Callable[[], Iterable[str]], kind: str, code: int) -> Iterator[None]:
-    """Inside it a broker's answer that there is no such thing becomes a sentence which says what there is.
-
-    Args:
-        words: the names on the command line. listed, kind: as of `chosen`. code: of that answer.
-
-    Raises:
-        CommandError: one of the names is of nothing.
-    """
-    try:
-        yield
-    except BrokerError as error:
-        if error.code != code:
-            raise
-        try:
-            known = list(listed())
-        except KafkaError:
-            raise error from None
-        missing = next((word for word in words if word not in known and not _is_pattern(word)), None)
-        if missing is None:
-            raise
-        told = CommandError(no_such(kind, missing, known))
-        for note in getattr(error, "__notes__", ()):
-            told.add_note(note)
-        raise told from None
 
 
 def no_such(kind: str, name: str, known: Iterable[str]) -> str:

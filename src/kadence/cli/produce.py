@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from kadence.cli.common import (
     add_command,
     bytes_of,
     client_config,
+    number_of,
     print_json,
     say,
 )
@@ -23,7 +25,7 @@ from kadence.cli.files import LINES, TABLES, form_of
 from kadence.cli.importing import Rows
 from kadence.cli.reach import admin_settings, reached
 from kadence.cli.values import KINDS, add_registry_option, registry_of, value_serializer
-from kadence.errors import KafkaError, RowsNotWrittenError
+from kadence.errors import ConfigError, KafkaError, KafkaTimeoutError, RowsNotWrittenError, TransportError
 from kadence.printable import plural
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ Read records from stdin, one per line, and write them to a topic. The status is
   records  an object with value and, if wanted, key, headers, partition,
            timestamp: what `kadence consume` prints. A string is UTF-8 text,
            {"base64": "…"} is bytes, null is null, anything else is written
-           as JSON.
+           as JSON, its numbers as they are.
   json     any JSON document, which becomes the value as it stands;
            --key FIELD takes the key from it
   lines    the line is the value; with --separator TEXT it is KEY TEXT VALUE
@@ -64,13 +66,14 @@ _EXAMPLES = """\
 
 
 class _Line(NamedTuple):
-    """A record. value: bytes, or with a schema what JSON has for it."""
+    """A record. value: bytes, or with a schema what JSON has for it. number: of its line or row, from 1."""
 
     value: Any
     key: bytes | None = None
     headers: list[tuple[str, bytes | None]] = []  # noqa: RUF012 - never changed
     partition: int | None = None
     timestamp: int | None = None
+    number: int = 0
 
 
 def add(commands: Any) -> None:
@@ -135,18 +138,17 @@ def run(arguments: argparse.Namespace) -> int:
     with reached(admin_settings(config), arguments):
         pass
     typed = bool(arguments.value_schema)
+    account = _Account(arguments.offsets)
     with Producer(config) as producer:
-        account = _Account(arguments.offsets)
-        if form == LINES:
-            _send_all(producer, arguments, account, _lines_of(arguments, typed=typed))
-        else:
-            rows = Rows(arguments.input, form, arguments.key, typed=typed)
-            if typed or arguments.offsets:
-                _send_all(producer, arguments, account, (_Line(**parts) for parts in rows.records()))
+        rows = None if form == LINES else Rows(arguments.input, form, arguments.key, typed=typed)
+        with account.told_of(producer, arguments.topic):
+            if rows is None:
+                _send_all(producer, arguments, account, _lines_of(arguments, typed=typed), "line")
+            elif typed or arguments.offsets:
+                lines = (_Line(**parts, number=number) for number, parts in enumerate(rows.records(), 1))
+                _send_all(producer, arguments, account, lines, "row")
             else:
                 _send_tables(producer, arguments, account, rows)
-        producer.flush()
-        account.settle()
     say(
         f"{plural(account.delivered, 'record')} delivered to {arguments.topic}"
         + (f", {account.failed:,} not" if account.failed else "")
@@ -178,6 +180,24 @@ class _Account:
                 self._settle_record(sent)
         self._pending.clear()
 
+    @contextlib.contextmanager
+    def told_of(self, producer: Producer, topic: str) -> Iterator[None]:
+        """Whatever is sent inside is settled in the end. Of an error a note says what was delivered before it."""
+        try:
+            yield
+        except (KafkaError, CommandError, OSError) as error:
+            producer.flush()
+            self.settle()
+            if self.delivered or self.failed:
+                error.add_note(
+                    f"{plural(self.delivered, 'record')} before it delivered to {topic}"
+                    + (f", {self.failed:,} not" if self.failed else "")
+                    + "; it and what follows was not sent"
+                )
+            raise
+        producer.flush()
+        self.settle()
+
     def _settle_record(self, future: RecordFuture) -> None:
         try:
             place = future.result()
@@ -204,11 +224,12 @@ class _Account:
 
 
 def _send_all(
-    producer: Producer, arguments: argparse.Namespace, account: _Account, lines: Iterable[_Line]
+    producer: Producer, arguments: argparse.Namespace, account: _Account, lines: Iterable[_Line], what: str
 ) -> None:
+    """Send them. Of a record that is refused, ``what`` and its number name it."""
     for line in lines:
-        account.add(
-            producer.send(
+        try:
+            sent = producer.send(
                 arguments.topic,
                 line.value,
                 line.key,
@@ -216,7 +237,12 @@ def _send_all(
                 partition=line.partition,
                 timestamp=line.timestamp,
             )
-        )
+        except (ConfigError, KafkaTimeoutError, TransportError) as error:
+            error.add_note(f"it is of {what} {line.number:,}")
+            raise
+        except (KafkaError, ValueError, TypeError) as error:
+            raise CommandError(f"{what} {line.number:,}: {error}") from error
+        account.add(sent)
         is_typed_in = arguments.input is None and sys.stdin.isatty()
         if len(account) >= 50_000 or (arguments.offsets and is_typed_in):
             account.settle()
@@ -248,38 +274,45 @@ def _lines(
     for number, raw in enumerate(source, 1):
         line = raw.rstrip(b"\r\n")
         if form == "lines":
-            made = _Line(line) if separator is None else _separated(number, line, separator)
+            made = _Line(line, number=number) if separator is None else _separated(number, line, separator)
             yield made._replace(value=made.value.decode(errors="replace")) if typed else made
             continue
         if not line.strip():
             continue
         try:
-            document = _json(line)
+            document = _json(line, typed=typed)
             if form == "records":
-                yield _record(document, typed=typed)
+                made = _record(document, typed=typed)._replace(number=number)
             else:
-                yield _Line(document if typed else line, _key(document, key_field) if key_field else None)
+                key = _key(document, key_field) if key_field else None
+                made = _Line(document if typed else line, key, number=number)
         except (ValueError, TypeError) as error:
             shown = line[:60].decode(errors="replace")
             raise CommandError(
                 f"line {number}: {error}; it begins {shown!r} (--format {form} takes JSON, --format lines any text)"
             ) from None
+        yield made
 
 
-def _json(line: bytes) -> Any:
+def _json(line: bytes, *, typed: bool) -> Any:
+    """The document. Unless a schema makes numbers of them, they stay as they are written, and are numbers of JSON."""
     try:
-        return json.loads(line)
+        return json.loads(line) if typed else json.loads(line, parse_float=number_of, parse_constant=_no_json)
     except json.JSONDecodeError as error:
         raise ValueError(f"this is not JSON ({error.msg} at column {error.colno})") from None
     except RecursionError:
         raise ValueError("this JSON is nested too deeply") from None
 
 
+def _no_json(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
 def _separated(number: int, line: bytes, separator: str) -> _Line:
     key, found, value = line.partition(separator.encode())
     if not found:
         raise CommandError(f"line {number}: no {separator!r} between a key and a value")
-    return _Line(value, key)
+    return _Line(value, key, number=number)
 
 
 def _key(document: Any, field: str) -> bytes | None:
@@ -315,6 +348,10 @@ def _record(document: Any, *, typed: bool) -> _Line:
             raise ValueError(f"{name} must be a whole number")
     headers = document.get("headers") or []
     pairs = headers.items() if isinstance(headers, dict) else headers
+    if any(
+        not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str) for pair in pairs
+    ):
+        raise ValueError('headers are pairs of a name and a value, [["name", "value"]], or an object')
     return _Line(
         document["value"] if typed else bytes_of(document["value"]),
         bytes_of(document.get("key")),

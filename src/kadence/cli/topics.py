@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kadence.cli.common import (
@@ -17,13 +18,14 @@ from kadence.cli.common import (
     read_settings,
     say,
 )
-from kadence.cli.names import chosen, matching, naming, partitions
+from kadence.cli.names import chosen, matching, partitions
+from kadence.cli.parts import Parts
 from kadence.cli.reach import reached
 from kadence.cli.where import FORMS, offsets, ranges, read_where, refuse_outside, tell_presumed
 from kadence.protocol import error_codes as ec
 
 if TYPE_CHECKING:
-    from kadence import Admin
+    from kadence import Admin, TopicPartition
 
 __all__ = ["add", "run"]
 
@@ -129,17 +131,15 @@ _TOPICS = {
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    with (
-        reached(client_config(arguments), arguments) as admin,
-        naming(
-            getattr(arguments, "topics", ()),
-            lambda: admin.list_topics(internal=True),
+    with reached(client_config(arguments), arguments) as admin:
+        parts = Parts(
+            arguments.command,
             "topic",
             ec.UNKNOWN_TOPIC_OR_PARTITION,
-        ),
-    ):
-        arguments.action_function(admin, arguments)
-    return 0
+            lambda: dict.fromkeys(admin.list_topics(internal=True), ""),
+        )
+        arguments.action_function(admin, arguments, parts)
+    return parts.status
 
 
 def _show(rows: list[dict[str, Any]], arguments: argparse.Namespace, *columns: str) -> None:
@@ -150,7 +150,7 @@ def _names(admin: Admin, arguments: argparse.Namespace) -> list[str]:
     return chosen(arguments.topics, lambda: list(admin.list_topics(internal=True)), "topic")
 
 
-def _list(admin: Admin, arguments: argparse.Namespace) -> None:
+def _list(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     topics = admin.list_topics(internal=arguments.internal)
     rows = [
         {"topic": name, "partitions": len(topics[name].partitions), "internal": topics[name].is_internal}
@@ -159,18 +159,22 @@ def _list(admin: Admin, arguments: argparse.Namespace) -> None:
     _show(rows, arguments, "topic", "partitions")
 
 
-def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
+def _describe(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     from kadence import TopicPartition
 
+    described = parts.done(admin.describe_topics(_names(admin, arguments), raise_errors=False))
+    everything = [
+        TopicPartition(name, each.partition) for name, topic in described.items() for each in topic.partitions
+    ]
+    # First: it must not be beyond an end that was looked up before it.
+    stable = admin.list_offsets(
+        dict.fromkeys(everything, "latest"), isolation_level="read_committed", raise_errors=False
+    )
+    held = admin.log_ranges(everything, raise_errors=False)
     rows = []
-    for name, topic in admin.describe_topics(_names(admin, arguments)).items():
-        partitions = [TopicPartition(name, info.partition) for info in topic.partitions]
-        # First: it must not be beyond an end that was looked up before it.
-        stable = admin.list_offsets(
-            dict.fromkeys(partitions, "latest"), isolation_level="read_committed", raise_errors=False
-        )
-        held = admin.log_ranges(partitions, raise_errors=False)
-        for tp, info in zip(partitions, topic.partitions, strict=True):
+    for name, topic in described.items():
+        for info in topic.partitions:
+            tp = TopicPartition(name, info.partition)
             first, end = held.get(tp, (None, None))
             last_stable = stable.get(tp)
             rows.append(
@@ -196,7 +200,7 @@ def _that_tell(rows: list[dict[str, Any]]) -> list[str]:
     return [name for name in rows[0] if name != left_out] if rows else []
 
 
-def _create(admin: Admin, arguments: argparse.Namespace) -> None:
+def _create(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     from kadence.admin import NewTopic
 
     for name, number in (
@@ -206,21 +210,22 @@ def _create(admin: Admin, arguments: argparse.Namespace) -> None:
         if number == 0 or number < -1:
             raise UsageError(f"--{name} must be at least 1, not {number}")
     configs = read_settings(arguments.config, "--config")
-    made = admin.create_topics(
-        [
-            NewTopic(name, arguments.partitions, arguments.replication_factor, configs)
-            for name in arguments.topics
-        ]
-    )
+    wanted = [
+        NewTopic(name, arguments.partitions, arguments.replication_factor, configs)
+        for name in arguments.topics
+    ]
+    made = parts.done(admin.create_topics(wanted, raise_errors=False))
     _show([{"topic": name, "partitions": topic.partitions} for name, topic in made.items()], arguments)
 
 
-def _grow(admin: Admin, arguments: argparse.Namespace) -> None:
-    totals = admin.create_partitions(dict.fromkeys(arguments.topics, arguments.partitions))
+def _grow(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
+    totals = parts.done(
+        admin.create_partitions(dict.fromkeys(arguments.topics, arguments.partitions), raise_errors=False)
+    )
     _show([{"topic": name, "partitions": total} for name, total in totals.items()], arguments)
 
 
-def _config(admin: Admin, arguments: argparse.Namespace) -> None:
+def _config(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     from kadence.admin import ConfigResource
 
     wanted = [ConfigResource("topic", name) for name in _names(admin, arguments)]
@@ -229,25 +234,27 @@ def _config(admin: Admin, arguments: argparse.Namespace) -> None:
         **dict.fromkeys(arguments.unset),
     }
     if changes:
-        admin.incremental_alter_configs(dict.fromkeys(wanted, changes))
+        wanted = list(
+            parts.done(admin.incremental_alter_configs(dict.fromkeys(wanted, changes), raise_errors=False))
+        )
     rows = [
         {"topic": resource.name, "key": key, "value": entry.value, "default": entry.is_default}
-        for resource, entries in admin.describe_configs(wanted).items()
+        for resource, entries in parts.done(admin.describe_configs(wanted, raise_errors=False)).items()
         for key, entry in sorted(entries.items())
         if arguments.all or not entry.is_default
     ]
     _show(rows, arguments, "topic", "key", "value", "default")
 
 
-def _delete_records(admin: Admin, arguments: argparse.Namespace) -> None:
+def _delete_records(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     chosen_partitions = [tp for word in arguments.topics for tp in partitions(admin, word)]
     held = ranges(admin, chosen_partitions)
     refuse_outside(arguments.before, held)
     tell_presumed(arguments.before, "--before")
     before = offsets(admin, arguments.before, held, client_config(arguments, "ConsumerConfig"))
-    first = (
-        {tp: each.first for tp, each in held.items()} if arguments.dry_run else admin.delete_records(before)
-    )
+    first: Mapping[TopicPartition, int] = {tp: each.first for tp, each in held.items()}
+    if not arguments.dry_run:
+        first = parts.done(admin.delete_records(before, raise_errors=False))
     rows = [
         {
             "topic": tp.topic,
@@ -257,14 +264,15 @@ def _delete_records(admin: Admin, arguments: argparse.Namespace) -> None:
             "next_offset": held[tp].end,
         }
         for tp in chosen_partitions
+        if tp in first
     ]
     _show(rows, arguments, "topic", "partition", "deleted_below", "first_offset", "next_offset")
     if arguments.dry_run:
         say("nothing was deleted (--dry-run)")
 
 
-def _delete(admin: Admin, arguments: argparse.Namespace) -> None:
-    for name in admin.delete_topics(arguments.topics):
+def _delete(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
+    for name in parts.done(admin.delete_topics(arguments.topics, raise_errors=False)):
         if arguments.json:
             print_json({"topic": name})
         else:

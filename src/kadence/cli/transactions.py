@@ -20,7 +20,8 @@ from kadence.cli.common import (
     print_rows,
     say,
 )
-from kadence.cli.names import chosen, matching, naming, partitions, spelled
+from kadence.cli.names import chosen, matching, partitions, spelled
+from kadence.cli.parts import Parts
 from kadence.cli.reach import reached
 from kadence.clock import wall_ms
 from kadence.errors import BrokerError
@@ -183,17 +184,15 @@ def add(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
-    with (
-        reached(client_config(arguments), arguments) as admin,
-        naming(
-            getattr(arguments, "ids", ()),
-            lambda: _listed(admin),
+    with reached(client_config(arguments), arguments) as admin:
+        parts = Parts(
+            arguments.command,
             "transaction",
             ec.TRANSACTIONAL_ID_NOT_FOUND,
-        ),
-    ):
-        arguments.action_function(admin, arguments)
-    return 0
+            lambda: dict.fromkeys(_listed(admin), ""),
+        )
+        arguments.action_function(admin, arguments, parts)
+    return parts.status
 
 
 def _listed(admin: Admin) -> list[str]:
@@ -222,7 +221,7 @@ def _show(rows: list[dict[str, Any]], arguments: argparse.Namespace, *columns: s
     print_rows(rows, as_json=arguments.json, wide=arguments.wide, columns=columns)
 
 
-def _list(admin: Admin, arguments: argparse.Namespace) -> None:
+def _list(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     listed = {each.transactional_id: each for each in admin.list_transactions(states=arguments.state)}
     rows = [
         {
@@ -236,7 +235,7 @@ def _list(admin: Admin, arguments: argparse.Namespace) -> None:
     _show(rows, arguments, "transactional_id", "coordinator", "producer_id", "state")
 
 
-def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
+def _describe(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     names = chosen(arguments.ids, lambda: _listed(admin), "transaction")
     now = wall_ms()
     rows = [
@@ -251,13 +250,13 @@ def _describe(admin: Admin, arguments: argparse.Namespace) -> None:
             "duration_ms": None if each.started_ms is None else max(0, now - each.started_ms),
             "partitions": [spelled(tp) for tp in sorted(each.partitions)],
         }
-        for name, each in admin.describe_transactions(names).items()
+        for name, each in parts.done(admin.describe_transactions(names, raise_errors=False)).items()
     ]
     columns = ("transactional_id", "state", "started", "partitions")
     _show(rows, arguments, *(() if arguments.wide else columns))
 
 
-def _hanging(admin: Admin, arguments: argparse.Namespace) -> None:
+def _hanging(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     if not arguments.older_than >= 0:
         raise UsageError(f"--older-than takes seconds, at least 0, not {arguments.older_than:g}")
     now = wall_ms()
@@ -289,7 +288,7 @@ def _row(found: Hanging, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _abort(admin: Admin, arguments: argparse.Namespace) -> None:
+def _abort(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     chosen_partitions = partitions(admin, arguments.partition)
     if len(chosen_partitions) != 1 or ":" not in arguments.partition:
         raise UsageError(f"give one partition, such as orders:3, not {arguments.partition!r}")
@@ -325,10 +324,10 @@ def _abort(admin: Admin, arguments: argparse.Namespace) -> None:
         say("nothing was aborted (--dry-run)")
 
 
-def _fence(admin: Admin, arguments: argparse.Namespace) -> None:
+def _fence(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     # An id that nobody knows is mistyped: fenced, it would be made.
-    before = admin.describe_transactions(arguments.ids)
-    fenced = admin.fence_producers(arguments.ids)
+    before = parts.done(admin.describe_transactions(arguments.ids, raise_errors=False))
+    fenced = parts.done(admin.fence_producers(before, raise_errors=False))
     after = admin.describe_transactions(fenced, raise_errors=False)
     rows = [
         {

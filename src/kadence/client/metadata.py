@@ -208,7 +208,7 @@ class Metadata:
         known = follow(self.cluster, partition, leader, epoch, endpoints)
         if known is self.cluster:
             return False
-        self._replace(known)
+        self._replace(known, (partition.topic,))
         self._log.info("%s is led by broker %d now (epoch %d)", partition, leader, epoch)
         # Others may have moved with it.
         self.request_update(now)
@@ -247,7 +247,7 @@ class Metadata:
         if due > now:
             return due
         self._recovery.begin(now, self._log)
-        self._replace(forget_brokers(self.cluster))
+        self._replace(forget_brokers(self.cluster), None)
         self._needs_update = True
         self.on_rebootstrap(now)
         return FOREVER
@@ -272,19 +272,31 @@ class Metadata:
                 ", ".join(str(partition) for partition in sorted(restored)[:5]),
             )
             known = forget_epochs(known, restored)
-        self._ended(now, request, None, apply(known, response, request.tag))
+        told = None if request.tag is None else {topic.name for topic in response.topics if topic.name}
+        self._ended(now, request, None, apply(known, response, request.tag), told)
         return None
 
-    def _ended(self, now: int, request: Request, error: KafkaError | None, known: Cluster) -> None:
-        """A request has ended: with ``error``, or with a cluster that is ``known`` now."""
+    def _ended(
+        self,
+        now: int,
+        request: Request,
+        error: KafkaError | None,
+        known: Cluster,
+        told: Iterable[str] | None = None,
+    ) -> None:
+        """A request has ended: with ``error``, or with a cluster that is ``known`` now.
+
+        Args:
+            told: the topics that the answer is about; None: all.
+        """
         if error is None:
-            self._replace(known)
+            self._replace(known, told)
         if request is self._in_flight:
             self._in_flight = None
             if error is None and self._is_full:
                 self._needs_update = False
                 self._refresh_at = add_ms(now, self._max_age_ms)
 
-    def _replace(self, known: Cluster) -> None:
-        """The one place where what is known changes."""
+    def _replace(self, known: Cluster, topics: Iterable[str] | None) -> None:
+        """The one place where what is known changes. ``topics``: those that may be others now; None: all of them."""
         self.cluster = known

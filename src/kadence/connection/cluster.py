@@ -7,10 +7,11 @@ topic of the same name (KIP-516), for which nothing is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from kadence.layered import Layered
 from kadence.protocol import error_codes
 from kadence.protocol.metadata import (
     MetadataResponse,
@@ -41,10 +42,10 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Brokers and topics as last heard of."""
+    """Brokers and topics as last heard of. What is known of topics that did not change, a newer cluster shares."""
 
     nodes: Mapping[int, Node] = field(default_factory=lambda: MappingProxyType({}))
-    topics: Mapping[str, Topic] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Layered[str, Topic] = field(default_factory=Layered)
     cluster_id: str | None = None
     controller_id: int | None = None
 
@@ -68,26 +69,45 @@ class Cluster:
         known = self.topics.get(topic)
         return () if known is None else known.partitions
 
-    def name_of(self, topic_id: bytes) -> str | None:
-        """The topic with this id; None when it is not known."""
-        return next((t.name for t in self.topics.values() if t.topic_id == topic_id != ZERO_UUID), None)
+    def names_of(self, topic_ids: Collection[bytes]) -> dict[bytes, str]:
+        """The topics with these ids, as far as they are known. All topics are looked at, once."""
+        wanted = frozenset(topic_ids) - {ZERO_UUID}
+        if not wanted:
+            return {}
+        return {topic.topic_id: topic.name for topic in self.topics.values() if topic.topic_id in wanted}
+
+    def says_as(self, other: Cluster) -> bool:
+        """Whether nothing is new since ``other``, from which this one was made. No topic is looked at for it."""
+        return self.topics is other.topics and (self.nodes, self.cluster_id, self.controller_id) == (
+            other.nodes,
+            other.cluster_id,
+            other.controller_id,
+        )
 
 
 def apply(cluster: Cluster, response: MetadataResponse, requested: Iterable[str] | None) -> Cluster:
     """The cluster after an answer that is no error as a whole.
+
+    It costs as much as the answer is long, however many topics are known: `Topic` objects, and the mapping of them, are
+    the very same as before where the answer says nothing new.
 
     Args:
         requested: the topics that were asked for, which the answer replaces; None when it was about all
             topics, so those that it does not name are gone.
     """
     nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
-    topics: dict[str, Topic] = {} if requested is None else dict(cluster.topics)
-    for told in response.topics:
-        if told.name is not None:
-            topics[told.name] = _topic(cluster.topics.get(told.name), told)
+    known = cluster.topics
+    told = {
+        each.name: _topic(known.get(each.name), each) for each in response.topics if each.name is not None
+    }
+    news = {name: topic for name, topic in told.items() if known.get(name) is not topic}
+    if requested is None and not known.keys() <= told.keys():
+        topics = Layered(told)
+    else:
+        topics = known.changed(news) if news else known
     return Cluster(
         MappingProxyType(nodes),
-        MappingProxyType(topics),
+        topics,
         response.cluster_id if response.cluster_id is not None else cluster.cluster_id,
         response.controller_id if response.controller_id >= 0 else None,
     )
@@ -114,9 +134,10 @@ def forget_epochs(cluster: Cluster, partitions: Iterable[tuple[str, int]]) -> Cl
                 for each in topic.partitions
             ),
         )
-        for name, topic in cluster.topics.items()
+        for name in {name for name, _ in gone}
+        if (topic := cluster.topics.get(name)) is not None
     }
-    return replace(cluster, topics=MappingProxyType(topics))
+    return replace(cluster, topics=cluster.topics.changed(topics))
 
 
 def follow(
@@ -138,11 +159,12 @@ def follow(
     return replace(
         cluster,
         nodes=MappingProxyType({**cluster.nodes, leader: node}),
-        topics=MappingProxyType({**cluster.topics, topic.name: replace(topic, partitions=partitions)}),
+        topics=cluster.topics.changed({topic.name: replace(topic, partitions=partitions)}),
     )
 
 
 def _topic(before: Topic | None, told: MetadataResponseTopic) -> Topic:
+    """What is known of a topic from now on: the very same as before where that is no news."""
     assert told.name is not None
     name = told.name
     known: dict[int, PartitionInfo] = {}
@@ -157,7 +179,8 @@ def _topic(before: Topic | None, told: MetadataResponseTopic) -> Topic:
         (_partition(told, known.get(p.partition_index), p) for p in told.partitions),
         key=lambda p: p.partition,
     )
-    return Topic(name, told.topic_id, told.error_code, told.is_internal, tuple(partitions))
+    topic = Topic(name, told.topic_id, told.error_code, told.is_internal, tuple(partitions))
+    return before if before == topic else topic
 
 
 def _partition(

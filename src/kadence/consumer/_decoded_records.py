@@ -291,15 +291,16 @@ class Records:
         return self._records is not None or bool(self._chunks)
 
     def by_partition(self) -> dict[TopicPartition, list[Any]]:
-        """The records of each partition, in offset order."""
+        """The records of each partition that has some, in offset order."""
         grouped: dict[TopicPartition, list[Any]] = {}
         for partition, records in self._pairs():
-            grouped.setdefault(partition, []).extend(records)
+            if records:
+                grouped.setdefault(partition, []).extend(records)
         return grouped
 
     def partitions(self) -> frozenset[TopicPartition]:
         """The partitions that records came from."""
-        return frozenset([partition for partition, _ in self._pairs()])
+        return frozenset([partition for partition, records in self._pairs() if records])
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit when all records are processed: for each partition the next offset to read (KIP-1094).

@@ -15,6 +15,7 @@ from kadence.clock import FOREVER
 from kadence.connection.request import Completed, Request
 from kadence.consumer.events import CallbackNeeded, LosePartitions, Rebalance, RevokePartitions
 from kadence.lag import lag
+from kadence.layered import Layered
 from kadence.metrics.sensors import WINDOW_MS, Meter, NetworkMeters, Tally
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class PollMeasures:
         self.idle = Tally(0, self.polls)
         self.gap = 0
         self.ends_at = 0
-        self.topics: Mapping[str, TopicPollMeasures] = MappingProxyType({})
+        self.topics: Layered[str, TopicPollMeasures] = Layered()
         self.commit_sync_ms = 0
         self.committed_ms = 0
         self.assigned = Meter()
@@ -85,7 +86,7 @@ class PollMeasures:
         found = self.topics.get(name)
         if found is None:
             found = TopicPollMeasures(self.polls.last, self.polls)
-            self.topics = MappingProxyType({**self.topics, name: found})
+            self.topics = self.topics.changed({name: found})
         return found
 
     def polled(self, now: int) -> None:
@@ -156,7 +157,7 @@ class Fetches:
         self.throttle_ms = Meter()
         self.lags = Meter()
         self.leads = Meter()
-        self.topics: Mapping[str, TopicFetches] = MappingProxyType({})
+        self.topics: Layered[str, TopicFetches] = Layered()
         self._parts: dict[str, tuple[int, int]] = {}
         # Of the response under way; -1: nothing yet.
         self._lag = self._lead = -1
@@ -193,7 +194,7 @@ class Fetches:
             found = self.topics.get(topic)
             if found is None:
                 found = TopicFetches()
-                self.topics = MappingProxyType({**self.topics, topic: found})
+                self.topics = self.topics.changed({topic: found})
             _record(now, each, found.bytes, found.records)
         _record(now, sums, self.bytes, self.records)
 

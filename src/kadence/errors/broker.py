@@ -69,9 +69,30 @@ def _rebuild(cls: type[BrokerError], message: str, code: int) -> BrokerError:
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """The position is not in the partition's log, and no reset policy says where to go."""
+    """The position is not in the partition's log, and no reset policy says where to go.
+
+    Attributes:
+        partition: the partition. position: the next offset that would have been read. Both None: it does not
+            say.
+    """
 
     code = error_codes.OFFSET_OUT_OF_RANGE
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        code: int | None = None,
+        partition: TopicPartition | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code)
+        self.partition = partition
+        self.position = position
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild, arguments, state = super().__reduce__()
+        return rebuild, arguments, {**state, "partition": self.partition, "position": self.position}
 
 
 class LogTruncationError(OffsetOutOfRangeError):
@@ -96,16 +117,14 @@ class LogTruncationError(OffsetOutOfRangeError):
         diverging_offset: int | None = None,
         leader_epoch: int | None = None,
     ) -> None:
-        super().__init__(message, code=code)
-        self.partition = partition
-        self.position = position
+        super().__init__(message, code=code, partition=partition, position=position)
         self.diverging_offset = diverging_offset
         self.leader_epoch = leader_epoch
 
     def __reduce__(self) -> tuple[Any, ...]:
         rebuild, arguments, state = super().__reduce__()
-        told = ("partition", "position", "diverging_offset", "leader_epoch")
-        return rebuild, arguments, {**state, **{name: getattr(self, name) for name in told}}
+        told = {"diverging_offset": self.diverging_offset, "leader_epoch": self.leader_epoch}
+        return rebuild, arguments, {**state, **told}
 
 
 class UnknownTopicOrPartitionError(BrokerError):

@@ -222,7 +222,7 @@ class Calls:
         topic = checked_topic(topic)
         self._send_checks.check_usable()
         place = yield from self._send_checks.look_up(topic, self._send_checks.block_until())
-        return list(place.cluster.partitions_for(topic))
+        return list(place.infos)
 
     def flush(self, timeout: Seconds | None) -> Waits[None]:
         accumulator, send_checks = self._accumulator, self._send_checks

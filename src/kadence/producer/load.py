@@ -32,6 +32,9 @@ class Load:
         # Since when a broker has not taken what was ready for it.
         self._refusing_since: dict[int, int] = {}
         self._ready: set[int] = set()
+        # As told last: brokers that take nothing, and topics with a partition that was behind.
+        self._told_slow: frozenset[int] = frozenset()
+        self._told_behind: set[str] = set()
 
     def refused(self, node: int | None, now: int) -> None:
         """A batch is ready for a broker, and cannot go out to it now."""
@@ -44,7 +47,11 @@ class Load:
         self._refusing_since.pop(node, None)
 
     def tell(self, now: int, repeated: Iterable[TopicPartition]) -> None:
-        """Give the partitioners of records without a key their shares, after a look at all partitions.
+        """Give the partitioners of records without a key their shares.
+
+        The shares of a topic can be others only when one of its partitions is behind, or was at the turn before, and
+        while a broker takes nothing, when its partitioner or its partitions are new. Other topics are not looked at:
+        there may be 100,000 of them. All are when a broker begins or ceases to take nothing.
 
         Args:
             repeated: partitions with a batch that must be sent again before what waits.
@@ -52,7 +59,9 @@ class Load:
         for node in self._refusing_since.keys() - self._ready:
             del self._refusing_since[node]  # nothing waits for it any more
         self._ready.clear()
+        changed = self._topics.changed
         if not self._adapts:
+            changed.clear()
             return
         behind: dict[str, dict[int, int]] = {}
         for tp, batches in self._accumulator.waiting.items():
@@ -62,7 +71,16 @@ class Load:
             counts = behind.setdefault(tp.topic, {})
             counts[tp.partition] = counts.get(tp.partition, 0) + 1
         slow = self._slow(now)
-        for topic, sticky in self._topics.stickies.items():
+        stickies = self._topics.stickies
+        look: Iterable[str] = stickies
+        if slow == self._told_slow:
+            look = self._told_behind.union(behind, changed if slow else ())
+        changed.clear()
+        self._told_slow, self._told_behind = slow, set(behind)
+        for topic in look:
+            sticky = stickies.get(topic)
+            if sticky is None:
+                continue
             sticky.shares = None
             if topic in behind or slow:
                 counts = behind.get(topic, {})
@@ -71,5 +89,6 @@ class Load:
                 if waiting and (len(waiting) < len(led) or len(set(waiting.values())) > 1):
                     sticky.shares = shares_of(waiting)
 
-    def _slow(self, now: int) -> set[int]:
-        return {node for node, since in self._refusing_since.items() if now - since > self._patience_ms}
+    def _slow(self, now: int) -> frozenset[int]:
+        refusing = self._refusing_since.items()
+        return frozenset(node for node, since in refusing if now - since > self._patience_ms)

@@ -5,9 +5,7 @@ Each value has one writer: the network thread, or whoever holds the producer's l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
+from kadence.layered import Layered
 from kadence.metrics.sensors import Joint, Meter, NetworkMeters
 
 __all__ = ["Measures", "TopicMeasures"]
@@ -49,7 +47,7 @@ class Measures:
     def __init__(self) -> None:
         self.now = 0
         self.network = NetworkMeters()
-        self.topics: Mapping[str, TopicMeasures] = MappingProxyType({})
+        self.topics: Layered[str, TopicMeasures] = Layered()
         self.batches = Joint(lambda: [topic.batches for topic in self.topics.values()])
         self.compression = Joint(lambda: [topic.compression for topic in self.topics.values()])
         self.sent = Joint(lambda: [topic.sent for topic in self.topics.values()])
@@ -71,7 +69,7 @@ class Measures:
         found = self.topics.get(name)
         if found is None:
             found = TopicMeasures()
-            self.topics = MappingProxyType({**self.topics, name: found})
+            self.topics = self.topics.changed({name: found})
         return found
 
     def batch_sent(self, topic: str, *, count: int, nbytes: int, plain: int, queued_ms: int | None) -> None:

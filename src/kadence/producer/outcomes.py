@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from logging import INFO, WARNING
 
-from kadence.clock import FOREVER
+from kadence.clock import FOREVER, add_ms
 from kadence.config import ProducerConfig
 from kadence.connection.request import Backoff
 from kadence.errors import KafkaError, TransactionAbortedError
@@ -36,6 +36,7 @@ class Outcomes:
 
     Attributes:
         partitions: everything that batches were sent to. undecided: those with sent batches without a verdict.
+        repeating: those of which something waits to be sent again, the longest there first.
     """
 
     def __init__(
@@ -56,6 +57,9 @@ class Outcomes:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.partitions: dict[TopicPartition, PartitionDelivery] = {}
         self.undecided: set[TopicPartition] = set()
+        self.repeating: dict[TopicPartition, None] = {}
+        # No batch is out of time before.
+        self._expires_at = 0
         # Refused while it is still to be found out whether the producer was fenced: batches, and what a leader said.
         self._doubtful: list[tuple[Batch, KafkaError]] = []
         if self._transactions is not None:
@@ -63,13 +67,17 @@ class Outcomes:
 
     def of(self, tp: TopicPartition) -> PartitionDelivery:
         """A partition's batches, begun where there were none."""
-        return self.partitions.setdefault(tp, PartitionDelivery())
+        found = self.partitions.get(tp)
+        if found is None:
+            self.partitions[tp] = found = PartitionDelivery()
+        return found
 
     def sent(self, batch: Batch) -> None:
         """It goes out."""
         batch.attempts += 1
         self.of(batch.tp).sent(batch)
         self.undecided.add(batch.tp)
+        self._settle(batch.tp)
 
     def written(self, batch: Batch, base_offset: int, log_append_time: int) -> None:
         """It is in the log; -1: the broker did not say where."""
@@ -187,6 +195,10 @@ class Outcomes:
         partition = self.partitions[tp]
         if not partition.undecided:
             self.undecided.discard(tp)
+        if partition.must_repeat:
+            self.repeating[tp] = None
+        else:
+            self.repeating.pop(tp, None)
         if isinstance(self._identity, Identity) and partition.needs_identity:
             # It used up the epochs of its producer id.
             self._identity.known = None
@@ -194,15 +206,18 @@ class Outcomes:
     # ------------------------------------------------------------ time
 
     def expire(self, now: int) -> int:
-        """Fail what is out of time; say when the next one is."""
+        """Fail what is out of time; say when to look for the next.
+
+        All batches are looked at, so this is not done in each turn. A batch that was begun after the last look ends
+        ``delivery.timeout.ms`` after it, or later.
+        """
+        if now < self._expires_at:
+            return self._expires_at if self._accumulator.incomplete or self._doubtful else FOREVER
         with self._accumulator.gate:
             late = self._accumulator.expired(now)
             next_at = self._accumulator.next_deadline()
         for batch in late:
             self._tell(batch, self._late(batch))
-        if self._doubtful:
-            self._tell_doubtful(None, now)
-            next_at = min([next_at, *(batch.deadline for batch, _ in self._doubtful)])
         for tp in list(self.undecided):
             partition = self.partitions[tp]
             for batch in list(partition.undecided):
@@ -215,6 +230,10 @@ class Outcomes:
                     self._tell(batch, self._late(batch))
                 else:
                     self.fail(batch, self._late(batch))
+        if self._doubtful:
+            self._tell_doubtful(None, now)
+            next_at = min([next_at, *(batch.deadline for batch, _ in self._doubtful)])
+        self._expires_at = min(next_at, add_ms(now, self._config.delivery_timeout_ms))
         return next_at
 
     def forget(self, topics: set[str]) -> None:

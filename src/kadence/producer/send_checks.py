@@ -179,7 +179,7 @@ class SendChecks:
             sticky = topics.sticky(topic)
             sticky.leave_unless(available)
             self._accumulator.places[topic] = place = TopicInfo(
-                topics.cluster,
+                infos,
                 tuple(TopicPartition(topic, partition) for partition in range(len(infos))),
                 available,
                 sticky,

@@ -149,7 +149,7 @@ class Sender:
         accumulator = self._accumulator
         with accumulator.gate:
             # What must be repeated, then the others in turn: a request may not have room for all.
-            repeated = [tp for tp in self._outcomes.undecided if self._outcomes.partitions[tp].must_repeat]
+            repeated = list(self._outcomes.repeating)
             for tp in dict.fromkeys([*repeated, *accumulator.waiting]):
                 candidate = self._candidate(tp)
                 if candidate is None:

@@ -10,8 +10,8 @@ that nobody used for ``metadata.max.idle.ms`` is forgotten.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from types import MappingProxyType
 
 from kadence._native.append import TopicInfo
 from kadence.client.gate import Gate
@@ -21,6 +21,7 @@ from kadence.config import ProducerConfig
 from kadence.connection.cluster import Cluster
 from kadence.connection.request import Completed, Request
 from kadence.errors import KafkaError
+from kadence.layered import Layered
 from kadence.logs import logger
 from kadence.producer.partitioner import MOST_STICKY_BYTES, StickyPartitioner
 
@@ -33,12 +34,14 @@ class Topics(Metadata):
     """Requests the metadata of the topics that the producer uses, and keeps the last answer.
 
     Args:
-        places: what callers derived from ``cluster``; emptied, under the lock, whenever that changes.
+        places: what callers derived from ``cluster``, by topic. Under the lock, one is dropped when ``cluster`` says
+            something else of its partitions; those of the other topics stay.
 
     Attributes:
         forgotten: topics; whoever keeps something of them drops it, and empties this.
         last_error: why the last request failed, if it did. failure: the same if it will not pass by itself.
-        stickies: what chooses partitions for records without a key, by topic; under the lock.
+        stickies: what chooses partitions for records without a key, by topic; under the lock. changed: topics with one
+            that is new, or whose partitions are others now; whoever gives out shares empties this.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Topics(Metadata):
         self._wanted: set[str] = set()
         self._asked = self._answered = 0
         self.stickies: dict[str, StickyPartitioner] = {}
+        self.changed: set[str] = set()
         self.forgotten: set[str] = set()
         self.failure: KafkaError | None = None
         self.last_error: KafkaError | None = None
@@ -84,6 +88,7 @@ class Topics(Metadata):
         if found is None:
             run = min(self._config.batch_size, MOST_STICKY_BYTES)
             self.stickies[topic] = found = StickyPartitioner(run)
+            self.changed.add(topic)
         return found
 
     def poll(self, now: int) -> Poll:
@@ -109,9 +114,16 @@ class Topics(Metadata):
     def on_response(self, now: int, completed: Completed) -> None:
         self._take(now, completed)
 
-    def _ended(self, now: int, request: Request, error: KafkaError | None, known: Cluster) -> None:
+    def _ended(
+        self,
+        now: int,
+        request: Request,
+        error: KafkaError | None,
+        known: Cluster,
+        told: Iterable[str] | None = None,
+    ) -> None:
         with self._gate:
-            super()._ended(now, request, error, known)
+            super()._ended(now, request, error, known, told)
             self.last_error = error
             # Even success waits a little before the next request: a topic that is being created or a leader that is
             # being elected would else be asked for in a loop.
@@ -129,10 +141,15 @@ class Topics(Metadata):
                 self._wanted.update(request.tag)
             self._gate.notify_all()
 
-    def _replace(self, known: Cluster) -> None:
+    def _replace(self, known: Cluster, topics: Iterable[str] | None) -> None:
         with self._gate:
-            self.cluster = known
-            self._places.clear()
+            before = self.cluster
+            super()._replace(known, topics)
+            for topic in before.topics if topics is None else topics:
+                if known.partitions_for(topic) is not before.partitions_for(topic):
+                    self._places.pop(topic, None)
+                    if topic in self.stickies:
+                        self.changed.add(topic)
 
     def _forget_idle(self, now: int) -> None:
         """Forget the topics that nobody used for a while."""
@@ -142,9 +159,10 @@ class Topics(Metadata):
         for topic in idle:
             del self._used_at[topic]
             self.stickies.pop(topic, None)
+            self.changed.discard(topic)
         known = {name: topic for name, topic in self.cluster.topics.items() if name in self._used_at}
         if len(known) < len(self.cluster.topics):
-            self._replace(replace(self.cluster, topics=MappingProxyType(known)))
+            self._replace(replace(self.cluster, topics=Layered(known)), None)
 
     def _is_settled(self, names: frozenset[str]) -> bool:
         """Whether all these topics are known with leaders."""

@@ -23,6 +23,7 @@ from kadence.errors import (
     ConfigError,
     KafkaTimeoutError,
     MissingDependencyError,
+    OffsetOutOfRangeError,
     RecordDeserializationError,
 )
 from kadence.reading.fields import field_of, fit_field, path_to, top_level
@@ -48,8 +49,8 @@ _LOOK_MS: Final = 100
 _DEFAULTS: Final = {
     # A frame of what never happened is worth nothing.
     "isolation.level": "read_committed",
-    # Where retention has deleted the beginning of a range, the rest of it is read.
-    "auto.offset.reset": "earliest",
+    # Records that are deleted before they are read are told, not passed over.
+    "auto.offset.reset": "none",
     # Who reads a topic whose name is mistyped does not want to make it.
     "allow.auto.create.topics": False,
 }
@@ -117,6 +118,8 @@ def read(
         MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         RecordDeserializationError: a key or a value is bad; it names partition and offset.
         UnknownTopicOrPartitionError: there is no such topic or partition.
+        OffsetOutOfRangeError: records were deleted after it began and before it read them. With
+            ``auto_offset_reset="earliest"`` it reads those that are left.
         KafkaTimeoutError: no address can be connected to for 4 s; or no broker answers, or none sends records, for
             default.api.timeout.ms. If that is given, it holds for both.
         ConfigError, TypeError, ValueError: arguments that are not allowed.
@@ -330,7 +333,7 @@ class _Reading:
         done = 0
         try:
             while True:
-                table = consumer.poll_arrow(0.5, columns=names)
+                table = _next_table(consumer, names)
                 if table.num_rows:
                     yield table
                     # Only now: what the caller does with a table may take long.
@@ -482,6 +485,20 @@ def _refused(table: pa.Table, side: str, bad: Mapping[int, str]) -> RecordDeseri
         offset=offset,
         field=side,
     )
+
+
+def _next_table(consumer: Consumer[Any, Any], names: Sequence[str]) -> pa.Table:
+    try:
+        return consumer.poll_arrow(0.5, columns=names)
+    except OffsetOutOfRangeError as problem:
+        if problem.partition is None:
+            raise
+        raise OffsetOutOfRangeError(
+            f"offset {problem.position} of {problem.partition} is not there any more, and was not read: it was deleted "
+            "since the reading began, by retention or by somebody; auto_offset_reset='earliest' reads what is left",
+            partition=problem.partition,
+            position=problem.position,
+        ) from problem
 
 
 def _stuck(consumer: Consumer[Any, Any], patience_ms: int) -> str:

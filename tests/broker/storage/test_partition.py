@@ -409,7 +409,8 @@ class Reader:
         self.answers = 0
         log.waiting[self] = None
 
-    def try_answer(self) -> None:
+    def try_answer(self, partition: Partition) -> None:
+        assert partition is self.log
         self.answers += 1
         self.log.waiting.pop(self, None)
         if self.then is not None:

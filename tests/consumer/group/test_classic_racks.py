@@ -14,6 +14,7 @@ from kadence.connection.cluster import Cluster
 from kadence.connection.request import Request
 from kadence.consumer.assignors import MemberSubscription
 from kadence.consumer.assignors.embedded import decode_assignment, encode_subscription
+from kadence.layered import Layered
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupResponseMember
 from kadence.protocol.sync_group import SyncGroupRequest
 from kadence.types import Node
@@ -31,7 +32,7 @@ def scattered(racks: Mapping[int, str | None], *placed: tuple[int, ...], down: i
     )
     nodes = {NODE: Node(NODE, "b", 1)} | {n: Node(n, "b", 1, rack) for n, rack in racks.items() if n != down}
     return dataclasses.replace(
-        cluster, nodes=nodes, topics={"t": dataclasses.replace(topic, partitions=infos)}
+        cluster, nodes=nodes, topics=Layered({"t": dataclasses.replace(topic, partitions=infos)})
     )
 
 

@@ -26,6 +26,7 @@ from kadence.errors import (
     TopicAuthorizationError,
     UnknownTopicOrPartitionError,
 )
+from kadence.layered import Layered
 from kadence.protocol import error_codes as ec
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.offset_commit import (
@@ -651,7 +652,7 @@ def test_commit_of_a_topic_that_was_deleted_does_not_wait_for_it(
 ) -> None:
     """A rebalance because of the deletion commits first, and would be held up until request.timeout.ms."""
     gone = {"t": Topic("t", error_code=ec.UNKNOWN_TOPIC_OR_PARTITION)} if told else {}
-    member.metadata.cluster = Cluster(topics=gone)
+    member.metadata.cluster = Cluster(topics=Layered(gone))
     refuse_commits(desk, ec.UNKNOWN_TOPIC_OR_PARTITION)
     call = member.commit(desk.now, {T0: 5})
     desk.run(50)
@@ -668,7 +669,7 @@ def test_kip516_a_position_is_committed_to_the_topic_it_was_read_from(
     state = member.subscription.partitions[T0]
     state.topic_id = old = id_of("t")
     topics = {"t": Topic("t", b"new".ljust(16))} if again else {}
-    member.metadata.cluster = Cluster(topics=topics)
+    member.metadata.cluster = Cluster(topics=Layered(topics))
     sent: list[Request] = []
 
     def refuse(request: Request) -> Any:

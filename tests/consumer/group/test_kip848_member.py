@@ -15,6 +15,7 @@ from kadence.consumer import events as m
 from kadence.consumer.group.kip848_heartbeats import STUMBLES, TRANSITIONS, State
 from kadence.consumer.group.kip848_member import new_member_id
 from kadence.errors import DisconnectedError, KafkaError, TopicAuthorizationError, UnsupportedVersionError
+from kadence.layered import Layered
 from kadence.protocol import error_codes
 from kadence.types import TopicPartition
 
@@ -291,7 +292,7 @@ def test_a_topic_made_anew_is_given_up_and_then_read_from_its_start(bench: Bench
 def _with_id(metadata: FakeMetadata, name: str, topic_id: bytes) -> Any:
     from dataclasses import replace
 
-    topics = {name: replace(metadata.cluster.topics[name], topic_id=topic_id)}
+    topics = Layered({name: replace(metadata.cluster.topics[name], topic_id=topic_id)})
     return replace(metadata.cluster, topics=topics)
 
 

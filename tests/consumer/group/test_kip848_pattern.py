@@ -191,7 +191,7 @@ def test_kip_516_topics_are_asked_for_by_id_until_they_have_names() -> None:
     assert (request.min_version, request.message.allow_auto_topic_creation) == (12, False)
     assert manager.poll(0).requests == [], "one at a time"
     manager.on_response(5, answer(request, named("a", one), 5))
-    assert manager.cluster.name_of(one) == "a"
+    assert manager.cluster.names_of([one]) == {one: "a"}
     wait = manager.poll(5)
     assert wait.requests == []
     (request,) = manager.poll(wait.wake_at).requests
@@ -203,4 +203,4 @@ def test_kip_516_topics_are_asked_for_by_id_until_they_have_names() -> None:
     manager.on_response(2_000, lost(request, 2_000))
     manager.identify(frozenset())
     assert manager.poll(9_000).requests == []
-    assert manager.cluster.name_of(one) == "a"
+    assert manager.cluster.names_of([one]) == {one: "a"}

@@ -341,4 +341,4 @@ def test_a_reset_by_policy_is_told_in_the_log(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.INFO):
         world = out_of_range(auto_offset_reset="latest")
         world.turn()
-    assert "t-0: the position is no longer valid; applying auto.offset.reset=latest" in caplog.text
+    assert ", its position, is not in the log; applying auto.offset.reset=latest" in caplog.text

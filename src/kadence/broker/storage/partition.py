@@ -67,7 +67,7 @@ class Appended(NamedTuple):
 class Waiter(Protocol):
     """Somebody who waits for more records, or for another leader."""
 
-    def try_answer(self) -> None: ...
+    def try_answer(self, partition: Partition) -> None: ...
 
 
 class Partition:
@@ -375,7 +375,7 @@ class Partition:
         """Let those who wait look again. Whoever was answered by another's answer is not asked again."""
         for each in list(self.waiting):
             if each in self.waiting:
-                each.try_answer()
+                each.try_answer(self)
 
     def _tell(self) -> None:
         if self.on_readable is not None:

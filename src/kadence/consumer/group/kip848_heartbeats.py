@@ -528,8 +528,8 @@ class ConsumerHeartbeats(abc.ABC):
     def _resolve(self, now: int) -> dict[TopicPartition, bytes]:
         """The target in names, with their ids. What metadata cannot name yet is asked for; the rest goes on."""
         cluster, target = self._metadata.cluster, self._target or {}
-        named = {topic_id: self._names.get(topic_id) or cluster.name_of(topic_id) for topic_id in target}
-        self._names = {topic_id: name for topic_id, name in named.items() if name is not None}
+        known = self._names | cluster.names_of(target.keys() - self._names.keys())
+        self._names = {topic_id: known[topic_id] for topic_id in target if topic_id in known}
         self._unresolved, self._cluster = len(self._names) < len(target), cluster
         by_broker = self._subscription.regex is not None
         # Which topics a regex means is known by their ids in assignments only, and by nothing before that.

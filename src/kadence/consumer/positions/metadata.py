@@ -7,7 +7,7 @@ Network thread, sans-IO. Others say which topics they need and why (`need`); wha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kadence.client.metadata import Metadata
@@ -197,9 +197,9 @@ class MetadataManager(Metadata):
         if error is None:
             self.on_change(now)
 
-    def _replace(self, known: Cluster) -> None:
-        self.version += known != self.cluster
-        super()._replace(known)
+    def _replace(self, known: Cluster, topics: Iterable[str] | None) -> None:
+        self.version += not known.says_as(self.cluster)
+        super()._replace(known, topics)
 
     def _named(self, now: int) -> None:
         self._naming = None

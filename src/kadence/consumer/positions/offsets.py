@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from logging import INFO, WARNING
 from typing import Final, Protocol
 
 from kadence.client.request_manager import NOTHING, Poll
@@ -440,9 +441,12 @@ class OffsetsRequestManager:
             )
             return
         if not isinstance(error, NoOffsetForPartitionError):
-            log.info(
-                "%s: the position is no longer valid; %s",
+            # What retention took before it was read is missed. Of a truncation more was said already.
+            log.log(
+                WARNING if type(error) is OffsetOutOfRangeError else INFO,
+                "%s: offset %d, its position, is not in the log; %s",
                 state.partition,
+                state.offset,
                 "reading goes on at the beginning"
                 if state.is_from_start
                 else f"applying auto.offset.reset={policy}",
@@ -557,7 +561,9 @@ class OffsetsRequestManager:
         state.reset_timestamp = None
         error = OffsetOutOfRangeError(
             f"the log of {state.partition} ends before offset {state.floor}, at which the range to read begins "
-            f"({state.floor}, {state.shared_partition.end}): assign a range that it has, or seek()"
+            f"({state.floor}, {state.shared_partition.end}): assign a range that it has, or seek()",
+            partition=state.partition,
+            position=state.floor,
         )
         self._add_event(
             Failed(error, partition=state.partition, fetch_epoch=state.shared_partition.fetch_epoch)

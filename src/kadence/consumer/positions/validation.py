@@ -287,7 +287,9 @@ class ValidationManager:
             partition,
             OffsetOutOfRangeError(
                 f"topic {partition.topic!r} was deleted and created again, and offset {state.offset} of {partition} "
-                "belongs to the deleted topic; auto.offset.reset is none: seek() to where you want to go on"
+                "belongs to the deleted topic; auto.offset.reset is none: seek() to where you want to go on",
+                partition=partition,
+                position=state.offset,
             ),
         )
         return True

@@ -138,7 +138,9 @@ class FetchErrors:
             partition,
             OffsetOutOfRangeError(
                 f"{partition} has no offset {offset} (deleted by retention, or never written) and "
-                "auto.offset.reset is none: seek() to where you want to go on"
+                "auto.offset.reset is none: seek() to where you want to go on",
+                partition=partition,
+                position=offset,
             ),
         )
 
