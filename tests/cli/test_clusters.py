@@ -211,6 +211,7 @@ def dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file with a cluster whose addresses nobody answers."""
     path = tmp_path / "config.toml"
     path.write_text(DEAD)
+    path.chmod(0o600)
     monkeypatch.setenv("KADENCE_CONFIG", str(path))
     return path
 
@@ -265,6 +266,7 @@ def test_a_refused_login_and_a_silent_broker_are_told_with_the_cluster(
     path = tmp_path / "config.toml"
     monkeypatch.setenv("KADENCE_CONFIG", str(path))
     path.write_text(DEAD.replace('["127.0.0.1:1", "nohost.invalid:2"]', f'"{broker.bootstrap_servers}"'))
+    path.chmod(0o600)
     ran = kadence("-c", "dead", "topics", "list")
     assert ran.status == 1
     assert ran.err.startswith(f"kadence topics: cluster 'dead': bootstrap {broker.bootstrap_servers} ")
@@ -323,3 +325,24 @@ def test_a_long_table_goes_through_the_pager() -> None:
     assert on_a_terminal(20, "").split() == [*(["\x1b[1m", "n\x1b[0m"]), *map(str, range(20)), "end"]
     assert on_a_terminal(20, "/nowhere").split()[-1] == "end"
     assert on_a_terminal(20, "true").split() == ["end"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have other rights")
+@pytest.mark.parametrize(
+    ("line", "mode", "warns"),
+    [
+        ("sasl.password=pw", 0o644, True),
+        ("sasl.password=pw", 0o600, False),
+        ("sasl.password=${PW}", 0o644, False),
+        ("client.id=x", 0o644, False),
+    ],
+)
+def test_a_file_with_a_secret_that_all_users_can_read_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, line: str, mode: int, warns: bool
+) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(f"bootstrap.servers=a:9092\n{line}\n")
+    path.chmod(mode)
+    settings_in(str(path), {"PW": "pw"})
+    said = f"every user of this machine can read {path}, which holds a secret setting: chmod o-r"
+    assert (said in caplog.text) == warns

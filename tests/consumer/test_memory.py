@@ -241,3 +241,21 @@ def has_more(consumer: Consumer, came: float) -> bool:
 
 def own(consumer: Consumer, name: str) -> float:
     return next(value for metric, value in consumer.metrics().items() if metric.name == name)
+
+
+@pytest.mark.parametrize("limit", [None, 20, 1])
+def test_a_poll_gives_no_more_than_the_memory_and_one_batch(limit: int | None) -> None:
+    """Batches of a few bytes that become a MiB each: 500 of them would be half a GiB."""
+    with Broker(topics={"t": 2}) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers, compression_type="zstd") as producer:
+            for number in range(20):
+                producer.send_and_wait("t", bytes(MIB // 2), partition=number % 2)
+        with Consumer(
+            bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", buffer_memory=MIB
+        ) as consumer:
+            consumer.assign_topics("t", start="earliest")
+            sizes: list[int] = []
+            while sum(sizes) < 10 * MIB:
+                records = consumer.poll(PATIENCE, max_records=limit)
+                sizes.append(sum(len(record.value or b"") for record in records))
+            assert max(sizes) <= 3 * MIB // 2

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,42 @@ def test_an_unknown_authority_is_refused(connect: Connect, certificates: Certifi
     assert isinstance(error, AuthenticationError)
     assert "ssl.ca.location names the authorities to trust" in str(error)
     assert f"{address[0]}:{address[1]}" in str(error)
+
+
+@pytest.mark.parametrize("days", [(-2, -1), (1, 2)], ids=["expired", "not yet"])
+def test_a_certificate_out_of_its_time_is_not_blamed_on_the_authorities(
+    connect: Connect, tmp_path: Path, days: tuple[int, int]
+) -> None:
+    trustme = pytest.importorskip("trustme")
+    now = datetime.now(UTC)
+    authority = trustme.CA()
+    ca, server = tmp_path / "ca.pem", tmp_path / "server.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    begins, ends = (now + timedelta(days=each) for each in days)
+    authority.issue_cert(
+        "127.0.0.1", not_before=begins, not_after=ends
+    ).private_key_and_cert_chain_pem.write_to_path(str(server))
+    with serve(refusing(Certificates(ca, server, server))) as address:
+        made = config(address, ssl_ca_location=str(ca))
+        error = connect(address, ssl_context=made.ssl_context).ask(METADATA).error
+    assert isinstance(error, AuthenticationError)
+    assert "needs a certificate that is valid now" in str(error)
+    assert "ssl.ca.location" not in str(error)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have other rights")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_a_private_key_that_all_users_can_read_is_warned_of(
+    certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int
+) -> None:
+    key = tmp_path / "key.pem"
+    key.write_bytes(certificates.client.read_bytes())
+    key.chmod(mode)
+    made = config(("localhost", 1), ssl_ca_location=str(certificates.ca), ssl_certificate_location=str(key))
+    for _ in range(2):
+        assert made.ssl_context is not None
+    said = f"every user of this machine can read {key}, which holds a private key"
+    assert caplog.text.count(said) == (mode == 0o644)
 
 
 def test_a_missing_client_certificate_is_an_authentication_error(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from tests.registry.registry_server import RegistryServer
 
 from kadence.errors import ConfigError, SchemaNotFoundError, SchemaRefusedError, SchemaRegistryError
 from kadence.registry import answers, client, http
-from kadence.registry.answers import LAG_S, REFUSED_MS
+from kadence.registry.answers import LAG_EVERY_MS, LAG_S, REFUSED_MS
 from kadence.registry.client import AT_ONCE, LATEST_MS, SchemaRegistryClient
+from kadence.registry.framing import header_of, id_of
 from kadence.registry.http import Http
 from kadence.registry.schemas import AVRO, RegisteredSchema, ResolvedSchema, Schema, SchemaReference
 from kadence.registry.settings import RETRIES, RegistryOptions
@@ -64,9 +66,11 @@ def test_references_come_along(registry: RegistryServer) -> None:
 
 def test_what_is_not_there(registry: RegistryServer) -> None:
     registry.schemas[2] = {"schema": "", "schemaType": "PROTOBUF"}
-    ours, waits = of(registry.url)
+    clock = FakeClock()
+    ours, waits = of(registry.url, clock=clock)
     with pytest.raises(SchemaNotFoundError, match="schema id 1 is not in the registry"):
         only(ours, 1)
+    clock.advance(LAG_EVERY_MS + 1000)
     with pytest.raises(SchemaNotFoundError, match="schema id 2 is of type PROTOBUF, not AVRO"):
         only(ours, 2)
     with pytest.raises(SchemaNotFoundError, match="no subject 'x' with a version"):
@@ -156,6 +160,11 @@ def test_files_of_tls_that_are_not_there() -> None:
         ((200, b'{"status": "UP"}'), "is no schema registry"),
         ((200, b'{"schema": 1}'), "is no schema registry"),
         ((200, b'{"schema": "1", "references": [1]}'), "is no schema registry"),
+        ((200, b'{"schema": "\\ud800"}'), "its answer holds text that is no Unicode"),
+        (
+            (200, b'{"schema": "1", "references": [{"name": "n", "subject": "\\uDfff", "version": 1}]}'),
+            "its answer holds text that is no Unicode",
+        ),
     ],
 )
 def test_an_answer_that_no_registry_gives_is_not_an_unknown_id(
@@ -168,6 +177,35 @@ def test_an_answer_that_no_registry_gives_is_not_an_unknown_id(
     assert "option schema.registry.url" in str(caught.value)
     with pytest.raises(SchemaRegistryError, match=said):
         ours.resolve_latest("x", AVRO)
+
+
+@pytest.mark.parametrize("number", ["-1", "4294967296", "1.5", "true", '"1"', "Infinity", "null", "1e400"])
+def test_numbers_that_are_no_ids_or_versions(registry: RegistryServer, number: str) -> None:
+    ours, _ = of(registry.url)
+    schema = Schema('"string"')
+    asked: list[tuple[str, Callable[[], object]]] = [
+        (f'{{"id": {number}}}', lambda: ours.register_schema("s", schema)),
+        (f'{{"id": {number}, "version": 1, "schema": "1"}}', lambda: ours.lookup_schema("s", schema)),
+        (f'{{"id": 1, "version": {number}, "schema": "1"}}', lambda: ours.get_latest_version("s")),
+        (f"[{number}]", lambda: ours.get_versions("s")),
+        (f"[{number}]", lambda: ours.delete_subject("s")),
+        (f'{{"a": {number}}}', lambda: ours.delete_subject("s")),
+    ]
+    for body, ask in asked:
+        registry.fixed = 200, body.encode()
+        with pytest.raises(SchemaRegistryError, match="is no schema registry"):
+            ask()
+    reference = f'{{"name": "n", "subject": "s", "version": {number}}}'
+    registry.fixed = 200, f'{{"schema": "1", "references": [{reference}]}}'.encode()
+    with contextlib.suppress(SchemaRegistryError):
+        ours.get_schema(7)
+
+
+@pytest.mark.parametrize("schema_id", [0, 4294967295])
+def test_ids_that_records_can_carry(registry: RegistryServer, schema_id: int) -> None:
+    ours, _ = of(registry.url)
+    registry.fixed = 200, b'{"id": %d}' % schema_id
+    assert id_of(header_of(ours.register_schema("s", Schema('"string"')))) == schema_id
 
 
 def test_apicurio_with_legacy_ids_says_of_an_unknown_id_that_there_is_no_such_subject(
@@ -368,6 +406,45 @@ def test_an_id_without_a_schema_is_asked_for_once_a_minute(registry: RegistrySer
     assert "PROTOBUF" in texts(ours.resolve([2], AVRO))[2]
     assert len(registry.requests) == 6
     assert waits == [LAG_S]
+
+
+def test_the_wait_for_a_follower_is_paid_once_for_many_ids(registry: RegistryServer) -> None:
+    clock = FakeClock()
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        clock.advance(int(seconds * 1000))
+
+    ours = SchemaRegistryClient._of(RegistryOptions((registry.url,)), sleep, clock)
+    for schema_id in range(100):
+        with pytest.raises(SchemaNotFoundError):
+            ours.resolve_one(schema_id, AVRO)
+        clock.advance(1)
+    assert waits == [LAG_S]
+    assert len(registry.requests) == 101
+    clock.advance(LAG_EVERY_MS)
+    with pytest.raises(SchemaNotFoundError):
+        ours.resolve_one(100, AVRO)
+    assert waits == [LAG_S, LAG_S]
+
+
+def test_threads_share_the_wait_for_a_follower(registry: RegistryServer) -> None:
+    clock = FakeClock()
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:
+            # Another thread asks for another id meanwhile.
+            clock.advance(400)
+            with pytest.raises(SchemaNotFoundError):
+                ours.resolve_one(2, AVRO)
+
+    ours = SchemaRegistryClient._of(RegistryOptions((registry.url,)), sleep, clock)
+    with pytest.raises(SchemaNotFoundError):
+        ours.resolve_one(1, AVRO)
+    assert waits == [LAG_S, 0.6]
 
 
 def test_an_id_that_a_follower_learns_of_late_is_no_bad_record(registry: RegistryServer) -> None:

@@ -281,7 +281,7 @@ def test_values_are_checked_when_they_are_written_and_read(client: SchemaRegistr
     serializer = JsonSchemaSerializer(client, PERSON)
     data = serializer.serialize("t", (), ADA)
     assert JsonSchemaDeserializer(client).deserialize("t", (), data) == ADA
-    with pytest.raises(SerializationError, match="'minimum' does not hold at 'age'") as caught:
+    with pytest.raises(SerializationError, match="'minimum' does not hold at 'properties/age'") as caught:
         serializer.serialize("t", (), {"name": "hidden", "age": -1})
     assert "hidden" not in str(caught.value)
     bad = JsonSchemaSerializer(client, PERSON, validate=False).serialize("t", (), {"age": 1})
@@ -293,6 +293,21 @@ def test_values_are_checked_when_they_are_written_and_read(client: SchemaRegistr
         JsonSchemaDeserializer(client).deserialize("t", (), data[:-1])
     with pytest.raises(ValueError, match="not JSON compliant"):
         JsonSchemaSerializer(client, {}).serialize("t", (), float("nan"))
+
+
+def test_names_inside_a_value_stand_in_no_error(client: SchemaRegistryClient) -> None:
+    pytest.importorskip("jsonschema")
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    for name in ("ada@example.org", "x" * 300_000):
+        with pytest.raises(SerializationError) as caught:
+            JsonSchemaSerializer(client, schema).serialize("names", (), {name: "hidden"})
+        assert str(caught.value) == (
+            "it is not of its JSON Schema: 'type' does not hold at 'additionalProperties'"
+        )
+    long: dict[str, Any] = {"type": "object", "properties": {"y" * 1_000: {"type": "integer"}}}
+    with pytest.raises(SerializationError) as caught:
+        JsonSchemaSerializer(client, long).serialize("long", (), {"y" * 1_000: "hidden"})
+    assert len(str(caught.value)) < 200
 
 
 def test_json_without_jsonschema(client: SchemaRegistryClient) -> None:
@@ -312,7 +327,7 @@ def test_references_of_json_are_those_of_the_registry_alone(
     flat = Schema(FLAT, "JSON", (SchemaReference("person.json", "person", 1),))
     serializer = JsonSchemaSerializer(client, flat)
     serializer.serialize("t", (), {"owner": ADA})
-    with pytest.raises(SerializationError, match="'required' does not hold at 'owner'"):
+    with pytest.raises(SerializationError, match="'required' does not hold at 'properties/owner'"):
         serializer.serialize("t", (), {"owner": {}})
     elsewhere = JsonSchemaSerializer(client, {"$ref": f"{registry.url}/stolen.json"})
     with pytest.raises(SerializationError, match="its JSON Schema cannot be used"):

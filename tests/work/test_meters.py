@@ -181,7 +181,7 @@ def test_a_hot_key_is_named_in_the_log_when_it_pauses_its_partition(
 
     async def work(record: Record[Any, Any]) -> None:
         if not waiting:
-            await become(lambda: "pauses their partition: one-0@0 (key b'key 0')" in caplog.text)
+            await become(lambda: "pauses their partition: one-0@0 (key of 5 bytes)" in caplog.text)
             waiting.append(measured(member.consumer)["work-key-waiting-max"])
             member.stop()
 
@@ -231,5 +231,5 @@ def test_health_names_a_record_that_holds_up_its_partition_for_long(simulated: S
     assert [(each.alive, each.ready) for each in found] == [(True, True)] * 3
     assert found[0].why == ()
     assert found[1].why == (
-        "one-0@0 (key b'key') has been worked on for 61 s, and holds up the committed offset of its partition",
+        "one-0@0 (key of 3 bytes) has been worked on for 61 s, and holds up the committed offset of its partition",
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import binascii
 import contextlib
+from base64 import b64encode
 from itertools import pairwise
 from typing import Any, Final
 
@@ -169,6 +171,36 @@ def test_what_is_done_above_the_committed_offset_is_skipped_where_that_is_the_po
         lambda record: offsets.append(record.offset), until=lambda: unchecked.committed()[0] == (50, "")
     )
     assert (offsets, totals.already_done) == ([5], 44)
+
+
+def test_what_is_committed_of_records_behind_the_end_of_the_log_says_nothing(unchecked: Simulated) -> None:
+    """The log lost its end, or somebody made it up: what is written there later was never handled."""
+    unchecked.write("one", 10)
+    alter(unchecked, 2, encode(2, [(3, 5), (8, 20)]))
+    offsets: list[int] = []
+    member = unchecked.member("one", auto_commit_interval_ms=20)
+
+    def work(record: Record[Any, Any]) -> None:
+        offsets.append(record.offset)
+
+    call = member.processes(work)
+    unchecked.until(lambda: unchecked.committed()[0] == (10, ""))
+    unchecked.write("one", 20)
+    unchecked.until(lambda: unchecked.committed()[0] == (30, ""))
+    member.stop()
+    assert call.result().already_done == 2
+    assert sorted(offsets) == [2, *range(5, 30)]
+
+
+def test_odd_metadata_ends_no_member(unchecked: Simulated) -> None:
+    check = binascii.crc32(b"\x80", binascii.crc32(bytes(8)))
+    unchecked.write("one", 3)
+    alter(unchecked, 0, "kadence-work:1:" + b64encode(check.to_bytes(4, "big") + b"\x80").decode())
+    offsets: list[int] = []
+    unchecked.member("one", auto_commit_interval_ms=20).process(
+        lambda record: offsets.append(record.offset), until=lambda: unchecked.committed()[0] == (3, "")
+    )
+    assert sorted(offsets) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("to", [0, 3, 8])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import binascii
 import random
+from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -189,7 +191,8 @@ def test_what_was_done_before_and_now_is_one_run_and_all_of_it_is_held(done: int
 def test_metadata_says_what_was_done_and_leaves_out_what_does_not_fit(
     offset: int, steps: list[tuple[int, int]], limit: int
 ) -> None:
-    runs, at = [], offset
+    # The offset itself is not done.
+    runs, at = [], offset + 1
     for gap, length in steps:
         runs.append((at + gap, at + gap + length))
         at += gap + length
@@ -243,6 +246,52 @@ def test_damaged_metadata_is_ignored(runs: list[tuple[int, int]], place: int) ->
     changed = "A" if text[place] != "A" else "B"
     assert decode(5, text[:place] + changed + text[place + 1 :]) == []
     assert decode(5, text[:place]) == []
+
+
+def said(offset: int, body: bytes, mark: str = "kadence-work:1:") -> str:
+    """Metadata with a right mark and a right checksum."""
+    check = binascii.crc32(body, binascii.crc32(offset.to_bytes(8, "big")))
+    return mark + b64encode(check.to_bytes(4, "big") + body).decode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x80",
+        b"\x01",
+        b"\x01\x01\x02",
+        b"\x01\x01\x80",
+        b"\x81" * 10 + b"\x01\x01",
+        b"\x01" + b"\x81" * 4_000,
+        b"\x01" + b"\xff" * 9 + b"\x01",
+        b"\x00\x05",
+    ],
+    ids=["open", "half", "odd", "open later", "11 bytes", "long", "past all offsets", "the offset itself"],
+)
+def test_metadata_that_cannot_be_read_whole_says_nothing(body: bytes) -> None:
+    assert decode(5, said(5, b"\x01\x01")) == [(6, 7)]
+    assert decode(5, said(5, body)) == []
+
+
+@pytest.mark.parametrize("offset", [-1, 2**63])
+def test_an_offset_that_is_none_says_nothing(offset: int) -> None:
+    assert decode(offset, said(0, b"\x01\x01")) == []
+
+
+def test_bits_past_all_offsets_say_nothing() -> None:
+    offset = 2**63 - 3
+    assert decode(offset, said(offset, b"\x06", "kadence-work:2:")) == []
+    assert decode(offset, said(offset, b"\x02", "kadence-work:2:")) == [(offset + 1, offset + 2)]
+
+
+@given(st.integers(0, 2**63 - 1), st.binary(max_size=40), st.sampled_from("12"))
+def test_metadata_with_a_right_checksum_is_read_or_says_nothing(offset: int, body: bytes, kind: str) -> None:
+    runs = decode(offset, said(offset, body, f"kadence-work:{kind}:"))
+    at = offset
+    for start, end in runs:
+        assert offset < start
+        assert at <= start <= end < 2**63
+        at = end
 
 
 class Walked(list[Any]):

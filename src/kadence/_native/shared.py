@@ -12,7 +12,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kadence.errors import SerializationError
+from kadence.errors import KafkaError, SerializationError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -81,8 +81,11 @@ _CONTENT: Final = ("key", "value", "headers")
 
 def failed(field: str, topic: str, error: Exception) -> SerializationError:
     """What is raised from what a serialiser raised."""
-    # Not the data, which may be secret.
-    return SerializationError(f"the {field} of a record for topic {topic!r} cannot be serialised: {error!r}")
+    # Not the data, which may be secret, nor what a foreign exception says of it: that is the cause.
+    said = type(error).__name__
+    if isinstance(error, KafkaError):
+        said += f": {error}"
+    return SerializationError(f"the {field} of a record for topic {topic!r} cannot be serialised: {said}")
 
 
 def made_bytes(field: str, topic: str, made: Any) -> bytes:

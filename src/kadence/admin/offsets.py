@@ -410,6 +410,9 @@ def alter_consumer_group_offsets(
         for topic in response.topics:
             for item in topic.partitions:
                 tp = TopicPartition(topic.name or names.get(topic.topic_id, ""), item.partition_index)
+                if tp not in wanted:
+                    # `settle` tells of what the answer lacks.
+                    continue
                 result[tp] = _refused_commit(item.error_code, group, tp) if item.error_code else wanted[tp]
         return result
 

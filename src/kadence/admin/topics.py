@@ -67,7 +67,10 @@ def create_topics(
         response = yield from change.ask(message, names, deadline)
         result: dict[str, NewTopic | KafkaError] = {}
         for answer in response.topics:
-            given = by_name[answer.name]
+            given = by_name.get(answer.name)
+            if given is None:
+                # Not asked for; `settle` tells of what the answer lacks.
+                continue
             change.refused(answer.name, answer.error_code)
             if answer.error_code:
                 result[answer.name] = _refusal(answer)
@@ -129,6 +132,8 @@ def create_partitions(calls: Calls, deadline: int, totals: Mapping[str, int]) ->
         response = yield from change.ask(message, names, deadline)
         result: dict[str, int | KafkaError] = {}
         for answer in response.results:
+            if answer.name not in totals:
+                continue
             change.refused(answer.name, answer.error_code)
             result[answer.name] = _refusal(answer) if answer.error_code else totals[answer.name]
         return result

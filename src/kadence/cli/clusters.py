@@ -23,6 +23,8 @@ from kadence.errors import ConfigError
 __all__ = ["clusters_file", "names", "settings_in", "settings_of"]
 
 _SERVERS: Final = "bootstrap.servers"
+_SECRETS: Final = ("password", "client.secret", "jaas.config", "auth.token", "user.info", "keystore.key")
+"""How the names of settings end whose values are secret."""
 
 
 def clusters_file(variables: Mapping[str, str]) -> Path:
@@ -142,6 +144,10 @@ def _lines(text: str, path: Path) -> dict[str, str]:
 
 
 def _filled(settings: Mapping[str, str], path: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    if any(key.endswith(_SECRETS) and "${" not in value for key, value in settings.items()):
+        from kadence.security.files import warn_if_open
+
+        warn_if_open(path, "a secret setting")
     for key, value in settings.items():
         if lacking := missing(value, variables):
             raise ConfigError(

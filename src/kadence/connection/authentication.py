@@ -6,6 +6,8 @@ ApiVersions and READY and again before the broker's session ends (KIP-368).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from kadence.connection.request import Ranges, common
@@ -16,7 +18,7 @@ from kadence.protocol import error_codes
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-__all__ = ["Authentication", "SaslMessage"]
+__all__ = ["Authentication", "SaslMessage", "exchanging"]
 
 SaslMessage = SaslHandshakeRequest | SaslAuthenticateRequest
 
@@ -26,6 +28,37 @@ _HANDSHAKE_VERSION: Final = 1
 _SESSION_SHARE: Final = 0.85
 _SHORTEST_SESSION_MS: Final = 1_001
 """A broker refuses to authenticate a connection twice within a second."""
+
+
+_MOST_CHALLENGE_BYTES: Final = 16_384
+"""No mechanism has longer ones: of a peer that has not shown who it is, nothing longer is parsed."""
+_MOST_CHALLENGES: Final = 16
+"""Kerberos has the most steps, three or four of them."""
+
+
+@contextmanager
+def exchanging(login: Login, address: str) -> Iterator[None]:
+    """Whatever a mechanism raises in here is a refused login.
+
+    Raises:
+        AuthenticationError: a `BadChallengeError` with its text, anything unforeseen by its type alone: its text may
+            have a part of the password. What is a `KafkaError` already is let pass.
+    """
+    try:
+        yield
+    except KafkaError:
+        raise
+    except BadChallengeError as error:
+        raise AuthenticationError(_failed(login, address, str(error))) from error
+    except UnicodeError as error:
+        # It holds what could not be encoded, which may be the password.
+        raise AuthenticationError(_failed(login, address, type(error).__name__)) from None
+    except Exception as error:
+        raise AuthenticationError(_failed(login, address, type(error).__name__)) from error
+
+
+def _failed(login: Login, address: str, reason: str) -> str:
+    return f"SASL {login.mechanism} of {login.who} with {address} failed: {reason}"
 
 
 class Authentication:
@@ -38,14 +71,14 @@ class Authentication:
         lifetime_ms: how long the broker's session lasts, 0 for ever. Known once it is complete.
     """
 
-    __slots__ = ("_address", "_exchange", "_login", "_ranges", "_satisfied", "lifetime_ms")
+    __slots__ = ("_address", "_challenges", "_exchange", "_login", "_ranges", "lifetime_ms")
 
     def __init__(self, login: Login, exchange: Exchange, address: str, ranges: Ranges) -> None:
         self._login = login
         self._exchange = exchange
         self._address = address
         self._ranges = ranges
-        self._satisfied = False
+        self._challenges = 0
         self.lifetime_ms = 0
 
     @property
@@ -89,19 +122,26 @@ class Authentication:
         if isinstance(response, SaslHandshakeResponse):
             if response.error_code != error_codes.NONE:
                 raise self._no_mechanism(response)
-            return SaslAuthenticateRequest(auth_bytes=self._exchange.first())
+            with exchanging(self._login, self._address):
+                return SaslAuthenticateRequest(auth_bytes=self._exchange.first())
         if response.error_code != error_codes.NONE:
             raise self._refused(response)
-        try:
-            words = self._exchange.answer(response.auth_bytes)
-        except BadChallengeError as error:
-            raise AuthenticationError(
-                f"SASL {self._login.mechanism} of {self._login.who} with {self._address} failed: {error}"
-            ) from error
+        with exchanging(self._login, self._address):
+            words = self._answer(response.auth_bytes)
         if words is None:
             self.lifetime_ms = max(0, response.session_lifetime_ms)
             return None
         return SaslAuthenticateRequest(auth_bytes=words)
+
+    def _answer(self, challenge: bytes) -> bytes | None:
+        self._challenges += 1
+        if self._challenges > _MOST_CHALLENGES:
+            raise BadChallengeError(f"the broker does not end it after {_MOST_CHALLENGES} messages")
+        if len(challenge) > _MOST_CHALLENGE_BYTES:
+            raise BadChallengeError(
+                f"the broker sent a message of {len(challenge)} bytes; at most {_MOST_CHALLENGE_BYTES} are read"
+            )
+        return self._exchange.answer(challenge)
 
     def _no_mechanism(self, response: SaslHandshakeResponse) -> KafkaError:
         cause = for_code(response.error_code)

@@ -40,7 +40,7 @@ from kadence.protocol import error_codes
 from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kadence.protocol.client_frames import encode_frame
 from kadence.protocol.fetch import FetchRequest
-from kadence.wire import VersionError, WireError
+from kadence.wire import VersionError, WireError, unreadable
 
 if TYPE_CHECKING:
     from kadence.connection.authentication import Authentication, SaslMessage
@@ -243,9 +243,20 @@ class BrokerConnection:
         """One whole frame without its length. Returns the answer, None for the connection's own exchange.
 
         Raises:
-            MalformedMessageError: bytes that do not belong here. ConnectError: ApiVersions was refused.
-            AuthenticationError: so was SASL.
+            MalformedMessageError: bytes that do not belong here, or with which a parser cannot cope, whatever it
+            raises. ConnectError: ApiVersions was refused. AuthenticationError: so was SASL.
         """
+        try:
+            return self._received(frame, loan, now)
+        except KafkaError:
+            raise
+        except Exception as error:
+            name = self._in_flight[0].name if self._in_flight else "a request"
+            raise MalformedMessageError(
+                f"{self.address} answered {name} with {len(frame)} bytes that cannot be read: {unreadable(error)}"
+            ) from error
+
+    def _received(self, frame: Any, loan: Loan | None, now: int) -> Completed | None:
         head = self._head()
         correlation_id = int.from_bytes(frame[:4], signed=True)
         if correlation_id != head.correlation_id:
@@ -425,11 +436,12 @@ class BrokerConnection:
 
     def _authenticate(self, now: int) -> None:
         assert self._login is not None
-        exchange = self._login.begin(now, self._host)
+        from kadence.connection.authentication import Authentication, exchanging
+
+        with exchanging(self._login, self.address):
+            exchange = self._login.begin(now, self._host)
         self._wants_login = exchange is None
         if exchange is not None:
-            from kadence.connection.authentication import Authentication
-
             self._login_began = now
             self._authentication = Authentication(self._login, exchange, self.address, self.ranges)
             self._say(self._authentication, self._authentication.start(), now)

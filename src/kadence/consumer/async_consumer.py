@@ -255,7 +255,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             proofs = None
             async with self._shell.polling():
                 proofs = steps.calls
-                records = self._calls.poll_buffered(max_records)
+                records = self._calls.poll_buffered(timeout, max_records)
                 if records is None:
                     records = await self._shell.run(self._calls.poll(timeout, max_records))
                 # While no other thread can poll: what it had taken would be let go in the midst of that.

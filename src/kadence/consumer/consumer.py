@@ -259,7 +259,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             proofs = None
             with self._shell.polling():
                 proofs = steps.calls
-                records = self._calls.poll_buffered(max_records)
+                records = self._calls.poll_buffered(timeout, max_records)
                 if records is None:
                     records = self._shell.run(self._calls.poll(timeout, max_records))
                 # While no other thread can poll: what it had taken would be let go in the midst of that.

@@ -77,7 +77,7 @@ class Resolver:
             # As bytes: for a str Python loads its tables of international names, which no numeric address needs.
             name = host.encode("ascii")
             numeric = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-        except (OSError, UnicodeError):
+        except (OSError, ValueError):
             pass
         else:
             return Found(host, port, interleave(numeric), None)
@@ -108,8 +108,8 @@ class Resolver:
                 found = Found(host, port, interleave(self._lookup(host, port, type=socket.SOCK_STREAM)), None)
             except OSError as error:
                 found = Found(host, port, (), error)
-            except UnicodeError as error:
-                # What Python raises for labels that are empty or too long.
+            except ValueError as error:
+                # What Python raises for labels that are empty or too long, or hold a NUL.
                 found = Found(host, port, (), OSError(f"not a host name: {error}"))
             self._found.append(found)
             self._notify()
@@ -133,6 +133,8 @@ def interleave(infos: Iterable[Any]) -> tuple[Address, ...]:
 
 
 _REFUSALS: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
+_NOT_IN_TIME: Final = (9, 10)
+"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 _OTHER_NAME: Final = (62, 64)
 """OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 _IN_PROGRESS: Final = (errno.EINPROGRESS, errno.EWOULDBLOCK)
@@ -229,7 +231,8 @@ class Dial:
                 f"{self._name}: the certificate shown at {self.address} was not accepted: "
                 f"{error.verify_message or error.reason}. {_advice(error)}"
             ) from error
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            # ValueError: a host whose name cannot be one in TLS.
             self.check_refusal(error)
             self.failed(tell(error), now)
             return False
@@ -338,6 +341,11 @@ def _advice(error: ssl.SSLCertVerificationError) -> str:
         return (
             "Reach the broker by a name in its certificate: bootstrap.servers has the first one, the brokers' "
             "advertised.listeners have the others"
+        )
+    if error.verify_code in _NOT_IN_TIME:
+        return (
+            "The broker needs a certificate that is valid now, unless it is this machine's clock that is wrong; no "
+            "setting of the client mends that"
         )
     return "ssl.ca.location names the authorities to trust"
 

@@ -241,8 +241,8 @@ class Inbox:
         """The next whole frame; None while it is incomplete.
 
         Raises:
-            DisconnectedError: the peer closed. MalformedMessageError: a length that lies.
-            OSError: the connection broke.
+            DisconnectedError: the peer closed, or there is no memory for what it sends. MalformedMessageError: a length
+            that lies. OSError: the connection broke.
         """
         body, arena = self._body, self._arena
         if body is None:
@@ -252,12 +252,18 @@ class Inbox:
                     raise self._hung_up()
                 return None
             check_length(length, self.limit, self._address)
-            if (fetch := self._fetch_due()) is not None and length >= _LENT_FROM:
-                arena = self._pool.lend(length)
-                fetch.lent_bytes = arena.size
-                body = arena.view
-            else:
-                body = memoryview(fresh_memory(length))
+            fetch = self._fetch_due()
+            try:
+                if fetch is not None and length >= _LENT_FROM:
+                    arena = self._pool.lend(length)
+                    fetch.lent_bytes = arena.size
+                    body = arena.view
+                else:
+                    body = memoryview(fresh_memory(length))
+            except MemoryError as error:
+                raise DisconnectedError(
+                    f"{self._address} announced a message of {length} bytes, for which there is no memory"
+                ) from error
             if self._intake.take(body):
                 self._body, self._arena = body, arena
                 return None

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Final
 from kadence.errors import ConfigError
 from kadence.logs import logger
 from kadence.net.openssl import calls_python
+from kadence.security.files import warn_if_open
 from kadence.security.stores import Identity, Trust, identity, trust
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def _trusting(trusted: Trust) -> ssl.SSLContext:
 def _show(context: ssl.SSLContext, shown: Identity, password: str) -> None:
     if shown.text is None:
         assert shown.chain_file is not None
+        if not password:
+            warn_if_open(shown.key_file or shown.chain_file, "a private key")
         context.load_cert_chain(shown.chain_file, shown.key_file, password=password)
         return
     with _file_of(shown.text.reveal().encode("ascii", "replace")) as path:

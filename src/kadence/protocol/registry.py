@@ -19,7 +19,7 @@ from kadence.protocol.message import Message, Request, Response
 from kadence.protocol.request_header import RequestHeader
 from kadence.protocol.response_header import ResponseHeader
 from kadence.protocol.tables import API_NAMES, REQUESTS, RESPONSES
-from kadence.wire import Buffer, Reader, VersionError, WireError, Writer
+from kadence.wire import Buffer, Reader, VersionError, WireError, Writer, parser
 
 __all__ = [
     "API_NAMES",
@@ -190,6 +190,7 @@ def encode_versioned(message: Message, version: int) -> bytes:
     return write_message(w, message, version)
 
 
+@parser
 def decode_versioned(message: type[M], buf: Buffer) -> tuple[int, M]:
     """A message behind its int16 version.
 

@@ -8,6 +8,7 @@ cdef class FetchedRecords(Cursor):
     cdef readonly Py_ssize_t unpackings
     cdef readonly Py_ssize_t taken_bytes
     cdef Py_ssize_t _unpacked
+    cdef public Py_ssize_t unpack_room
     cdef Py_ssize_t _largest
     cdef Py_ssize_t _max_batch_bytes
     cdef Py_ssize_t _retained

@@ -82,6 +82,8 @@ class FetchedRecords(Cursor):
             stepped over; None before the first, or unknown.
         after: bytes of the batches that were opened or stepped over.
         unpackings: how many batches were decompressed since `tally`.
+        unpack_room: once batches were decompressed to so many bytes since `tally`, no further one is: what was taken
+            is returned first. One always is.
         taken_bytes: what the records of the last `take` occupied in their batches.
     """
 
@@ -103,6 +105,7 @@ class FetchedRecords(Cursor):
         self.next_offset = fetch_offset
         self.unpackings = 0
         self._unpacked = 0
+        self.unpack_room = sys.maxsize
         self._largest = 0
         self.taken_bytes = 0
         self._check_crcs = check_crcs
@@ -332,7 +335,10 @@ class FetchedRecords(Cursor):
             raise self._error
         if self._is_closed:
             raise ClosedError(f"the fetched records of {self.topic}-{self.partition} are closed")
-        if self._fields is None or (self._fields[5] & COMPRESSION and not unpacks):
+        if self._fields is None or (
+            self._fields[5] & COMPRESSION
+            and (not unpacks or (self.unpackings and self._unpacked >= self.unpack_room))
+        ):
             return False
         try:
             self._open_next(self._fields)

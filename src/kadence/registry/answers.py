@@ -22,11 +22,15 @@ from kadence.errors import SchemaNotFoundError
 from kadence.errors.local import AnswerPendingError
 from kadence.logs import OwnThread
 
-__all__ = ["LAG_S", "MOST_KEPT", "REFUSED_MS", "Answers"]
+__all__ = ["LAG_EVERY_MS", "LAG_S", "MOST_KEPT", "REFUSED_MS", "Answers"]
 
 LAG_S: Final = 1.0
 """So long after a first "no such id" we ask again: an instance that follows another one learns of an id a moment later
 than the producer that registered it."""
+
+LAG_EVERY_MS: Final = 10_000
+"""So long after such a wait no other one begins: whoever may write to a topic can put any number of ids into records,
+and each would hold up a poll for a second."""
 
 REFUSED_MS: Final = 60_000
 """So long an id without a schema is not asked for again: the schema may be registered meanwhile."""
@@ -51,7 +55,7 @@ class Answers(Generic[K, V]):
     Args:
         clock: for how long to keep. sleep: waits so many seconds.
         keep_ms: how long an answer is kept.
-        lags: whether a first "there is none" is asked again after `LAG_S`.
+        lags: whether a first "there is none" is asked again after `LAG_S`, once in `LAG_EVERY_MS`.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Answers(Generic[K, V]):
         self._sleep = sleep
         self._keep_ms = keep_ms
         self._lags = lags
+        self._lag_ends = self._lags_again = -1
         self._known: dict[K, tuple[int, V]] = {}
         self._refused: dict[K, tuple[int, SchemaNotFoundError]] = {}
         self._begin()
@@ -173,8 +178,8 @@ class Answers(Generic[K, V]):
                 for key, found in made.items()
                 if isinstance(found, SchemaNotFoundError) and key not in self._refused
             ]
-            if late:
-                self._sleep(LAG_S)
+            if late and (wait := self._lag()):
+                self._sleep(wait)
                 made |= ask(late)
         now = self._clock.now_ms()
         with self._lock:
@@ -186,6 +191,15 @@ class Answers(Generic[K, V]):
                 else:
                     _keep(self._known, key, (add_ms(now, self._keep_ms), found))
         return made
+
+    def _lag(self) -> float:
+        """How long to wait before it is asked again (s): no longer than a wait that another thread has begun."""
+        now = self._clock.now_ms()
+        with self._lock:
+            if now >= self._lags_again:
+                self._lag_ends = add_ms(now, int(LAG_S * 1000))
+                self._lags_again = add_ms(self._lag_ends, LAG_EVERY_MS)
+            return max(self._lag_ends - now, 0) / 1000
 
 
 def _keep(kept: dict[Any, Any], key: Hashable, value: object) -> None:

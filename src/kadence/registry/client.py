@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 from urllib.parse import quote
 
 from kadence.clock import Clock, SystemClock
 from kadence.errors import SchemaNotFoundError, SchemaRegistryError
 from kadence.registry.answers import Answers
+from kadence.registry.framing import MOST_ID
 from kadence.registry.http import Http
 from kadence.registry.schemas import AVRO, PROTOBUF, RegisteredSchema, ResolvedSchema, Schema, SchemaReference
 from kadence.registry.settings import RegistryOptions, read_options
@@ -28,6 +29,9 @@ MOST_REFERENCES: Final = 1000
 
 LATEST_MS: Final = 60_000
 """So long serialisers write with the version that was a subject's latest."""
+
+_MOST_VERSION: Final = 2**31 - 1
+"""Versions are Java's ints."""
 
 NO_SUBJECT: Final = 40401
 NO_VERSION: Final = 40402
@@ -120,9 +124,7 @@ class SchemaRegistryClient:
         found = self._http.ask(f"/subjects/{quote(subject, safe='')}/versions", (NO_SUBJECT,))
         if found is None:
             raise _no_subject(subject)
-        if not isinstance(found, list) or not all(isinstance(each, int) for each in found):
-            raise self._strange("no versions")
-        return found
+        return self._numbers(found)
 
     # ------------------------------------------------------------ what becomes of it
 
@@ -165,7 +167,7 @@ class SchemaRegistryClient:
         for kept in (self._registered, self._looked_up):
             kept.forget(lambda key: key[0] == subject)
         self._versions.forget(lambda key: key[0] == subject)
-        return list(found)
+        return self._numbers(found)
 
     def get_compatibility(self, subject: str | None = None) -> str:
         """Which changes of a schema a subject allows, such as ``BACKWARD`` or ``NONE``; None: where it says nothing."""
@@ -255,7 +257,7 @@ class SchemaRegistryClient:
             )
         )
         schema_id = found.get("id")
-        if not isinstance(schema_id, int):
+        if not _is_number(schema_id, 0, MOST_ID):
             raise self._strange("no id")
         return schema_id
 
@@ -345,7 +347,7 @@ class SchemaRegistryClient:
                 SchemaReference(str(item["name"]), str(item["subject"]), int(item["version"]))
                 for item in found.get("references") or ()
             )
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise self._strange("no schema") from None
         return Schema(text, kind, references)
 
@@ -358,7 +360,7 @@ class SchemaRegistryClient:
     def _registered_of(self, subject: str, answer: Any, schema: Schema) -> RegisteredSchema:
         found = self._object(answer)
         version, schema_id = found.get("version"), found.get("id")
-        if not isinstance(version, int) or not isinstance(schema_id, int):
+        if not _is_number(version, 1, _MOST_VERSION) or not _is_number(schema_id, 0, MOST_ID):
             raise self._strange("no version")
         return RegisteredSchema(subject, version, schema_id, schema)
 
@@ -372,11 +374,20 @@ class SchemaRegistryClient:
             raise self._strange("no names")
         return answer
 
+    def _numbers(self, answer: Any) -> list[int]:
+        if not isinstance(answer, list) or not all(_is_number(each, 1, _MOST_VERSION) for each in answer):
+            raise self._strange("no versions")
+        return answer
+
     def _strange(self, what: str) -> SchemaRegistryError:
         return SchemaRegistryError(
             f"what answers at {self._http.where} is no schema registry: its answer is JSON, but {what} "
             "(option schema.registry.url)"
         )
+
+
+def _is_number(value: object, least: int, most: int) -> TypeGuard[int]:
+    return type(value) is int and least <= value <= most
 
 
 def _version(subject: str, version: str) -> str:

@@ -10,11 +10,14 @@ from typing import Final
 
 from kadence.errors import SerializationError
 
-__all__ = ["HEADER", "header_of", "id_of", "message_place", "place_of"]
+__all__ = ["HEADER", "MOST_ID", "header_of", "id_of", "message_place", "place_of"]
 
 HEADER: Final = 5
 
 _HEADER: Final = struct.Struct(">BI")
+
+MOST_ID: Final = 2**32 - 1
+"""The largest schema id that has room in four bytes."""
 
 MOST_NESTED: Final = 100
 """So deep a message may stand in others: as deep as Protobuf's readers go by default."""

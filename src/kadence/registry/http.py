@@ -26,6 +26,7 @@ from kadence.errors import ConfigError, SchemaRefusedError, SchemaRegistryError
 from kadence.logs import logger
 from kadence.printable import printable
 from kadence.registry.settings import RegistryOptions
+from kadence.security.files import warn_if_open
 from kadence.security.oauth import is_loopback
 
 __all__ = ["MOST_BYTES", "Http"]
@@ -175,6 +176,8 @@ class Http:
         try:
             context = ssl.create_default_context(cafile=options.ca)
             if options.certificate is not None:
+                if not options.key_password:
+                    warn_if_open(options.key or options.certificate, "a private key")
                 context.load_cert_chain(options.certificate, options.key, options.key_password)
         except (OSError, ValueError) as problem:
             raise ConfigError(f"the files of schema.registry.ssl.* cannot be used: {problem}") from None
@@ -286,7 +289,13 @@ def _json(answer: Any, remaining: Callable[[], float]) -> Any:
             raise ValueError(f"its answer has more than {MOST_BYTES >> 20} MiB")
         remaining()
     try:
-        return json.loads(text)
+        found = json.loads(text)
+        if b"\\u" in text:
+            # Half a surrogate pair is no text that can be sent or written.
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
+    except UnicodeEncodeError:
+        raise ValueError("its answer holds text that is no Unicode") from None
     except ValueError:
         raise ValueError("its answer is no JSON") from None
     except RecursionError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from kadence.errors import ConfigError, MissingDependencyError, SerializationError
 from kadence.registry.client import SchemaRegistryClient
@@ -21,6 +21,9 @@ __all__ = ["JsonSchemaDeserializer", "JsonSchemaSerializer"]
 
 Headers = Any
 Check = Callable[[Any], None]
+
+_MOST_SHOWN: Final = 100
+"""So many characters of a place in a schema stand in an error."""
 
 
 class JsonSchemaSerializer:
@@ -211,8 +214,8 @@ def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
                 f"its JSON Schema cannot be used ({type(problem).__name__})"
             ) from problem
         if found is not None:
-            # Not the message, which has the value in it.
-            place = "/".join(map(str, found.absolute_path))
+            # Not the message, which has the value in it, nor the place in the value: names of a map may be secret.
+            place = "/".join(map(str, list(found.absolute_schema_path)[:-1]))[:_MOST_SHOWN]
             raise SerializationError(
                 f"it is not of its JSON Schema: {found.validator!r} does not hold at {place or 'its top'!r}"
             )

@@ -9,12 +9,28 @@ of those cost 75 ms of every import, because each compiles its methods anew; met
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from kadence.wire.reader import ZERO_UUID, Buffer, Reader, VersionError, WireError
 from kadence.wire.writer import Writer
 
-__all__ = ["FRESH", "ZERO_UUID", "Buffer", "Reader", "Structure", "VersionError", "WireError", "Writer"]
+__all__ = [
+    "FRESH",
+    "ZERO_UUID",
+    "Buffer",
+    "Reader",
+    "Structure",
+    "VersionError",
+    "WireError",
+    "Writer",
+    "parser",
+    "unreadable",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 FRESH: Final[Any] = object()
@@ -45,3 +61,27 @@ def _shown(name: str, value: object) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex() if name.endswith("_id") else f"<{len(value)} bytes>"
     return repr(value)
+
+
+def unreadable(error: Exception) -> str:
+    """How messages name what a parser raised."""
+    return str(error) if isinstance(error, WireError) else f"{type(error).__name__}: {error}"
+
+
+def parser(read: Callable[P, R]) -> Callable[P, R]:
+    """A function that reads another's bytes, and raises `WireError` alone.
+
+    Readers check what they read. What they do not foresee (recursion, memory, a key that is not there) must not end the
+    thread that reads for everybody.
+    """
+
+    @wraps(read)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return read(*args, **kwargs)
+        except WireError:
+            raise
+        except Exception as error:
+            raise WireError(unreadable(error)) from error
+
+    return reading

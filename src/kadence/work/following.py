@@ -94,6 +94,8 @@ class Following:
                 work = scheduler.partitions.get(partition)
                 if work is None or work.stretch is None or work.stretch.fetch_epoch != under.get(partition):
                     continue
+                if work.frontier.has_claims and (end := self._end(partition)) is not None:
+                    work.frontier.log_ends(end)
                 if several := brought.pop(partition, None):
                     scheduler.add(partition, several, now)
                 at = passed.pop(partition)
@@ -179,6 +181,10 @@ class Following:
         """What is done, as a commit says."""
         return [] if known is None else decode(known.offset, known.metadata)
 
+    def _end(self, partition: TopicPartition) -> int | None:
+        """Where the log ends, if that is known. What is committed of records behind that says nothing."""
+        return self._reading.log_end(partition)
+
     def _forget(self, partition: TopicPartition) -> None:
         """What was committed says nothing of what is read from now on."""
         self._kept.pop(partition, None)
@@ -206,6 +212,11 @@ class TransactionalFollowing(Following):
     def _done_by(self, known: OffsetAndMetadata | None) -> list[Run]:
         # Below it, too: whoever was interrupted does not know what its last transaction did.
         return [] if known is None else [(0, known.offset), *super()._done_by(known)]
+
+    def _end(self, partition: TopicPartition) -> int | None:
+        """Not known: a leader that has just begun may tell too low an end, and what is done must not be repeated."""
+        del partition
+        return None
 
     def _forget(self, partition: TopicPartition) -> None:
         super()._forget(partition)

@@ -36,6 +36,11 @@ up its own records only, there are more runs than that."""
 
 _CHECK_BYTES: Final = 4
 
+_MOST: Final = 2**63 - 1
+"""Kafka has no larger offset."""
+_MOST_NUMBER_BYTES: Final = 10
+"""So many a varint of 64 bits has."""
+
 Run = tuple[int, int]
 """Offsets that are done: from the first one up to the second, without it."""
 
@@ -71,9 +76,10 @@ class Frontier:
 
     Attributes:
         position: the next offset to be given out; None before the first one is known. epoch: the leader epoch there.
+        has_claims: whether some was done before, and nobody has said yet where the log ends (`log_ends`).
     """
 
-    __slots__ = ("_done", "_given", "_skips", "epoch", "position")
+    __slots__ = ("_done", "_given", "_skips", "epoch", "has_claims", "position")
 
     def __init__(
         self, done: Iterable[Run] = (), position: int | None = None, epoch: int | None = None
@@ -84,6 +90,13 @@ class Frontier:
         self._given: deque[int] = deque()
         self._done: set[int] = set()
         self._skips: deque[Run] = deque(done)
+        self.has_claims = bool(self._skips)
+
+    def log_ends(self, end: int) -> None:
+        """Runs that end behind ``end`` are of another log, or made up: what is written there later is not done."""
+        self.has_claims = False
+        while self._skips and self._skips[-1][1] > end:
+            self._skips.pop()
 
     def give(self, offset: int, leader_epoch: int | None) -> bool:
         """A record was read. Returns whether it is to be worked on: False if it was done before."""
@@ -205,7 +218,7 @@ def encode(offset: int, runs: Iterable[Run], limit: int = METADATA_BYTES) -> str
     """Metadata for a commit of ``offset`` with what is done above it. The last offsets are left out if not all fit.
 
     Args:
-        runs: ascending, and not below ``offset``. limit: the most characters.
+        runs: ascending, and above ``offset``. limit: the most characters.
     """
     room = (limit - len(_RUNS)) // 4 * 3 - _CHECK_BYTES
     done = list(runs)
@@ -251,7 +264,7 @@ def done_above(offset: int, metadata: str) -> int:
 def decode(offset: int, metadata: str) -> list[Run]:
     """What `encode` was given. Metadata of others, or that is damaged, or of another offset, says nothing: []."""
     mark = metadata[: len(_RUNS)]
-    if mark not in (_RUNS, _BITS):
+    if mark not in (_RUNS, _BITS) or not 0 <= offset <= _MOST:
         return []
     try:
         raw = b64decode(metadata[len(mark) :], validate=True)
@@ -260,7 +273,12 @@ def decode(offset: int, metadata: str) -> list[Run]:
     check, body = raw[:_CHECK_BYTES], raw[_CHECK_BYTES:]
     if check != _check(offset, body):
         return []
-    return _of_runs(offset, body) if mark == _RUNS else _of_bits(offset, body)
+    try:
+        runs = _of_runs(offset, body) if mark == _RUNS else _of_bits(offset, body)
+    except ValueError:
+        return []
+    # A committed offset is the lowest that is not done: a run that begins there is none of ours.
+    return runs if runs and offset < runs[0][0] and runs[-1][1] <= _MOST else []
 
 
 def _of_runs(offset: int, body: bytes) -> list[Run]:
@@ -301,9 +319,14 @@ def _varint(number: int) -> bytes:
 
 
 def _read(body: bytes, place: int) -> tuple[int, int]:
-    number = shift = 0
-    while body[place] & 0x80:
-        number |= (body[place] & 0x7F) << shift
-        shift += 7
-        place += 1
-    return number | body[place] << shift, place + 1
+    """A number, and where the next one begins.
+
+    Raises:
+        ValueError: it does not end within `_MOST_NUMBER_BYTES`, or not at all.
+    """
+    number = 0
+    for count, byte in enumerate(body[place : place + _MOST_NUMBER_BYTES]):
+        number |= (byte & 0x7F) << 7 * count
+        if byte < 0x80:
+            return number, place + count + 1
+    raise ValueError("a number without an end")

@@ -105,10 +105,9 @@ def is_of_all(error: BaseException) -> bool:
 
 
 def named(record: Record[Any, Any]) -> str:
-    """A record in the words of logs and probes: its place, and the beginning of its key."""
+    """A record in the words of logs and probes: its place, and how long its key is. What the key says may be secret."""
     key = record.key
-    shown = "" if key is None else f" (key {key if len(key) <= 40 else key[:40]!r})"
-    return place_of(record) + shown
+    return place_of(record) + (f" (key of {len(key)} bytes)" if isinstance(key, bytes) else "")
 
 
 def place_of(record: Record[Any, Any]) -> str:

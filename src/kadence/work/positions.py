@@ -45,6 +45,9 @@ class Reading(Protocol):
     def returned_under(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The fetch epochs of what the last poll returned of these, without those whose assignment is gone."""
 
+    def log_end(self, partition: TopicPartition) -> int | None:
+        """Where a partition's log ends, as its leader said with what the last poll returned; None: it is not known."""
+
     def fetch_epochs(self) -> Mapping[TopicPartition, int]:
         """The fetch epochs of all assigned partitions now."""
 

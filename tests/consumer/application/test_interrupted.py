@@ -232,8 +232,8 @@ def test_c7_what_was_put_back_is_not_committed(served: Broker) -> None:
         read(subject, 3, max_records=3)
         poll_buffered = subject._calls.poll_buffered
 
-        def interrupted(max_records: int | None) -> Any:
-            assert poll_buffered(max_records)
+        def interrupted(timeout: Any, max_records: int | None) -> Any:
+            assert poll_buffered(timeout, max_records)
             raise KeyboardInterrupt
 
         subject._calls.poll_buffered = interrupted  # type: ignore[method-assign]

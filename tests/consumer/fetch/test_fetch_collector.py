@@ -255,6 +255,60 @@ def test_a3_a_reader_s_last_batch_counts_while_its_next_one_is_decompressed(
     assert max(held) <= 25_000
 
 
+SIZE = 100_000
+ROOM = 250_000
+
+
+def swollen(partitions: int, batches: int, compression: str = "zstd") -> FetchCollector:
+    """Memory for two and a half batches of one record, which has few bytes where it is compressed."""
+    shared = shared_state()
+    for number in range(partitions):
+        data = b"".join(
+            encode_batch([(0, None, bytes(SIZE), ())], base_offset=at, compression=compression)
+            for at in range(batches)
+        )
+        shared.put(CompletedFetch(shared_partition(number), 1, 0, memoryview(data), Arena(), None))
+    return FetchCollector(shared, check_crcs=True, max_batch_bytes=1 << 20, buffer_memory=ROOM)
+
+
+@pytest.mark.parametrize("limit", [500, 10])
+@pytest.mark.parametrize(("partitions", "batches"), [(1, 20), (20, 1), (4, 5)])
+def test_a_poll_ends_with_the_batch_with_which_it_passes_the_memory(
+    partitions: int, batches: int, limit: int
+) -> None:
+    subject = swollen(partitions, batches)
+    given: list[int] = []
+    while taking := subject.take_records(limit):
+        given.append(sum(len(records) for _, records in taking))
+    assert sum(given) == 20
+    assert max(given) <= 3, "the third record is the one with which they pass it"
+
+
+def test_what_is_decoded_ahead_for_small_polls_counts_for_those() -> None:
+    subject = swollen(20, 1)
+    given: list[int] = []
+    while taking := subject.take_records(10):
+        given.append(sum(len(records) for _, records in taking))
+        subject.arm(0, 10)
+    assert sum(given) == 20
+    assert max(given) <= 3
+
+
+def test_columns_end_there_too() -> None:
+    subject = swollen(4, 5)
+    given: list[int] = []
+    while taking := subject.take_columns(500, columns=OWN_COLUMNS):
+        given.append(sum(len(part) for _, parts in taking for part in parts))
+    assert sum(given) == 20
+    assert max(given) <= 3
+
+
+def test_records_that_were_not_compressed_are_bounded_by_the_fetch() -> None:
+    subject = swollen(1, 20, "none")
+    [(_, records)] = subject.take_records(500)
+    assert len(records) == 20
+
+
 def pressed(
     sizes: dict[int, int], arena: Arena, paused: set[int]
 ) -> tuple[SharedState, FetchCollector, list[SharedPartition]]:

@@ -34,24 +34,28 @@ def check_token(token: str, extensions: Mapping[str, str]) -> None:
 class OAuthBearer:
     """One message; a broker that does not take the token says why, and waits for one byte before it refuses."""
 
-    __slots__ = ("_extensions", "_token")
+    __slots__ = ("_extensions", "_is_refused", "_token")
 
     def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
         check_token(token, extensions)
         self._token = token
         self._extensions = dict(extensions)
+        self._is_refused = False
 
     def first(self) -> bytes:
         pairs = {"auth": f"Bearer {self._token}", **self._extensions}
         return ("n,,\x01" + "".join(f"{name}={value}\x01" for name, value in pairs.items()) + "\x01").encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
+        if self._is_refused:
+            raise BadChallengeError("it has refused the token, and goes on where only the end may follow")
         if not challenge:
             return None
         try:
             refusal = json.loads(challenge)
-        except ValueError:
+        except (ValueError, RecursionError):
             refusal = None
         if not isinstance(refusal, dict) or "status" not in refusal:
             raise BadChallengeError("its answer to the token is not one of OAUTHBEARER's")
+        self._is_refused = True
         return b"\x01"

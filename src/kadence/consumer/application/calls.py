@@ -270,7 +270,7 @@ class Calls:
 
     # ------------------------------------------------------------ records
 
-    def poll_buffered(self, max_records: int | None) -> Records[Any, Any] | None:
+    def poll_buffered(self, timeout: Seconds, max_records: int | None) -> Records[Any, Any] | None:
         """What can be had without waiting or looking at anything else (C6); None when there is more to do."""
         usual = self._core.steps.usual
         limit = (
@@ -281,6 +281,8 @@ class Calls:
         if self._interceptors is not None and (kept := self._interceptors.surplus.take(limit)):
             self._shared_state.progress.polled(self._clock.now_ms())
             return Records.of(kept)
+        if (decoding := self._core.decoding) is not None:
+            decoding.until = self._until(timeout)
         chunks = self._core.poll_buffered(limit)
         return None if chunks is None else self._records(chunks)
 

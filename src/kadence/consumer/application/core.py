@@ -175,7 +175,7 @@ class Core:
             # Most consumers take bytes.
             from kadence.consumer.fetch.decoding import Decoding
 
-            self.decoding = Decoding(config, self._collector, self._dead_letters, self.look_again)
+            self.decoding = Decoding(config, self._collector, self._dead_letters, self.look_again, self.clock)
             self._take = self.decoding.take
 
     def look_again(self) -> None:
@@ -293,7 +293,10 @@ class Core:
         Args:
             made: makes of them what is returned, once the poll is over.
         """
-        take = self._take if self.decoding is None else self._take_decoded
+        take = self._take
+        if self.decoding is not None:
+            self.decoding.until = deadline
+            take = self._take_decoded
         return self._poll(deadline, partial(take, limit), made)
 
     def poll_bytes(self, deadline: int, limit: int) -> Waits[list[tuple[TopicPartition, list[Record]]]]:

@@ -136,6 +136,13 @@ class Inside:
             and (at := shared_partition.position) is not None
         }
 
+    def log_end(self, partition: TopicPartition) -> int | None:
+        shared_partition = self._shared_state.assignment.get(partition)
+        if shared_partition is None or shared_partition.preferred_replica is not None:
+            # Another replica may not have all of it yet.
+            return None
+        return shared_partition.high_watermark
+
     def fetch_epochs(self) -> Mapping[TopicPartition, int]:
         return {p: each.fetch_epoch for p, each in self._shared_state.assignment.items()}
 

@@ -17,7 +17,7 @@ from kadence.protocol.consumer_protocol_assignment import (
 from kadence.protocol.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kadence.protocol.consumer_protocol_subscription import TopicPartition as OwnedTopic
 from kadence.types import TopicPartition
-from kadence.wire import Reader, WireError, Writer
+from kadence.wire import Reader, WireError, Writer, parser
 
 __all__ = [
     "decode_assignment",
@@ -49,6 +49,7 @@ def encode_subscription(subscription: MemberSubscription) -> bytes:
     return _VERSION.pack(_SUBSCRIPTION_VERSION) + writer.getvalue()
 
 
+@parser
 def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberSubscription:
     """Another member's part of JoinGroup, as its leader gets it.
 
@@ -84,6 +85,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     return _VERSION.pack(_ASSIGNMENT_VERSION) + writer.getvalue()
 
 
+@parser
 def decode_assignment(data: bytes) -> list[TopicPartition]:
     """What SyncGroup gave this member. No bytes at all mean no partitions: brokers send that.
 

@@ -43,7 +43,7 @@ from kadence.consumer.assignors.base import (
     RebalanceProtocol,
 )
 from kadence.types import TopicPartition
-from kadence.wire import Reader, WireError, Writer
+from kadence.wire import Reader, WireError, Writer, parser
 
 __all__ = ["Claims", "CooperativeStickyAssignor", "Plan", "StickyAssignor", "generation_of", "withhold"]
 
@@ -80,16 +80,20 @@ def _decode(data: bytes | None) -> tuple[list[TopicPartition], int]:
     """What a member had. Bytes that cannot be read claim nothing: stickiness is no reason to refuse a member."""
     if not data:
         return [], -1
-    reader = Reader(data)
-    found = []
     try:
-        for _ in range(reader.count()):
-            topic = reader.string()
-            found += [TopicPartition(topic, number) for number in reader.int32s()]
-        generation = reader.int32() if reader.remaining else -1
+        return _read(data)
     except WireError:
         return [], -1
-    return found, generation
+
+
+@parser
+def _read(data: bytes) -> tuple[list[TopicPartition], int]:
+    reader = Reader(data)
+    found = []
+    for _ in range(reader.count()):
+        topic = reader.string()
+        found += [TopicPartition(topic, number) for number in reader.int32s()]
+    return found, reader.int32() if reader.remaining else -1
 
 
 _GENERATION = struct.Struct(">i")

@@ -15,6 +15,8 @@ cdef class FetchCollector:
     cdef readonly object _line
     cdef long long _buffer_memory
     cdef long long _unpack_bytes
+    cdef long long _unpacked
+    cdef long long _unpacked_ahead
     cdef long long _decoded_bytes
     cdef bint _is_short
     cdef dict _void

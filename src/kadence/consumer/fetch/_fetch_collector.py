@@ -4,6 +4,9 @@ Each partition with data has a reader, and the readers stand in a ring. A poll t
 head until the cap is reached; whoever was served last goes to the end. So a partition with a mountain of data is
 followed by all others before it is served again, and one pass over the ring is enough (KIP-41).
 
+A poll ends after the batch with which what was decompressed for it reaches ``buffer.memory``: a few kB may become
+gigabytes. What is not compressed is bounded by what was fetched.
+
 Only so many batches are decompressed at a time as there is memory for (A6). A reader that has one stays in the ring
 until it is used up; one that needs one waits in a line beside the ring meanwhile. So a batch is decompressed once, and
 turns go by whole batches where memory is short.
@@ -94,6 +97,10 @@ class FetchCollector:
         self._buffer_memory = buffer_memory
         self._unpack_bytes = unpack_bytes
         self._decoded_bytes = decoded_bytes
+        self._unpacked = 0
+        """Bytes to which batches were decompressed for this poll."""
+        self._unpacked_ahead = 0
+        """The same for polls to come."""
         self._ring: OrderedDict[TopicPartition, PartitionReader] = OrderedDict()
         self._line: OrderedDict[TopicPartition, PartitionReader] = OrderedDict()
         """Readers that wait for memory to decompress their next batch, and not in the ring; the first gets it first."""
@@ -211,7 +218,7 @@ class FetchCollector:
                 limit -= count
                 self.returned += count
             self._end_turn(reader, has_given=bool(items))
-            if limit <= 0:
+            if limit <= 0 or self._unpacked >= self._buffer_memory:
                 break
         self._is_short = bool(self._line)
         if shared_state.pressing and not taken and any(map(_has_ended, self._readers())):
@@ -229,6 +236,7 @@ class FetchCollector:
         self.returned = 0
         self._taken_in = self.steps.calls
         self._is_short = False
+        self._unpacked, self._unpacked_ahead = self._unpacked_ahead, 0
 
     def _turns(self) -> Iterator[PartitionReader]:
         """Readers in the order of their turns."""
@@ -280,10 +288,14 @@ class FetchCollector:
         """
         ring = self._ring
         if limit <= _SMALL:
+            unpacked = self._unpacked
             for reader in list(ring.values())[:_FILLED]:
+                if self._unpacked >= self._buffer_memory:
+                    break
                 reader.fill(limit)
                 if reader.waits:
                     self._line_up(reader)
+            self._unpacked_ahead = self._unpacked - unpacked
         self.steps.arm(now, [reader for reader in ring.values() if reader.partition not in held_up])
 
     def _give(self, reader: PartitionReader, limit: int) -> list[Record]:
@@ -488,6 +500,14 @@ class FetchCollector:
             not held
             or held + shared_state.largest_batch + (shared_state.largest_batch >> 3) <= self._unpack_bytes
         )
+
+    def unpack_room(self) -> int:
+        """To how many more bytes batches may be decompressed for this poll."""
+        return max(self._buffer_memory - self._unpacked, 0)
+
+    def unpacked(self, size: int) -> None:
+        """Batches were decompressed to so many bytes."""
+        self._unpacked += size
 
     def weighed(self, before: int, most: int) -> None:
         """For the metrics. The network thread looks at what is held now and then, and a batch may be gone by then."""

@@ -66,6 +66,14 @@ if TYPE_CHECKING:
             """A reader can go on only by decompressing a batch: whether it may. If not, it waits for the others."""
             ...
 
+        def unpack_room(self) -> int:
+            """To how many more bytes batches may be decompressed for the poll under way."""
+            ...
+
+        def unpacked(self, size: int) -> None:
+            """Batches were decompressed to so many bytes."""
+            ...
+
         def weighed(self, before: int, most: int) -> None:
             """A batch was decompressed: how much more was held before, and at most, than is counted now."""
             ...
@@ -486,6 +494,7 @@ class PartitionReader(ReaderState):
                 max_batch_bytes=context.max_batch_bytes,
                 aborted=fetched.aborted,
             )
+        self.opened.unpack_room = self._context.unpack_room()
         return self.opened
 
     def _resume_at(self, fetched: CompletedFetch) -> int:
@@ -534,6 +543,7 @@ class PartitionReader(ReaderState):
                 shared_state.largest_batch - (shared_state.largest_batch >> 6), largest
             )
             shared_state.measures.poll_measures.unpacked(count, size)
+            self._context.unpacked(size)
             self._context.weighed(before - retained, largest - retained)
 
     def hold(self, size: int) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kadence.clock import FOREVER, Clock, SystemClock, add_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer.decoded_records import Decoder
 from kadence.consumer.fetch._fetch_collector import FetchCollector
@@ -59,6 +60,7 @@ class Decoding:
 
     Attributes:
         decoder: what calls the deserialisers; steps call them by it, too.
+        until: the deadline (ms) of the poll under way. Decoding ends with it, and gives what it has.
         skipped: bad records passed over, ever. dead_lettered: those acknowledged by the dead letter topic.
     """
 
@@ -68,7 +70,11 @@ class Decoding:
         collector: FetchCollector,
         dead_letters: DeadLetters | None,
         wake: Callable[[], None],
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock or SystemClock()
+        self.until = self._ends_at = FOREVER
+        self._has_taken = False
         self.skipped = 0
         self.dead_lettered = 0
         self._collector = collector
@@ -88,11 +94,15 @@ class Decoding:
             SchemaRegistryError: the next record needs a registry that does not answer, and no record came before it.
             DeadLetterError: it could not be written to the dead letter topic; the next poll tries again.
         """
+        self._ends_at = max(self.until, add_ms(self._clock.now_ms(), _LEAST_MS))
+        self._has_taken = False
         return self._collector.take(limit, self._give)
 
     def _give(self, reader: PartitionReader, limit: int) -> list[Record]:
         """The next records of one partition; none while bad ones are on their way, or a schema."""
         while raw := reader.look(limit):
+            if self._has_taken and self._is_over():
+                break
             if self._awaits_answer(reader):
                 break
             letters = self._letters_of(reader)
@@ -114,6 +124,7 @@ class Decoding:
                 self._collector.passed(reader.shared_partition)
             if not reader.give(self._collector.steps.touched, len(good) + len(bad)):
                 break
+            self._has_taken = True
             if good:
                 return good
             self._collector.advanced = True
@@ -149,12 +160,23 @@ class Decoding:
     # ------------------------------------------------------------ bytes to objects
 
     def _decode(self, raw: list[Record], reader: PartitionReader) -> tuple[list[Record], list[BadRecord]]:
-        """The good ones and the bad ones up to where they end, or up to one that is to be raised, or waits."""
+        """The good ones and the bad ones up to where they end, or up to one that is to be raised, or waits.
+
+        Where deserialisers take long, as for schemas that have to be asked for, up to the poll's deadline.
+        """
         good: list[Record] = []
         bad: list[BadRecord] = []
         decoder, end = self.decoder, len(raw)
-        at = decoder.run(raw, 0, end, good)
-        while at < end:
+        at, count, looked_at = 0, _LEAST, self._clock.now_ms()
+        while True:
+            stop = min(at + count, end)
+            at = decoder.run(raw, at, stop, good)
+            if at == stop:
+                if at == end or (now := self._clock.now_ms()) >= self._ends_at:
+                    break
+                count = count * 2 if now - looked_at <= _QUICK_MS else _LEAST
+                looked_at = now
+                continue
             assert decoder.failed is not None
             (record, field, error), decoder.failed = decoder.failed, None
             if isinstance(error, AnswerPendingError):
@@ -175,8 +197,14 @@ class Decoding:
                     raise _bad(record, field, error, _SEEK) from error
                 break
             bad.append(BadRecord(record, field, error))
-            at = decoder.run(raw, at + 1, end, good)
+            at += 1
+            if at == end or self._is_over():
+                break
         return good, bad
+
+    def _is_over(self) -> bool:
+        """Whether the poll's deadline has come."""
+        return self._clock.now_ms() >= self._ends_at
 
     def _pass_over(self, reader: PartitionReader, bad: list[BadRecord]) -> bool:
         """Whether the application need not hear of these (any more)."""
@@ -257,6 +285,14 @@ def decoding_one(config: ConsumerConfig) -> Callable[[Record], Record]:
 
     return decode
 
+
+_LEAST_MS: Final = 100
+"""So long a poll decodes at least, whatever its timeout: one of 0 gives more than a record, too."""
+
+_LEAST: Final = 4
+"""So many records are decoded between two looks at the clock; twice as many each time while they take no longer than
+`_QUICK_MS`."""
+_QUICK_MS: Final = 2
 
 _SEEK: Final = "; seek past it, or set deserialization.errors to skip or dead-letter"
 
