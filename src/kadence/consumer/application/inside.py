@@ -146,6 +146,10 @@ class Inside:
     def fetch_epochs(self) -> Mapping[TopicPartition, int]:
         return {p: each.fetch_epoch for p, each in self._shared_state.assignment.items()}
 
+    def fetch_epochs_of_known(self) -> Mapping[TopicPartition, int]:
+        assignment = self._shared_state.assignment
+        return {p: each.fetch_epoch for p, each in assignment.items() if not each.is_gone}
+
     def seek(self, partition: TopicPartition, at: OffsetAndMetadata, *, is_committed: bool) -> Any:
         return self._run(
             self._core.hand_over(
