@@ -264,6 +264,26 @@ def test_a_close_elsewhere_ends_it_in_order(simulated: Simulated, by_handler: bo
     assert simulated.committed()[0] == (done, "")
 
 
+def test_a_close_on_another_thread_ends_it_before_it_has_begun(
+    real: Real, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It still asks for its topics, of brokers that are away."""
+    asks = threading.Event()
+    partitions_of = Inside.partitions_of
+
+    def asked(inside: Inside, topic: str) -> Any:
+        asks.set()
+        return partitions_of(inside, topic)
+
+    monkeypatch.setattr(Inside, "partitions_of", asked)
+    member = real.member("one")
+    real.broker.close()
+    call = member.processes(lambda record: None, dead_letter="dead")
+    assert asks.wait(PATIENCE)
+    member.consumer.close()
+    assert call.result().done == 0
+
+
 @pytest.mark.parametrize("by_handler", [False, True])
 def test_a_close_on_another_thread_ends_it_in_order(real: Real, by_handler: bool) -> None:
     real.write("one", 3)

@@ -123,6 +123,38 @@ def test_each_record_of_the_new_topic_is_handled_and_its_output_is_there_once(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("away_s", [0.5, 1.5])
+@pytest.mark.parametrize("commit_ms", [1_000, 2_000, 4_000])
+def test_no_transaction_commits_what_was_read_of_a_topic_that_is_gone(
+    simulated: Simulated, protocol: str, away_s: float, commit_ms: int
+) -> None:
+    """All of it is handled and waits for its transaction. Offsets in transactions name the topic, and not its id."""
+    simulated.write("one", names(0, 60, "old"))
+    done: list[bytes] = []
+
+    async def copy(record: Record[Any, Any]) -> ProducerRecord:
+        done.append(record.value)
+        return ProducerRecord("out", record.value)
+
+    member = simulated.member(
+        "one", group_protocol=protocol, auto_commit_interval_ms=commit_ms, isolation_level="read_committed"
+    )
+    call = member.processes(copy, workers=4, transactional_id="w")
+    simulated.until(lambda: len(done) == 60)
+    assert not simulated.committed()
+    make_anew(simulated, away_s)
+    simulated.write("one", names(0, 90, "new"))
+
+    def outputs() -> list[bytes]:
+        return [record.value for record in simulated.read("out") if record.value.startswith(b"new")]
+
+    simulated.simulation.run(30)
+    member.stop()
+    call.result()
+    assert sorted(outputs()) == sorted(names(0, 90, "new"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("away_s", AWAY_S)
 @pytest.mark.parametrize("is_sought", [False, True])
 def test_records_of_a_deleted_topic_are_not_committed_for_the_new_one_by_a_loop_of_polls(

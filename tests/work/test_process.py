@@ -834,6 +834,11 @@ def test_retries_are_on_classes_of_exceptions_only(on: Any) -> None:
     assert Retry(attempts=2, on=OSError).allows(1, TimeoutError())
 
 
+def test_a_topic_of_retries_is_a_name() -> None:
+    with pytest.raises(TypeError, match=r"Retry\(topic=False\): a topic's name"):
+        Retry(topic=False)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", ["attempts", "backoff", "factor", "max_backoff", "jitter"])
 def test_retries_are_counted_and_spaced_by_numbers(name: str) -> None:
     given: dict[str, Any] = {name: "5"}
@@ -859,6 +864,9 @@ def test_retries_are_counted_and_spaced_by_numbers(name: str) -> None:
         ({"max_bytes": 1.5}, "max_bytes=1.5: a whole number"),
         ({"timeout": "5"}, "a number of seconds >= 0, not '5'"),
         ({"retry": 5}, "retry=5: a Retry"),
+        ({"dead_letter": False}, "dead_letter=False: a name"),
+        ({"dead_letter": b"dead"}, "dead_letter=b'dead': a name"),
+        ({"transactional_id": 5}, "transactional_id=5: a name"),
         ({"retry": Retry(topic="later"), "dead_letter": "later"}, "the topic of retries, too"),
     ],
 )

@@ -17,7 +17,7 @@ from tests.work.test_failures import ROOT
 from tests.work.test_interruptions import Interrupted
 from tests.work.worlds import ONE, Real, Simulated, SimulatedMember, become
 
-from kadence import Admin, Consumer, Producer, Record, TopicPartition
+from kadence import Admin, Consumer, OffsetAndMetadata, Producer, Record, TopicPartition
 from kadence.client.aside import Calls, _make
 from kadence.clock import SystemClock
 from kadence.errors import (
@@ -35,7 +35,8 @@ from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from kadence.testing.kafka import Kafka
 from kadence.testing.simulation import Program
 from kadence.work import Context, ProducerRecord, Retry
-from kadence.work.frontier import Stretch, decode
+from kadence.work.following import TransactionalFollowing
+from kadence.work.frontier import Stretch, decode, encode
 from kadence.work.rounds import Finished, Round
 from kadence.work.settings import settings_of
 from kadence.work.steps import Seek
@@ -558,7 +559,7 @@ def by_hand(subject: Mock) -> TransactionalProcessing:
         desk,
         subject,
         Mock(),
-        Mock(fetch_epochs=lambda: {ONE: 1}, named_epochs=lambda: {ONE: 1}),
+        Mock(fetch_epochs=lambda: {ONE: 1}, fetch_epochs_of_known=lambda: {ONE: 1}),
         clock,
         Mock(),
         Mock(),
@@ -581,6 +582,14 @@ def test_a_transaction_that_ends_while_records_are_put_back_is_not_taken_back() 
     processing.transactions.is_busy = False
     assert list(steps) == []
     assert not processing.is_put_back
+
+
+def test_what_was_done_above_an_offset_that_retention_has_passed_is_not_sent_again() -> None:
+    """The network thread may have found a place before anybody looks where reading began: a stretch by policy alone."""
+    following = TransactionalFollowing(Mock(), Mock())
+    at = following.found[ONE] = OffsetAndMetadata(5, None, encode(5, [(30, 40)]))
+    assert following._known(ONE, Stretch(1, 20, is_by_policy=True)) == at
+    assert following._known(ONE, Stretch(1, 0, is_by_policy=True)) is None
 
 
 def test_offsets_of_a_topic_that_is_gone_are_left_out_and_metadata_is_asked_for_once() -> None:

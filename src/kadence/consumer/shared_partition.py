@@ -176,7 +176,7 @@ class SharedPartition(DeliveryState):
     ``held`` (its assigned callback has not run: not handed out yet), ``high_watermark``, ``last_stable_offset``,
     ``log_start``, ``unfetched`` (why it is not being fetched; None: it is), ``unstable`` (with read_committed, while a
     transaction is open before the end of the log), ``lags`` and ``leads`` (as answers told of the log's ends),
-    ``preferred_replica`` (None: the leader).
+    ``preferred_replica`` (None: the leader), ``is_gone`` (whether metadata has no such topic).
     Written by whoever calls `pause` and `resume`: ``paused``, ``paused_at`` (since when, monotonic ms).
     Written by the application thread: ``work_paused`` and ``work_paused_at`` (the same, of `process`), ``decoded``
     (records decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch,
@@ -191,6 +191,7 @@ class SharedPartition(DeliveryState):
         "_position",
         "drained_bytes",
         "high_watermark",
+        "is_gone",
         "lags",
         "last_stable_offset",
         "leads",
@@ -220,6 +221,7 @@ class SharedPartition(DeliveryState):
         self.lags = Meter()
         self.leads = Meter()
         self.preferred_replica: int | None = None
+        self.is_gone = False
         self.unfetched: Unfetched | None = _NEW
         self.unstable: Unstable | None = None
         self.raised: Raised | None = None

@@ -72,8 +72,8 @@ class Following:
             log.info("not handled, the positions from which these were read are lost: %s", in_short(brought))
 
     def standing_still(self) -> frozenset[TopicPartition]:
-        """Those of which no transaction may commit now: their position or topic is lost, or not known yet."""
-        epochs = self._reading.named_epochs()
+        """Those of which no transaction may commit now: their position is lost or not known, or their topic is gone."""
+        epochs = self._reading.fetch_epochs_of_known()
         with self._desk.lock:
             works = self._desk.scheduler.partitions.items()
             return frozenset(
@@ -203,8 +203,11 @@ class TransactionalFollowing(Following):
         self.found: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def _known(self, partition: TopicPartition, stretch: Stretch) -> OffsetAndMetadata | None:
-        # Where a policy begins, the committed offset is not of this log: it was out of range.
-        return None if stretch.is_by_policy else self.found.get(partition)
+        # Where a policy begins, the committed offset was out of range. Behind it: retention has passed it, and what is
+        # done above it still is. Before it: it is not of this log.
+        known = self.found.get(partition)
+        is_of_this_log = known is None or not stretch.is_by_policy or known.offset <= stretch.offset
+        return known if is_of_this_log else None
 
     def _done_by(self, known: OffsetAndMetadata | None) -> list[Run]:
         # Below it, too: whoever was interrupted does not know what its last transaction did.

@@ -24,7 +24,7 @@ class PositionLostError(KafkaError):
 
 
 class Reading(Protocol):
-    """What the consumer tells of where it reads, and what it commits of that. `fetch_epochs` is for any thread.
+    """What the consumer tells of where it reads, and what it commits of that. Only `fetch_epochs…` are for any thread.
 
     Attributes:
         is_manual: whether the program assigns partitions, and nobody tells of them.
@@ -51,10 +51,10 @@ class Reading(Protocol):
     def fetch_epochs(self) -> Mapping[TopicPartition, int]:
         """The fetch epochs of all assigned partitions now."""
 
-    def named_epochs(self) -> Mapping[TopicPartition, int]:
-        """As `fetch_epochs`, without partitions of topics that metadata does not know now. For any thread.
+    def fetch_epochs_of_known(self) -> Mapping[TopicPartition, int]:
+        """The same, without those whose topic is gone, as far as the consumer knows.
 
-        A transaction's offsets name their topic: when the name is there again, it may be another topic's.
+        A transaction commits by the names of topics: offsets of one that is gone would count for the next of its name.
         """
 
     def commit_async(
@@ -77,7 +77,7 @@ def counted(
     """What a transaction may commit of this.
 
     Args:
-        epochs: of what is read now (`Reading.named_epochs`).
+        epochs: of what is read now (`Reading.fetch_epochs_of_known`).
 
     Raises:
         PositionLostError: some of it was read from a place that is lost.

@@ -53,6 +53,9 @@ class Retry:
                 raise ValueError(f"Retry({name}={getattr(self, name)}): at least {least}")
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"Retry(jitter={self.jitter}): from 0 to 1")
+        topic: Any = self.topic
+        if topic is not None and not isinstance(topic, str):
+            raise TypeError(f"Retry(topic={topic!r}): a topic's name (str), or None")
         given: Any = self.on
         for each in given if isinstance(given, tuple) else (given,):
             # Otherwise the first attempt that fails would raise it, where nobody looks for it.

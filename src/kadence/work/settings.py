@@ -95,6 +95,7 @@ def settings_of(
     if order not in ("key", "partition", "none"):
         raise ValueError(f"order is 'key', 'partition' or 'none', not {order!r}")
     _check_numbers(workers=workers, max_records=max_records, max_bytes=max_bytes)
+    _check_names(dead_letter=dead_letter, transactional_id=transactional_id)
     _check_failures(retry, dead_letter)
     if batch is not None and not _is_batch(batch):
         raise ValueError(f"batch={batch!r}: (records, seconds), such as (500, 1.0)")
@@ -140,6 +141,12 @@ def _check_numbers(**given: Any) -> None:
             raise TypeError(f"{name}={number!r}: a whole number")
         if number < 1:
             raise ValueError(f"{name}={number}: at least 1")
+
+
+def _check_names(**given: Any) -> None:
+    for name, text in given.items():
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{name}={text!r}: a name (str), or None")
 
 
 def _check_failures(retry: Retry | None, dead_letter: str | None) -> None:

@@ -223,7 +223,7 @@ class TransactionalProcessing(Processing):
         self, read: Mapping[TopicPartition, ReadOffset]
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What a transaction may commit of this now. Any thread."""
-        return counted(read, self._reading.named_epochs())
+        return counted(read, self._reading.fetch_epochs_of_known())
 
     def put_back(self, *, is_interrupted: bool = False) -> Steps:
         """As `Processing.put_back`. While a transaction is undecided, nothing may be committed behind it."""

@@ -14,7 +14,7 @@ from kadence.consumer.application.core import Core
 from kadence.consumer.events import ReadFromStart, RefreshMetadata, Seek, TopicMetadata
 from kadence.consumer.fetch.dead_letters import LetterProducers
 from kadence.consumer.fetch.decoding import decoding_one
-from kadence.consumer.shared_partition import NotFetchedReason, SharedPartition
+from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import ConcurrentAccessError
 from kadence.records import Record
@@ -146,13 +146,9 @@ class Inside:
     def fetch_epochs(self) -> Mapping[TopicPartition, int]:
         return {p: each.fetch_epoch for p, each in self._shared_state.assignment.items()}
 
-    def named_epochs(self) -> Mapping[TopicPartition, int]:
-        # The epochs first: what is missing only then, and is there again, is read under another one.
-        epochs, missing = self.fetch_epochs(), self._shared_state.missing
-        if not missing:
-            return epochs
-        unknown = {t for t, why in missing.items() if why.reason is NotFetchedReason.UNKNOWN_TOPIC}
-        return {p: epoch for p, epoch in epochs.items() if p.topic not in unknown}
+    def fetch_epochs_of_known(self) -> Mapping[TopicPartition, int]:
+        assignment = self._shared_state.assignment
+        return {p: each.fetch_epoch for p, each in assignment.items() if not each.is_gone}
 
     def seek(self, partition: TopicPartition, at: OffsetAndMetadata, *, is_committed: bool) -> Any:
         return self._run(

@@ -38,7 +38,7 @@ class Shell(waits.Shell):
     BEFORE_TAKING: ClassVar[tuple[type[BaseException], ...]] = (KafkaError,)
     """What ends a poll before it has taken any record: a poll raises its own errors before it takes."""
 
-    __slots__ = ("__exit__", "_core", "_fork", "_lock", "_shared_state", "release")
+    __slots__ = ("__exit__", "_core", "_fork", "_is_processing", "_lock", "_shared_state", "release")
 
     if TYPE_CHECKING:
 
@@ -55,6 +55,7 @@ class Shell(waits.Shell):
         self.__exit__ = self._lock.__exit__  # type: ignore[method-assign]
         self.release = self._lock.release
         self._fork = FORKS.count
+        self._is_processing = False
 
     @property
     def forked(self) -> bool:
@@ -97,9 +98,15 @@ class Shell(waits.Shell):
 
         # Inside from its beginning to its end: between two of its polls a handler's thread could take records, too.
         with self:
-            return process_on_threads(
-                consumer, Inside(self._core, self._shared_state, self._entered, producers, aside), settings
-            )
+            self._is_processing = True
+            try:
+                return process_on_threads(
+                    consumer,
+                    Inside(self._core, self._shared_state, self._entered, producers, aside),
+                    settings,
+                )
+            finally:
+                self._is_processing = False
 
     def _entered(self, call: Waits[Any]) -> Any:
         with self:
@@ -133,7 +140,7 @@ class Shell(waits.Shell):
                     )
                     self._core.abandon(add_ms(self._clock.now_ms(), FAREWELL_MS))
                     return False
-                if self._core.is_working:
+                if self._is_processing:
                     self._core.stop()
                 else:
                     self._core.wakeup()
@@ -165,7 +172,7 @@ class Shell(waits.Shell):
             raise forked_error("consumer")
         if self._core.closed:
             raise ClosedError("this consumer is closed")
-        if self._core.is_working:
+        if self._is_processing:
             raise ConcurrentAccessError(
                 "process() of this consumer is under way on another thread; until it has returned, only stop, wakeup, "
                 "pause, resume, close and calls that read its state (metrics, not_fetched, …) are allowed"

@@ -126,6 +126,10 @@ class MetadataManager(Metadata):
         known = self.cluster.topics.get(topic)
         return ZERO_UUID if known is None else known.topic_id
 
+    def has_topic(self, name: str) -> bool:
+        known = self.cluster.topics.get(name)
+        return known is not None and known.error_code != ec.UNKNOWN_TOPIC_OR_PARTITION
+
     def has_node(self, node_id: int) -> bool:
         return node_id in self.cluster.nodes
 

@@ -235,6 +235,8 @@ class ValidationManager:
             self._seen, self._snapshot = seen, subscription.snapshot
             for state in list(subscription.partitions.values()):
                 self._look(state)
+                # Behind the look: a topic that is back as another one has begun a new fetch epoch by now.
+                state.shared_partition.is_gone = not self._metadata.has_topic(state.partition.topic)
         if not self._awaiting:
             return NOTHING
         requests: list[Request] = []
