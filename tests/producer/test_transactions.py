@@ -469,14 +469,27 @@ def test_a_topic_that_the_coordinator_does_not_know_for_seconds_is_gone() -> Non
     world = TransactionWorld(retry_backoff_ms=100, retry_backoff_max_ms=100)
     world.begin()
     world.codes[TxnOffsetCommitRequest] = [ec.UNKNOWN_TOPIC_OR_PARTITION] * 5
-    world.run(world.now_in.begin_offsets(OFFSETS, GROUP))
+    world.run(world.now_in.begin_offsets(OFFSETS, GroupMetadata("g")))
     assert world.is_open
     world.codes[TxnOffsetCommitRequest] = [ec.UNKNOWN_TOPIC_OR_PARTITION] * 100
-    done = world.now_in.begin_offsets(OFFSETS, GROUP)
+    done = world.now_in.begin_offsets(OFFSETS, GroupMetadata("g"))
     world.run()
     with pytest.raises(UnknownTopicOrPartitionError, match="does not know t-0") as raised:
         done()
     assert raised.value.partitions == {TP}
+    assert world.now_in.state is State.ABORTABLE
+    world.run(world.now_in.begin_abort())
+
+
+def test_offsets_of_a_member_are_not_sent_again_when_the_coordinator_does_not_know_their_topic() -> None:
+    """It has read the topic, which so was deleted; the next one of that name is another."""
+    world = TransactionWorld()
+    world.begin()
+    world.codes[TxnOffsetCommitRequest] = [ec.UNKNOWN_TOPIC_OR_PARTITION]
+    done = world.now_in.begin_offsets(OFFSETS, GROUP)
+    world.run()
+    with pytest.raises(UnknownTopicOrPartitionError, match="does not know t-0"):
+        done()
     assert world.now_in.state is State.ABORTABLE
     world.run(world.now_in.begin_abort())
 

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import pytest
 from tests.patience import PATIENCE
-from tests.work.worlds import Simulated, become
+from tests.work.worlds import ONE, Simulated, become
 
 from kadence import RebalanceListener, Record, TopicPartition
 from kadence.errors import ClosedError, IllegalStateError
 from kadence.protocol.error_codes import TOPIC_AUTHORIZATION_FAILED
+from kadence.protocol.offset_fetch import OffsetFetchRequest
 from kadence.protocol.produce import ProduceRequest
 from kadence.work import Context, ProducerRecord, Retry
 
@@ -155,3 +156,42 @@ def test_a_listener_that_leaves_the_group_ends_process_without_a_wait(
     assert (simulated.offset("orders"), again) == (100, [])
     other.stop()
     others.result()
+
+
+class Hears(RebalanceListener):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, list[TopicPartition]]] = []
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        self.told.append(("assigned", partitions))
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        self.told.append(("revoked", partitions))
+
+    def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        self.told.append(("lost", partitions))
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_listener_hears_nothing_of_partitions_that_go_while_process_looks_up_their_offsets(
+    simulated: Simulated, protocol: str
+) -> None:
+    """Another task unsubscribes meanwhile. Of later partitions it hears as always."""
+    simulated.write("one", 1)
+    member = simulated.member(None, isolation_level="read_committed", group_protocol=protocol)
+    hears = Hears()
+    asked = simulated.faults.delay(OffsetFetchRequest, 3)
+    member.do(lambda consumer: consumer.subscribe("one", listener=hears))
+    call = member.processes(lambda record: None, transactional_id="t")
+    simulated.until(lambda: asked.hits)
+    member.do(lambda consumer: consumer.unsubscribe())
+    with pytest.raises(IllegalStateError):
+        call.result()
+    assert hears.told == []
+    asked.remove()
+    member.do(lambda consumer: consumer.subscribe("one", listener=hears))
+    member.process(lambda record: None, until=lambda: simulated.offset() == 1, transactional_id="t")
+    member.close()
+    assert hears.told == [("assigned", [ONE]), ("revoked", [ONE])]

@@ -608,8 +608,8 @@ def test_offsets_of_a_topic_that_is_gone_are_left_out_and_metadata_is_asked_for_
     for _ in range(2):
         assert not processing._begin(processing._clock.now_ms())
         refresh.assert_called_once_with()
-    # After half a minute it is tried again: a topic may be made anew.
-    assert processing._begin(processing._clock.now_ms() + 30_001)
+    # After two seconds it is tried again, unless metadata does not know the topic either.
+    assert processing._begin(processing._clock.now_ms() + 2_001)
 
 
 def test_a_batch_has_all_its_outputs_or_none(simulated: Simulated) -> None:

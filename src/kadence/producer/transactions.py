@@ -44,7 +44,11 @@ _ADD_AGAIN_MS: Final = 20
 """How soon is asked again for what came before the end of the transaction before was written; as Java's."""
 
 _PATIENCE_MS: Final = 2_000
-"""A new topic takes a moment to spread among the brokers. One that a coordinator does not know for so long is gone."""
+"""A new topic takes a moment to spread among the brokers. One that a coordinator does not know for so long is gone.
+
+A member of a group has read the topic, so it is not new, and is gone at once: the name may come back with another
+topic, for which the same offsets, sent again, would be committed.
+"""
 
 _NAMED: Final = 5
 """Partitions named in the text of an error."""
@@ -398,10 +402,10 @@ class Transactions(Lifecycle):
             self._is_well(now, code, group=sent.group.group_id, adds=True)
 
     def _is_gone(self, now: int, sent: _Offsets) -> bool:
-        """Whether the coordinator has not known a topic for so long that it was deleted."""
+        """Whether a topic that the coordinator does not know was deleted."""
         if sent.unknown_since is None:
             sent.unknown_since = now
-        return now - sent.unknown_since >= _PATIENCE_MS
+        return bool(sent.group.member_id) or now - sent.unknown_since >= _PATIENCE_MS
 
     def _ask_for_end(self, now: int) -> None:
         if (self._is_started or self._is_unsure) and not self._is_ended:

@@ -15,6 +15,7 @@ from kadence.errors import ClosedError, ConfigError, KafkaError
 from kadence.logs import logger
 from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 from kadence.work.desk import Desk, Sender
+from kadence.work.listeners import AsyncListener, Listener
 from kadence.work.meters import Totals
 from kadence.work.positions import Reading
 from kadence.work.processes import Children
@@ -298,7 +299,7 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
             work.workers = LoopWorkers(work.desk, settings, inside.new_decode(), loop.loop, inside.aside)
         else:
             work.off_the_loop(inside, settings)
-        inside.listen(_Listener(work.processing, carry, theirs), topics)
+        inside.listen(Listener(work.processing, carry, theirs), topics)
         carry(work.processing.run())
     finally:
         if not work.desk.here.is_left:
@@ -379,7 +380,7 @@ async def process_on_loop(consumer: Any, inside: Insides, settings: Settings) ->
             work.workers = LoopWorkers(work.desk, settings, inside.new_decode(), loop, inside.aside)
         else:
             work.off_the_loop(inside, settings)
-        await inside.listen(_AsyncListener(work.processing, carry, theirs), topics)
+        await inside.listen(AsyncListener(work.processing, carry, theirs), topics)
         await carry(work.processing.run())
     finally:
         if not work.desk.here.is_left:
@@ -515,63 +516,3 @@ class _LoopThread:
         self._thread.join(2 * _CLEANING_S)
         if self._thread.is_alive():
             log.warning("a coroutine blocks the event loop of handlers; it is not waited for any longer")
-
-
-class _Listener:
-    """Tells the processing of partitions that come and go, and then the application's own listener."""
-
-    def __init__(self, processing: Processing, carry: Callable[[Steps], None], theirs: Any) -> None:
-        self._processing = processing
-        self._carry = carry
-        self._theirs = theirs
-
-    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
-        # Theirs hears of it whatever that raises: it is told of the end of these, too.
-        try:
-            self._carry(self._processing.assigned(tuple(partitions)))
-        finally:
-            if self._theirs is not None:
-                self._theirs.on_partitions_assigned(partitions)
-
-    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
-        try:
-            self._carry(self._processing.revoked(tuple(partitions)))
-        finally:
-            if self._theirs is not None:
-                self._theirs.on_partitions_revoked(partitions)
-
-    def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
-        self._processing.lost(tuple(partitions))
-        if self._theirs is not None:
-            self._theirs.on_partitions_lost(partitions)
-
-
-class _AsyncListener:
-    """As `_Listener`, on an event loop."""
-
-    def __init__(self, processing: Processing, carry: Callable[[Steps], Any], theirs: Any) -> None:
-        self._processing = processing
-        self._carry = carry
-        self._theirs = theirs
-
-    async def _tell(self, name: str, partitions: list[TopicPartition]) -> None:
-        if self._theirs is not None:
-            result = getattr(self._theirs, name)(partitions)
-            if result is not None:
-                await result
-
-    async def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
-        try:
-            await self._carry(self._processing.assigned(tuple(partitions)))
-        finally:
-            await self._tell("on_partitions_assigned", partitions)
-
-    async def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> None:
-        try:
-            await self._carry(self._processing.revoked(tuple(partitions)))
-        finally:
-            await self._tell("on_partitions_revoked", partitions)
-
-    async def on_partitions_lost(self, partitions: list[TopicPartition], /) -> None:
-        self._processing.lost(tuple(partitions))
-        await self._tell("on_partitions_lost", partitions)

@@ -33,7 +33,10 @@ _AGAIN_MS: Final = 100
 """After so long a transaction that failed through no fault of its records is made again for the first time."""
 
 _GONE_MS: Final = 30_000
-"""So long a topic that is gone is left alone: transactions wait some seconds for it each time."""
+"""So long a topic of letters that is gone is left alone: transactions wait some seconds for it each time."""
+
+_UNKNOWN_MS: Final = 2_000
+"""So long partitions are left out whose topic a coordinator does not know. By then metadata tells what became of it."""
 
 _LAST_MS: Final = 10_000
 """The last transaction before partitions go has so long, at least."""
@@ -287,7 +290,7 @@ class TransactionalProcessing(Processing):
             if isinstance(error, UnknownTopicOrPartitionError):
                 # The transactions of the others do not wait for it; nor does the group, once the consumer knows.
                 self._gone.update(
-                    dict.fromkeys(error.partitions & this.offsets.keys(), add_ms(now, _GONE_MS))
+                    dict.fromkeys(error.partitions & this.offsets.keys(), add_ms(now, _UNKNOWN_MS))
                 )
                 self._is_stale = True
             again = self._repeating.failed(now)

@@ -112,6 +112,29 @@ def test_b11_what_is_assigned_after_the_loss_is_assigned(subject: Subject) -> No
     assert told(subject) == [("lost", [A]), ("assigned", [A])]
 
 
+@pytest.mark.parametrize("kind", [m.LosePartitions, m.RevokePartitions])
+def test_what_a_poll_inside_a_callback_has_told_of_is_known_after_it(
+    subject: Subject, kind: type[m.CallbackNeeded]
+) -> None:
+    """The end of the callback must not take the new assignment for the one that goes."""
+    old, new = SharedPartition(A, 1), SharedPartition(A, 2)
+
+    class Polls(Listener):
+        def _step(self, kind: str, partitions: list[TopicPartition]) -> None:
+            super()._step(kind, partitions)
+            if kind != "assigned":
+                assert dict(subject.core.known.partitions) == {A: old}
+                subject.shared_state.tell(m.AssignPartitions(3, (A,), {A: new}))
+                subject.poll()
+
+    subject.core.listener = Polls()
+    subject.shared_state.tell(m.AssignPartitions(1, (A,), {A: old}))
+    subject.shared_state.tell(kind(2, (A,)))
+    subject.poll()
+    assert [step for step, _ in told(subject)][0::2] == ["assigned", "assigned"]
+    assert dict(subject.core.known.partitions) == {A: new}
+
+
 def test_b12_a_revocation_is_finished_by_the_poll_that_finds_it(subject: Subject) -> None:
     """The commit goes first, so the network thread gives the partitions up when that has ended; nobody waits here."""
     reading(subject, A, B)

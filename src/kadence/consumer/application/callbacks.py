@@ -275,8 +275,8 @@ class Rebalancing:
         self._commits = commits
         self._clock = clock
         self._known = known
-        self._steps: dict[int, weakref.ref[Waits[None]]] = {}
-        """By the number of its callback each call that runs one, until its end is told."""
+        self._steps: dict[int, tuple[weakref.ref[Waits[None]], Mapping[TopicPartition, SharedPartition]]] = {}
+        """By the number of its callback each call that runs one, until its end is told, and what was known before."""
 
     def serve(self, until: int = FOREVER) -> Waits[None]:
         """Run what is asked for, and callbacks of commits. The first exception is raised at the end.
@@ -297,7 +297,7 @@ class Rebalancing:
             if isinstance(event, m.RevokePartitions) and not self.closing:
                 self._commits.commit_parting(event.partitions, until)
             step = self._run(event)
-            self._steps[event.id] = weakref.ref(step)
+            self._steps[event.id] = weakref.ref(step), self._known.told
             try:
                 yield from step
             except Exception as raised:  # noqa: BLE001 - raised below, after the other callbacks
@@ -330,10 +330,10 @@ class Rebalancing:
             # In one step, so that an interruption finds all of it done or nothing.
             callbacks[:] = left
         for event in tuple(callbacks):
-            known = self._steps.get(event.id)
-            if known is None:
+            begun = self._steps.get(event.id)
+            if begun is None:
                 return event
-            if (step := known()) is None or getgeneratorstate(step) == GEN_CLOSED:
+            if (step := begun[0]()) is None or getgeneratorstate(step) == GEN_CLOSED:
                 self._tell_done(event, "interrupted")
         return None
 
@@ -344,7 +344,7 @@ class Rebalancing:
             return
         gave_up = event.partitions if isinstance(event, m.RevokePartitions) else ()
         if not isinstance(event, m.AssignPartitions):
-            self._known.gone(event.partitions)
+            self._known.gone(event.partitions, self._steps[event.id][1])
         self._shared_state.send(m.CallbackDone(event.id, 0, text, gave_up))
         self._exchange.callbacks.remove(event)
         del self._steps[event.id]

@@ -88,11 +88,23 @@ class KnownAssignment:
         """The program is about to be told that these are assigned."""
         self._told = MappingProxyType({**self._told, **partitions})
 
-    def gone(self, partitions: Iterable[TopicPartition]) -> None:
-        """The program was told that these are revoked, or lost."""
+    @property
+    def told(self) -> Mapping[TopicPartition, SharedPartition]:
+        """What callbacks have told, of a group's partitions. Nobody changes this mapping."""
+        return self._told
+
+    def gone(
+        self, partitions: Iterable[TopicPartition], told: Mapping[TopicPartition, SharedPartition]
+    ) -> None:
+        """The program was told that these are revoked, or lost.
+
+        Args:
+            told: what it knew when that began. A poll inside the callback may have told of a new assignment since.
+        """
         left = dict(self._told)
         for partition in partitions:
-            left.pop(partition, None)
+            if partition in left and left[partition] is told.get(partition):
+                del left[partition]
         self._told = MappingProxyType(left)
 
     def forget(self) -> None:
