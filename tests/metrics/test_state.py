@@ -124,7 +124,7 @@ def test_a_consumer_that_runs_process(broker: Broker, directory: Path) -> None:
             assert reading_rows(seen)[0].cells[4].startswith("0 for ")
             said = process_summary(seen)[1]
             assert said.startswith(
-                "process: 1 run, 2 wait, 0 to be repeated; 2 wait behind one record; flights-0@0 holds"
+                "process: 1 run, 2 wait, 0 to be repeated; 2 wait behind one record; the record of flights:0 at "
             )
             model = Model()
             until(lambda: _sampled(gatherer, model).above([tp]) == 5)

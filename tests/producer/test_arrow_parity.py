@@ -37,6 +37,7 @@ class Stub:
     """A network thread that does nothing."""
 
     fatal = None
+    is_shut = False
     trouble = None
 
     def wakeup(self) -> None:
