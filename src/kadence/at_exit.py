@@ -2,9 +2,8 @@
 
 `atexit` calls what was registered last first. So what a program has registered before it loaded Kadence runs after our
 handler, and so does that of `logging`; both may still send. What `atexit` holds is let go once all handlers have run,
-when threads still run: our handler acts again then. All of CPython 3.11 to 3.14 does so, but no text promises it. If
-it came later, network threads would not run any more: what they have not sent would be lost, and a warning would say
-so.
+when threads still run: our handler acts again then. CPython 3.11 to 3.13 do so, but no text promises it. If it came
+later, network threads would not run any more: what they have not sent would be lost, and a warning would say so.
 """
 
 from __future__ import annotations
