@@ -171,7 +171,7 @@ def test_what_no_poll_has_told_of_is_not_assigned_yet(cluster: VirtualCluster) -
         consumer.poll(0)
         cluster.until(lambda: consumer._core.assigned)
         assert consumer.assignment() == frozenset()
-        with pytest.raises(IllegalStateError, match="before the next poll tells of it"):
+        with pytest.raises(IllegalStateError, match="before the next poll reports it"):
             consumer.seek(_PARTITION, 5)
         consumer.poll(0)
         assert consumer.assignment() == {_PARTITION}

@@ -54,8 +54,8 @@ With -o the records go to a file, up to the offsets that are last now (or to
 has such lines; --format parquet, arrow or csv says it for other names. The
 file gets its name when it is whole. Records of transactions that were aborted
 are left out, unless -X isolation.level=read_uncommitted is given.
-Records that are deleted before they are read, as by retention, are told on
-stderr, and the status is 1; with -o there is no file then.
+If records are deleted before they are read, as by retention, stderr says
+which, and the status is 1; with -o there is no file then.
 
 {FORMS}"""
 

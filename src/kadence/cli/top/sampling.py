@@ -240,7 +240,7 @@ class GroupHistory:
             self._compare(before, sample.description, wall)
 
     def _look_at_frontier(self, tp: TopicPartition, sample: Sample, now: int, wall: float) -> None:
-        """Name a record that is not done for long while others above it are. Only `process` tells of these."""
+        """Name a record that is not done for long while others above it are. Only commits of `process` name these."""
         partition = self._partitions[tp]
         committed, above = sample.committed.get(tp), sample.above.get(tp, 0)
         if not above or committed != partition.committed.last:

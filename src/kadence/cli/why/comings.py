@@ -128,7 +128,7 @@ def _times(number: int) -> str:
 def without_members(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
     """A group that waits for its consumers."""
     group = watch.description
-    # Of a loop is told by its own name: who reads comes and goes.
+    # A loop, whose readers come and go, has a finding of its own.
     if watch.is_loop or (group.members and not _has_just_come(watch)):
         return
     lagging = [tp for tp in watch.lagging if tp not in evidence.read_up]

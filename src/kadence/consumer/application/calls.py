@@ -361,7 +361,7 @@ class Calls:
             core.check()
             if partition in core.lost:
                 raise IllegalStateError(
-                    f"{partition} was lost: the next poll tells of it, and looks up its position"
+                    f"{partition} was lost: the next poll reports it, and looks up its position"
                 )
             now = self._clock.now_ms()
             if now >= deadline:

@@ -82,7 +82,7 @@ class KnownAssignment:
         return found
 
     def _why(self, partition: TopicPartition) -> str:
-        return " before the next poll tells of it" if partition in self._shared_state.assignment else ""
+        return " before the next poll reports it" if partition in self._shared_state.assignment else ""
 
     def assigned(self, partitions: Mapping[TopicPartition, SharedPartition]) -> None:
         """The program is about to be told that these are assigned."""
