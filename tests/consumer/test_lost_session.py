@@ -131,8 +131,8 @@ def test_c12_what_a_worker_commits_in_a_transaction_after_a_loss_is_not_read_aga
             return "session lost" in consumer.rebalances()[-1].cause
 
         until(is_back, what=lambda: repr(consumer), every=0)
-        assert not losses.identities, "no poll has told of it"
-        with pytest.raises(IllegalStateError, match="t-0 was lost: the next poll tells of it"):
+        assert not losses.identities, "no poll has reported it"
+        with pytest.raises(IllegalStateError, match="t-0 was lost: the next poll reports it"):
             consumer.position(_PARTITION)
         [waiting] = consumer.not_fetched().values()
         assert waiting.reason is NotFetchedReason.AWAITING_ASSIGNED_CALLBACK
