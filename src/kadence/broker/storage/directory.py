@@ -32,12 +32,13 @@ from kadence.broker.storage.clean_stop import (
     write_clean_stop,
 )
 from kadence.broker.storage.config import LogConfig
-from kadence.broker.storage.files import DIRECTORY_MODE, open_private, write_durably
+from kadence.broker.storage.files import open_private, write_durably
 from kadence.broker.storage.flusher import Flusher
 from kadence.broker.storage.folder import PartitionFolder
 from kadence.broker.storage.journal import Journal
 from kadence.errors import ConfigError
 from kadence.logs import logger
+from kadence.own_files import own_directory
 
 if TYPE_CHECKING:
     from kadence.broker.storage.partition import Partition
@@ -83,8 +84,8 @@ class DataDirectory:
             decides).
 
     Raises:
-        ConfigError: another broker uses it, it is not a directory that we can write to, or what it says of its topics
-            cannot be read, or is not all there.
+        ConfigError: another broker uses it, it is not a directory that we can write to, it belongs to another user or
+            others may write to it, or what it says of its topics cannot be read, or is not all there.
 
     Attributes:
         topics: what there is, by name; kept up to date.
@@ -154,7 +155,7 @@ class DataDirectory:
         import fcntl
 
         try:
-            self.path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+            own_directory(self.path)
             lock = open_private(self.path / _LOCK, appends=True)
         except OSError as error:
             raise ConfigError(

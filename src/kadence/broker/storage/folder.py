@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from kadence.broker.storage.clean_stop import LeftLog
 from kadence.broker.storage.files import (
-    DIRECTORY_MODE,
     FileSegment,
     FileStore,
     fsync_path,
@@ -26,6 +25,7 @@ from kadence.broker.storage.indexes import encode_aborted, encode_epochs, encode
 from kadence.broker.storage.recovery import EPOCHS_FILE, START_FILE, recover, refuse_losses
 from kadence.broker.storage.segment import Segment
 from kadence.logs import logger
+from kadence.own_files import DIRECTORY_MODE
 
 if TYPE_CHECKING:
     from kadence.broker.storage.partition import Partition
