@@ -59,7 +59,7 @@ class TlsFiles:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
             if not self.key_password:
-                warn_if_open(self.key or self.certificate, "a private key")
+                warn_if_open(os.fspath(self.key or self.certificate), "a private key")
             # An empty password, or OpenSSL would ask for one on the terminal.
             context.load_cert_chain(self.certificate, self.key, self.key_password or "")
         except OSError as error:
