@@ -70,15 +70,46 @@ def test_idle_returns_the_very_start(cluster: MemoryCluster) -> None:
     driver = driver_of(cluster, pace, startingOffsets="earliest", idlePollMs="200")
     end = driver.latest(NOT_BEGUN)
     again = json.loads(json.dumps(end))
-    before = pace.now_ms()
-    assert driver.latest(again) is again
-    assert pace.now_ms() - before == 200
+    waited = []
+    for _ in range(6):
+        before = pace.now_ms()
+        assert driver.latest(again) is again
+        waited.append(pace.now_ms() - before)
+    assert waited == [0, 25, 50, 100, 200, 200]
+
+
+def test_a_quiet_source_costs_the_batches_of_another_nothing(cluster: MemoryCluster) -> None:
+    """A union: Spark asks this one before each batch, and the other one has news each time."""
+    pace = FakePace()
+    driver = driver_of(cluster, pace, startingOffsets="earliest")
+    end = driver.latest(NOT_BEGUN)
+    for _ in range(20):
+        pace.advance(70)  # a batch
+        before = pace.now_ms()
+        assert driver.latest(end) is end
+        assert pace.now_ms() == before
+
+
+def test_of_idle_sources_the_first_waits_for_all(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    sources = [driver_of(cluster, pace, startingOffsets="earliest") for _ in range(5)]
+    ends = [source.latest(NOT_BEGUN) for source in sources]
+    waited = [0] * 5
+    for _ in range(12):
+        for place, source in enumerate(sources):
+            before = pace.now_ms()
+            source.latest(ends[place])
+            waited[place] += pace.now_ms() - before
+        pace.advance(10)
+    assert waited[0] > 3_000
+    assert sum(waited[1:]) < 300
 
 
 def test_idle_wakes_early_on_new_data(cluster: MemoryCluster) -> None:
     pace = FakePace()
     driver = driver_of(cluster, pace, startingOffsets="earliest", idlePollMs="10000")
     end = driver.latest(NOT_BEGUN)
+    driver.latest(end)  # which returns at once: there may be other sources
     pace.on_sleep = lambda: cluster.produce("t-0", 1)
     following = driver.latest(end)
     assert following == {"t": {"0": 11, "1": 20}}
@@ -89,6 +120,9 @@ def test_idle_wakes_early_on_new_data(cluster: MemoryCluster) -> None:
 def test_a_batch_waits_for_one_look_and_an_idle_query_looks_twice(cluster: MemoryCluster) -> None:
     driver = driver_of(cluster, startingOffsets="earliest", idlePollMs="400")
     end = driver.latest(NOT_BEGUN)
+    cluster.asked.clear()
+    driver.latest(end)
+    assert cluster.asked == ["log_ranges"]
     cluster.asked.clear()
     driver.latest(end)
     assert cluster.asked == ["log_ranges", "log_ranges"]  # before and after it has waited for records

@@ -5,8 +5,8 @@ What Spark does not do, and what follows (reference: Structured Streaming's micr
 * It calls ``commit(end)`` one batch late and never for the last batch, but `latest(start)` only after all below
   ``start`` is in the sink and in its commit log, also as the last call of an availableNow query and after a crash. So
   ``start`` is what gets committed to the group, there.
-* It asks about 86 times a second when there is nothing new. So `latest` waits for data itself; blocking is
-  harmless, a query is stopped by ending the process.
+* It asks about 86 times a second when there is nothing new. So `latest` waits for data itself
+  (`kadence.spark.source.idle`); blocking is harmless, a query is stopped by ending the process.
 * It compares offsets as text. So ``start`` comes back as the very dict it was when nothing is new.
 * It evaluates the initial offset again after a crash of the first batch. So that offset is `NOT_BEGUN` always, and
   where the partitions start is written into the end of the first batch. Where "start" cannot be found again the same
@@ -28,6 +28,7 @@ from typing import Final
 from kadence.errors import IllegalStateError
 from kadence.spark.source.cluster import DISCOVERY_MS, Cluster, Pace
 from kadence.spark.source.commits import Commits
+from kadence.spark.source.idle import IdleWait
 from kadence.spark.source.judge import Judge, Step
 from kadence.spark.source.limits import ByteEstimate, Gate, measured, offsets_for_bytes, spread
 from kadence.spark.source.offsets import FIRST_MARK, Json, Offsets, Point, to_shape
@@ -66,6 +67,7 @@ class StreamDriver:
         self._commits: Commits | None = None
         self._gate = Gate(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
         self._bytes = ByteEstimate()
+        self._idle = IdleWait(options.idle_poll_ms)
         self._begins: Offsets = {}
 
     def __repr__(self) -> str:
@@ -99,14 +101,17 @@ class StreamDriver:
         if self._options.commit_offsets:
             self._committing()  # refuses a group in use before anything is read
         try:
-            return self._latest(start_json, start, unlimited=unlimited)
+            end = self._latest(start_json, start, unlimited=unlimited)
+            self._idle.answered(self._pace.now_ms(), has_news=end is not start_json)
+            return end
         finally:
             # The commit runs beside the batch. Begun any sooner, its thread would slow down the look at the offsets.
             if self._options.commit_offsets:
                 self._committing().offer(*self._committable(start))
 
     def _latest(self, start_json: Json, start: Point, *, unlimited: bool) -> Json:
-        deadline = self._pace.now_ms() + self._options.idle_poll_ms
+        now = self._pace.now_ms()
+        deadline = now + self._idle.asked(now)
         if start.has_begun:
             self._judge.has_begun = True
         while True:
