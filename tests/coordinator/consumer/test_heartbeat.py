@@ -459,6 +459,44 @@ def test_an_expression_that_re2_does_not_know_changes_nothing(world: ConsumerWor
     assert member.beat().error_code == 0
 
 
+def test_many_expressions_are_matched_over_many_steps_and_others_are_served_meanwhile() -> None:
+    world = ConsumerWorld({f"topic-{number:0200d}": 1 for number in range(40)})
+    members = [
+        world.member(f"m{number}", None, subscribed_topic_regex=f"topic-.*{number:03d}(?:a?){{900}}")
+        for number in range(20)
+    ]
+    group = world.consumer_group
+    world.advance(100)
+    assert len(group.resolved) == 1  # That of the first member; the others wait for the next look.
+
+    world.advance(10_001)
+    members[0].beat()
+    assert group.matching is not None
+    steps = 0
+    while group.matching is not None:
+        assert len(group.resolved) == 1  # All are matched together, so that they cause one rebalance.
+        assert members[1].beat().error_code == 0
+        members[2].beat(subscribed_topic_regex="")
+        world.advance(1)
+        steps += 1
+    assert steps > 100
+
+    assert len(group.resolved) == 19  # Not that of the member which has another now.
+    assert all(len(found.topics) == 1 for found in group.resolved.values())
+    world.check_replay()
+
+
+def test_a_group_that_ends_while_its_expressions_are_matched_matches_no_more() -> None:
+    world = ConsumerWorld({f"topic-{number:0200d}": 1 for number in range(40)})
+    member = world.member("a", None, subscribed_topic_regex="topic-.*(?:a?){900}")
+    assert world.consumer_group.matching is not None
+    member.beat(member_epoch=-1)
+    world.advance(1_000)
+    assert world.consumer_group.matching is None
+    assert not world.consumer_group.resolved
+    world.check_replay()
+
+
 def test_an_expression_goes_with_its_last_reader(world: ConsumerWorld) -> None:
     a = world.member("a", None, subscribed_topic_regex="t")
     b = world.member("b", None, subscribed_topic_regex="t")
