@@ -1,8 +1,8 @@
 """Regular expressions of a group: when they are matched against the topics, and what that changes (KIP-848).
 
 All expressions of a group are matched together, so that they cause one rebalance. That happens after the answer to a
-heartbeat, as Kafka does it beside: the member that brings a new expression is first told an empty assignment. Where there
-is more to match than other clients may wait for, a timer of the group goes on with it.
+heartbeat, as Kafka does it beside: the member that brings a new expression is first told an empty assignment. Where
+there is more to match than other clients may wait for, a timer of the group goes on with it.
 """
 
 from __future__ import annotations
