@@ -69,7 +69,7 @@ def _delete(services: Services, topic: Topic) -> DeletableTopicResult:
     services.coordination.topic_deleted(topic.name)
     services.transactions.topic_deleted(topic.name)
     for partition in topic.partitions:
-        partition.wake()
+        partition.removed()
     return _result(state, codes.NONE, None)
 
 
