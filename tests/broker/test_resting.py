@@ -166,9 +166,11 @@ class World:
 
     def _append(self, partition: Partition) -> None:
         records = [(1, None, b"v" * self.chance.randrange(50), ())]
-        of = {"producer_id": 9, "producer_epoch": 0, "base_sequence": self.chance.choice([0, 1, 2])}
+        sequence = self.chance.choice([0, 1, 2])
         if self.chance.random() < 0.3:
-            batch = encode_batch(records, transactional=True, **of)
+            batch = encode_batch(
+                records, producer_id=9, producer_epoch=0, base_sequence=sequence, transactional=True
+            )
         else:
             batch = encode_batch(records)
         with contextlib.suppress(BatchError):  # a sequence number of another batch
