@@ -20,6 +20,7 @@ from kadence.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kadence.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kadence.protocol.describe_log_dirs import DescribeLogDirsRequest
 from kadence.protocol.describe_producers import DescribeProducersRequest, TopicRequest
+from kadence.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kadence.protocol.find_coordinator import FindCoordinatorRequest
 from kadence.protocol.incremental_alter_configs import (
     AlterConfigsResource as IncrementalResource,
@@ -128,6 +129,16 @@ REQUESTS: dict[str, tuple[Callable[[], Any], int]] = {
         10,
     ),
     "FindCoordinator": (lambda: FindCoordinatorRequest(key_type=0, coordinator_keys=names(5_000)), 10),
+    "Fetch": (
+        lambda: FetchRequest(
+            topics=[
+                FetchTopic(
+                    topic_id=b"?" * 16, partitions=[FetchPartition(partition=each) for each in range(4_000)]
+                )
+            ]
+        ),
+        10,
+    ),
     "Produce": (
         lambda: ProduceRequest(
             acks=1,

@@ -6,11 +6,11 @@ partitions wakes it. The answer is made at that moment, from the logs as they ar
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from kadence.broker.scatter import Chunks
 from kadence.broker.server.loop import Loop, Timer
-from kadence.broker.service import Call, Services
+from kadence.broker.service import Call, Services, Steps
 from kadence.broker.sessions import FetchContext, WantedPartition
 from kadence.broker.storage import Isolation, Partition
 from kadence.clock import add_ms
@@ -33,6 +33,7 @@ _READ_COMMITTED = 1
 _LEADER_HINT_VERSION = 12
 _TOPIC_ID_VERSION = 13
 _ENDPOINTS_VERSION = 16
+_PARTITION_US: Final = 25
 _NEW_LEADER_HINTS = frozenset({codes.NOT_LEADER_OR_FOLLOWER, codes.FENCED_LEADER_EPOCH})
 """Errors whose answer tells who leads now (KIP-951)."""
 
@@ -203,9 +204,9 @@ class ParkedFetch:
 
     def _answer(self) -> None:
         self._stop_waiting()
-        self._call.reply(self._response())
+        self._services.in_pieces(self._call, self._response())
 
-    def _response(self) -> FetchResponse:
+    def _response(self) -> Steps:
         """Read within the limits: the first partition with data always gives a batch (KIP-74)."""
         context = self._context
         version = self._call.version
@@ -215,6 +216,7 @@ class ParkedFetch:
         topics: list[FetchableTopicResponse] = []
         leaders: set[int] = set()
         for wanted in context.partitions():
+            yield _PARTITION_US
             partition, code = self._check(wanted)
             if (
                 context.is_incremental

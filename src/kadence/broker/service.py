@@ -247,7 +247,7 @@ class Services:
         """Let its handler answer a call, now or later."""
         response = call.handler.handle(self, call)
         if isinstance(response, GeneratorType):
-            self._paced.begin(call, response)
+            self.in_pieces(call, response)
         elif response is not None:
             call.reply(response)
 
@@ -256,6 +256,10 @@ class Services:
         for each in partitions:
             self.coordination.on_new_leader(each)
             self.transactions.on_new_leader(each)
+
+    def in_pieces(self, call: Call, steps: Steps) -> None:
+        """Do the steps of a call, and let others be served in between where there are many."""
+        self._paced.begin(call, steps)
 
     def reply_durably(self, call: Call, response: Any) -> None:
         """Answer a call that has changed topics, once that is durable."""
