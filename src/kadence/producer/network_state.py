@@ -61,7 +61,10 @@ class NetworkState(network_state.NetworkState):
         """Wait until what was sent so far is acknowledged or has failed; False: the time was over before."""
         with self._accumulator.gate:
             given = {batch.delivery for batch in self._accumulator.incomplete} | self._accumulator.untold
-            return self._accumulator.gate.wait_for(lambda: all(delivery.done for delivery in given), seconds)
+            decided: bool = self._accumulator.gate.wait_for(
+                lambda: all(delivery.done for delivery in given), seconds
+            )
+        return decided
 
     def stir(self) -> None:
         """Have every call that waits look again. In a signal handler, which cannot take the gate."""
