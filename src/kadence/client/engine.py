@@ -43,6 +43,11 @@ __all__ = [
 class Engine(Protocol):
     """What runs the turns of one network side: a `kadence.client.network_thread.NetworkThread`, or a simulation."""
 
+    @property
+    def has_thread(self) -> bool:
+        """Whether turns come while a call waits. In a simulation none does: the end of the process waits for none."""
+        ...
+
     def start(self) -> None:
         """Let the first turn come."""
         ...
@@ -188,7 +193,7 @@ def _be_called_by_multiprocessing() -> None:
 
 
 def _alive() -> list[tuple[Engine, Unclosed]]:
-    return [(engine, each) for engine, each in _unclosed.items() if engine.is_alive()]
+    return [(engine, each) for engine, each in _unclosed.items() if engine.has_thread and engine.is_alive()]
 
 
 def _deliver_at_exit() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from kadence.client.request_manager import RequestManager
 from kadence.clock import FOREVER, Clock
@@ -167,6 +167,8 @@ class NetworkSide:
 
 class NetworkThread:
     """Runs the turns of a network side on a daemon thread of its own, until the client is closed."""
+
+    has_thread: Final = True
 
     def __init__(self, name: str, side: NetworkSide) -> None:
         self._side = side

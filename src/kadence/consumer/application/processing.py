@@ -25,11 +25,11 @@ nothing new to report, so there is one share, not a list of them. Keys and value
 from __future__ import annotations
 
 import dataclasses
-import sys
+import itertools
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -283,11 +283,14 @@ class Stalls:
         thread = self.thread
         assert thread is not None, "nothing stalls before it polls"
         name = thread.name
-        frame = sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None
-        if frame is None:
-            text = f"Thread {name!r}, which polled last, has ended"
+        # Few applications stall.
+        from kadence.whereabouts import frames_of
+
+        frames = frames_of(thread.ident or 0) if thread.is_alive() else []
+        if frames:
+            text = f"Thread {name!r}, which polled last, is at:\n{_stack(frames)}"
         else:
-            text = f"Thread {name!r}, which polled last, is at:\n{_stack(frame)}"
+            text = f"Thread {name!r}, which polled last, has ended"
         task = None if self.task is None else self.task()
         if task is None:
             return name, text
@@ -303,25 +306,29 @@ def _aside(work: Callable[[Any], None], subject: Any) -> None:
 
 
 def _whereabouts_of(task: asyncio.Task[object]) -> str:
+    from kadence.whereabouts import without_collections
+
     name = task.get_name()
     if task.done():
         return f"Task {name!r}, which polled last, has ended"
-    lines: list[str] = []
+    frames: list[tuple[FrameType, int]] = []
     # The chain of awaits, the outermost first. What the task awaits in the end has no frame of Python.
     inner: Any = task.get_coro()
-    while inner is not None and len(lines) < _DEEPEST:
-        frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
-        if frame is None:
-            break
-        lines += traceback.format_list(
-            [traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)]
-        )
-        inner = getattr(inner, "cr_await", None) or getattr(inner, "gi_yieldfrom", None)
-    return f"Task {name!r}, which polled last, is at:\n{''.join(lines).rstrip()}"
+    with without_collections():
+        while inner is not None and len(frames) < _DEEPEST:
+            frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
+            if frame is None:
+                break
+            frames.append((frame, frame.f_lineno))
+            inner = getattr(inner, "cr_await", None) or getattr(inner, "gi_yieldfrom", None)
+    return f"Task {name!r}, which polled last, is at:\n{_stack(reversed(frames))}"
 
 
-def _stack(frame: FrameType) -> str:
-    return "".join(traceback.format_stack(frame)[-_DEEPEST:]).rstrip()
+def _stack(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """What a traceback has of these frames, which come with the innermost one first."""
+    stack = traceback.StackSummary.extract(itertools.islice(frames, _DEEPEST))
+    stack.reverse()
+    return "".join(stack.format()).rstrip()
 
 
 def _named(in_hand: Mapping[TopicPartition, range]) -> str:
