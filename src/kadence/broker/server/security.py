@@ -6,6 +6,7 @@ import os
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Literal
 
 from kadence.broker.server.sasl import (
@@ -20,6 +21,7 @@ from kadence.broker.server.sasl import (
 )
 from kadence.connection.sasl.scram import HASHES
 from kadence.errors import ConfigError
+from kadence.forked import ThisProcess
 from kadence.security import Secret
 
 __all__ = ["Security", "TlsFiles"]
@@ -119,7 +121,8 @@ class Security:
                 f"users are given, but no mechanism that asks for a password: {', '.join(_BY_PASSWORD)}"
             )
         self.mechanisms = tuple(mechanisms)
-        self._validate = token_validator or unsecured_token
+        # On the broker's thread: a child that it forks does not serve clients, and ends with it.
+        self._validate = partial(ThisProcess().call, token_validator or unsecured_token)
         self._scram: dict[tuple[str, str], ScramUser] = {}
 
     def __repr__(self) -> str:
