@@ -31,6 +31,7 @@ from kadence.broker.server.sasl.oauthbearer import ValidToken
 from kadence.client import slices
 from kadence.client.aside import Calls, ThreadsAside
 from kadence.client.surroundings import JobThread
+from kadence.consumer.application import processing
 from kadence.deserializers import _LOCK, converts_on_loop
 from kadence.errors import ForkedError
 from kadence.forked import ThisProcess, free_lock
@@ -257,6 +258,21 @@ def test_a_validator_of_tokens_that_forks_has_one_broker() -> None:
     ):
         assert producer.send_and_wait("t", b"0").offset == 0
     assert forks.code == 0
+
+
+def test_a_report_of_a_stall_that_forks_ends_in_the_child() -> None:
+    parent = os.getpid()
+    forks, has_ended = Forks(), threading.Event()
+
+    def report(_: object) -> None:
+        forks()
+        if os.getpid() != parent:
+            raise SystemExit(3)
+        has_ended.set()
+
+    processing._aside(report, None)
+    assert has_ended.wait(PATIENCE)
+    assert forks.code == 3
 
 
 # ------------------------------------------------------------ what a child does with what its parent made
