@@ -388,7 +388,7 @@ def test_a_child_of_an_event_loop_is_refused_by_the_clients_of_its_parent() -> N
                 await call()
 
     async def main() -> int:
-        servers = {"bootstrap_servers": broker.bootstrap_servers}
+        servers: dict[str, Any] = {"bootstrap_servers": broker.bootstrap_servers}
         async with (
             AsyncProducer(**servers) as producer,
             AsyncConsumer(**servers, group_id="g") as consumer,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from typing import Any
 
 import pytest
 from tests.patience import PATIENCE, once_inside, until
@@ -108,7 +109,10 @@ def test_a_close_that_waits_for_brokers_ends_with_the_grace_period(
 ) -> None:
     """As one does that begins after `stop`, if it has no timeout of its own."""
     monkeypatch.setattr(send_checks, "RESERVE_MS", 0)
-    settings = {"bootstrap_servers": broker.bootstrap_servers, "delivery_timeout_ms": 600_000}
+    settings: dict[str, Any] = {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "delivery_timeout_ms": 600_000,
+    }
     made: list[Producer | AsyncProducer] = []
 
     def on_threads() -> None:

@@ -6,7 +6,6 @@ import os
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, Literal
 
 from kadence.broker.server.sasl import (
@@ -122,7 +121,8 @@ class Security:
             )
         self.mechanisms = tuple(mechanisms)
         # On the broker's thread: a child that it forks does not serve clients, and ends with it.
-        self._validate = partial(ThisProcess().call, token_validator or unsecured_token)
+        here, validate = ThisProcess(), token_validator or unsecured_token
+        self._validate: TokenValidator = lambda token: here.call(validate, token)
         self._scram: dict[tuple[str, str], ScramUser] = {}
 
     def __repr__(self) -> str:
