@@ -22,6 +22,7 @@ from kadence.connection.sasl.scram import HASHES
 from kadence.errors import ConfigError
 from kadence.forked import ThisProcess
 from kadence.security import Secret
+from kadence.security.files import warn_if_open
 
 __all__ = ["Security", "TlsFiles"]
 
@@ -58,6 +59,8 @@ class TlsFiles:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
+            if not self.key_password:
+                warn_if_open(os.fspath(self.key or self.certificate), "a private key")
             # An empty password, or OpenSSL would ask for one on the terminal.
             context.load_cert_chain(self.certificate, self.key, self.key_password or "")
         except OSError as error:
