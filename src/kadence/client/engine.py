@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
-from kadence.at_exit import after_handlers, among_handlers
+from kadence.at_exit import after_handlers, among_handlers, be_called
 from kadence.clock import Seconds, SystemClock, add_ms
 from kadence.errors import ClosedError, FatalNetworkError, ForkedError, KafkaError
 from kadence.logs import flush
@@ -155,6 +155,7 @@ def end_if_unclosed(
     """
     unclosed = Unclosed(kind, ending, time_ms)
     _unclosed[engine] = unclosed
+    be_called()
     _be_called_by_multiprocessing()
     finalizer = weakref.finalize(client, abandoned, unclosed, engine, os.getpid())
     finalizer.atexit = False

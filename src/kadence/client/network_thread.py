@@ -148,8 +148,10 @@ class NetworkSide:
             if self._turn.run_once():
                 return True
         except BaseException as error:  # noqa: BLE001 - whatever it is, every caller must hear of it (B6)
-            _log.exception("the %s's network thread ended with a bug", self._kind)
-            self._end(error)
+            try:
+                _log.exception("the %s's network thread ended with a bug", self._kind)
+            finally:
+                self._end(error)
         else:
             self._end(None)
         return False

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import wall_time
 from kadence.consumer.events import Stalled
+from kadence.forked import ThisProcess, free_lock
 from kadence.logs import Lines, OwnThread, logger
 from kadence.types import TopicPartition
 
@@ -179,7 +180,7 @@ class Stalls:
         self._look = look
         self._callback = callback
         self._wall_offset = wall_offset
-        self._lock = threading.Lock()
+        self._lock = free_lock()
         self._history: list[Stall] = []
         # Held until the latest report is made. Not an Event: Ctrl-C within its wait() can leave a lock of it taken, and
         # the network thread would hang on that; each report has one of its own for the same reason.
@@ -300,7 +301,7 @@ class Stalls:
 def _aside(work: Callable[[Any], None], subject: Any) -> None:
     """On a thread of its own: what is called there may take its time. None can be had when the interpreter ends."""
     try:
-        OwnThread(target=work, args=(subject,), name="kadence-stall-report").start()
+        OwnThread(target=ThisProcess().call, args=(work, subject), name="kadence-stall-report").start()
     except RuntimeError as error:
         log.warning("a stall cannot be reported: %s", error)
 
