@@ -53,7 +53,7 @@ help:
 	@echo "make parity-groups   random requests to the embedded broker and to Apache Kafka, every answer compared (ARGS='mixed --first 500')"
 	@echo "make test-franz-go   franz-go's own integration tests against the embedded broker (needs go; ARGS='TestTxn')"
 	@echo "make test-librdkafka librdkafka's own integration tests against it (Debian; needs gcc, OpenSSL's and zstd's headers)"
-	@echo "make parity-spark    the same options to Spark's JVM connector and to Kadence's source, every row compared"
+	@echo "make parity-spark    the same options to Spark's JVM connector and to Kadence's source, and random lives of streams, every row compared"
 	@echo "make parity-json     the same JSON documents to from_json and to Kadence's source, every row compared (ARGS='--seed 5')"
 	@echo "make parity-pushdown 1,000 random queries over one load(), with Spark pushing filters and without (ARGS='--seed 5')"
 	@echo "make docs            write the generated pages of docs/"

@@ -4,7 +4,11 @@
     python bench/parity.py --only "transactions"     checks with this in their name
 
 Each check is data, in conformity/checks.py: a topic, queries, and what is expected: the same rows, a refusal by both,
-or a difference that is meant, with its reason. Ends with 1 when a check turns out otherwise. Needs a JDK and Maven.
+or a difference that is meant, with its reason. Then come random lives of streams, see conformity/lives.py:
+
+    python bench/parity.py --only nothing --lives 300 --seed 5
+
+Ends with 1 when a check or a life turns out otherwise. Needs a JDK and Maven.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +27,7 @@ from string import Template
 from typing import Any
 
 from conformity.checks import CHECKS, Back, Check, Differs, Do, Expected, Read, Refused, Same, Stream
+from conformity.lives import REASONS, RealLife
 from conformity.topics import ACTIONS, SETUPS, World
 from kadence.spark.checkpoints import rewrite_for_connector
 from kadence.testing.kafka import KAFKA_VERSION, Kafka
@@ -182,7 +188,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="checks with TEXT in their name")
-    only = parser.parse_args().only
+    parser.add_argument("--lives", type=int, default=20, metavar="N", help="random lives of streams; 20")
+    parser.add_argument("--seed", type=int, default=0, help="of the first life")
+    given = parser.parse_args()
     python = environment()
     wrong: list[str] = []
     counted = {"the same": 0, "refused by both": 0, "different by design": 0}
@@ -194,7 +202,7 @@ def main() -> int:
         worker = Worker(python, connector_jars(scratch), scratch)
         try:
             stage = Stage(World(kafka.bootstrap_servers), worker, scratch)
-            for kind, check in chosen(only):
+            for kind, check in chosen(given.only):
                 began = time.monotonic()
                 found = stage.run(check)
                 verdict = word(check.expected) if found is None else "OTHERWISE"
@@ -204,6 +212,7 @@ def main() -> int:
                 else:
                     print(f"         {found}", flush=True)
                     wrong.append(check.name)
+            wrong += lives(stage, range(given.seed, given.seed + given.lives))
         finally:
             worker.close()
     total = sum(counted.values()) + len(wrong)
@@ -211,7 +220,32 @@ def main() -> int:
     print(
         f"\n{total} checks, pyspark {SPARK_VERSION}, Apache Kafka {KAFKA_VERSION}: {figures}, {len(wrong)} otherwise"
     )
-    return 1 if wrong or not total else 0
+    return 1 if wrong or not total + given.lives else 0
+
+
+def lives(stage: Stage, seeds: range) -> list[str]:
+    """Those that turned out otherwise."""
+    wrong: list[str] = []
+    reasons: Counter[str] = Counter()
+    runs = rows = 0
+    for seed in seeds:
+        life = RealLife(seed, stage.world, stage.worker.ask, stage.scratch)
+        began = time.monotonic()
+        found = life.live()
+        runs += life.runs
+        rows += sum(life.sides[OURS].rows().values())
+        reasons += Counter(life.differences)
+        if found is not None:
+            wrong.append(f"life {seed}")
+            print(found, flush=True)
+        print(f"life     {seed:<55} {life.runs} runs {time.monotonic() - began:22.1f} s", flush=True)
+    if seeds:
+        print(
+            f"\n{len(seeds)} lives, {runs} runs of each side, {rows:,} rows, {len(wrong)} otherwise; what differed:"
+        )
+        for reason, text in REASONS.items():
+            print(f"{reasons[reason]:6} {text}")
+    return wrong
 
 
 def word(expected: Expected) -> str:

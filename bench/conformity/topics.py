@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-__all__ = ["ACTIONS", "SETUPS", "World"]
+__all__ = ["ACTIONS", "SETUPS", "START", "World"]
 
 SECONDS: Final = 60.0
 START: Final = 1_700_000_000_000
@@ -34,6 +34,17 @@ class World:
     def grow(self, topic: str, partitions: int) -> None:
         (future,) = self.admin.create_partitions([NewPartitions(topic, partitions)]).values()
         future.result(SECONDS)
+
+    def delete(self, topic: str) -> None:
+        """Until it is gone, so that one of its name can be made."""
+        (future,) = self.admin.delete_topics([topic]).values()
+        future.result(SECONDS)
+        self.wait_until(lambda: self.partitions(topic) == 0)
+
+    def partitions(self, topic: str) -> int:
+        """How many the topic has; 0: there is no such topic."""
+        found = self.admin.list_topics(timeout=SECONDS).topics.get(topic)
+        return 0 if found is None else len(found.partitions)
 
     def delete_below(self, topic: str, partition: int, offset: int) -> None:
         (future,) = self.admin.delete_records([TopicPartition(topic, partition, offset)]).values()

@@ -74,6 +74,38 @@ def stream(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
     return {"rows": sorted(rows), "batches": batches}
 
 
+def life(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
+    """An availableNow query, which may die in its first batch with rows: the batches in the sink, and its error."""
+    batches: list[tuple[int, list[Row]]] = []
+
+    def take(frame: Any, number: int) -> None:
+        found = [row_of(row) for row in frame.collect()]
+        if found and order["dies"] == "before":
+            raise RuntimeError("the application dies")
+        batches.append((number, found))
+        if found and order["dies"] == "after":
+            raise RuntimeError("the application dies")
+
+    query = (
+        spark.readStream.format(order["format"])
+        .options(**order["options"])
+        .load()
+        .writeStream.foreachBatch(take)
+        .option("checkpointLocation", order["checkpoint"])
+        .trigger(availableNow=True)
+        .start()
+    )
+    error = ""
+    try:
+        if not query.awaitTermination(180):
+            error = "the query did not end within 180 s"
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it is the answer
+        error = " ".join(str(problem).split())[:3000]
+    finally:
+        query.stop()
+    return {"batches": batches, "error": error}
+
+
 def write(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
     """Rows with all columns that the sink takes, keys and values null now and then; as a batch or as a stream.
 
@@ -107,6 +139,7 @@ def write(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
 WORK: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
     "batch": batch,
     "stream": stream,
+    "life": life,
     "write": write,
 }
 

@@ -67,6 +67,14 @@ def test_a_batch_that_will_be_repeated_begins_where_kadence_began_it(tmp_path: P
     ]
 
 
+def test_a_source_without_news_in_a_batch_that_will_be_repeated_stays_where_it_is(tmp_path: Path) -> None:
+    """A union: it repeats its line, with the starts of a batch before. The connector would read from these again."""
+    found = checkpoint(tmp_path, [[OURS, OURS], [OURS, NEXT]], committed=1)
+    rewrite_for_connector(found)
+    assert offsets(found, 0) == ['{"t":{"0":10,"1":20}}'] * 2
+    assert offsets(found, 1) == ['{"t":{"0":10,"1":20}}', '{"t":{"0":12,"1":20}}']
+
+
 def test_a_source_that_has_not_begun_begins_as_the_connector_says(tmp_path: Path) -> None:
     """Its line beside that of another source, as in a join whose other side alone has had records."""
     found = checkpoint(tmp_path, [[OURS, NOT_BEGUN], [NEXT, NOT_BEGUN]], committed=2)

@@ -72,7 +72,8 @@ class SourceOffset:
             return self
         if not self.point.has_begun:
             return SourceOffset(_NOTHING, None)
-        following = dict(self.point.next) | ({} if begins is None else dict(begins.first))
+        starts = {} if begins is None else begins.starts_after(self.point)
+        following = dict(self.point.next) | {p: start for p, start in starts.items() if start is not None}
         if self.is_for_connector and following == self.point.next:
             return self
         return SourceOffset(json.dumps(to_shape(following), separators=(",", ":")), Point(following))

@@ -234,6 +234,20 @@ def test_a_query_without_partitions_has_begun_all_the_same(
     assert planned(restarted, end, following) == ["later-0 [0, 50)"]
 
 
+@pytest.mark.parametrize("pattern", ["later.*", "empty"], ids=["no topic", "no record"])
+def test_a_query_that_began_at_earliest_reads_all_whatever_its_options_are_later(
+    cluster: MemoryCluster, pattern: str
+) -> None:
+    """Options that say where a query begins have a say once, also where there was nothing to read then."""
+    cluster.add("empty-0")
+    first = driver_of(cluster, None, subscribePattern=pattern, startingOffsets="earliest")
+    (end,) = run_available_now(first, NOT_BEGUN)
+    for topic in ("later", "empty"):
+        cluster.add(f"{topic}-0", 50)
+    restarted = driver_of(cluster, None, subscribePattern=pattern)
+    assert planned(restarted, end, restarted.latest(end)) == [f"{pattern.rstrip('.*')}-0 [0, 50)"]
+
+
 def test_a_nightly_query_without_partitions_has_begun_all_the_same(cluster: MemoryCluster) -> None:
     night = driver_of(cluster, None, subscribePattern="later.*")
     assert run_available_now(night, NOT_BEGUN) == [{}]

@@ -49,10 +49,11 @@ def test_ids_lie_beside_as_topics_without_partitions() -> None:
 
 def test_a_batch_starts_where_its_end_says_first() -> None:
     tp = TopicPartition("t", 0)
-    assert Point({tp: 12}, {tp: 5}).start_after(Point({tp: 3}), tp) == 5
-    assert Point({tp: 12}, {tp: 0}).start_after(Point({tp: 3}), tp) == 0
-    assert Point({tp: 12}).start_after(Point({tp: 3}), tp) == 3
-    assert Point({tp: 12}).start_after(Point({}), tp) is None
+    assert Point({tp: 12}, {tp: 5}).starts_after(Point({tp: 3}))[tp] == 5
+    assert Point({tp: 12}, {tp: 0}).starts_after(Point({tp: 3}))[tp] == 0
+    assert Point({tp: 12}).starts_after(Point({tp: 3}))[tp] == 3
+    assert Point({tp: 12}).starts_after(Point({}))[tp] is None
+    assert Point({tp: 12}, {tp: 5}).starts_after(Point({tp: 12}, {tp: 5}))[tp] == 12, "a source without news"
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ What Spark does not do, and what follows (reference: Structured Streaming's micr
   (`kadence.spark.source.idle`); blocking is harmless, a query is stopped by ending the process.
 * It compares offsets as text. So ``start`` comes back as the very dict it was when nothing is new.
 * It evaluates the initial offset again after a crash of the first batch. So that offset is `NOT_BEGUN` always, and
-  where the partitions start is written into the end of the first batch. Where "start" cannot be found again the same
-  (latest, times) an empty first batch is worth having: it pins it down before the first record arrives.
+  where the partitions start is written into the end of the first batch. An empty first batch is worth having: it pins
+  the start down before the first record arrives, and before the options change.
 
 A batch waits for one round trip: starts and ends of all logs, asked from all leaders at once. Partitions are listed
 once a second, a commit is under way while the batch runs, and an idle query waits for a record rather than look.
@@ -157,7 +157,8 @@ class StreamDriver:
         start, end = Point.from_json(start_json), Point.from_json(end_json)
         ids = self._ids_of(end)
         # A checkpoint of Spark's own connector has no starts in its points. What it meets later begins at the earliest.
-        unknown = [p for p in end.next if end.start_after(start, p) is None]
+        begins = end.starts_after(start)
+        unknown = [partition for partition, begin in begins.items() if begin is None]
         if unknown and not start.has_begun and self._options.starting != Everywhere(Found.EARLIEST):
             raise IllegalStateError(
                 "the checkpoint has a first batch that Spark's connector planned and that has not ended. Where it "
@@ -167,7 +168,7 @@ class StreamDriver:
         earliest = self._cluster.insist(lambda: self._cluster.client.log_starts(unknown)) if unknown else {}
         ranges: list[OffsetRange] = []
         for partition, until in end.next.items():
-            begin = end.start_after(start, partition)
+            begin = begins[partition]
             ranges.append(
                 OffsetRange(
                     *partition,

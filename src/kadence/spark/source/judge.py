@@ -13,7 +13,7 @@ from kadence.spark.source.cluster import Cluster
 from kadence.spark.source.loss import Loss
 from kadence.spark.source.offsets import Point
 from kadence.spark.source.options import SourceOptions
-from kadence.spark.source.start import Everywhere, Found, belongs, check_existence, resolve
+from kadence.spark.source.start import belongs, check_existence, resolve
 from kadence.types import TopicPartition
 
 __all__ = ["Judge", "Step"]
@@ -190,8 +190,8 @@ class Judge:
             check_existence(self._options.topics, self._cluster.listing.leaders)
             begins = resolve(self._options.starting, new, self._cluster.client)
             self._cluster.look()  # producers were at work meanwhile, and no start may lie above its end
-            # Evaluated again later it would be another place: write it down now, records or not.
-            step.must_move |= self._options.starting != Everywhere(Found.EARLIEST)
+            # Evaluated again later, or by other options, it would be another place: write it down now, records or not.
+            step.must_move = True
         for partition, begin in begins.items():
             step.first[partition] = step.next[partition] = begin
             self._extent(partition, begin, step)

@@ -91,10 +91,14 @@ class Point:
             ) from None
         return cls(following, first, ids, shape != NOT_BEGUN)
 
-    def start_after(self, previous: Point, partition: TopicPartition) -> int | None:
-        """Where the batch between ``previous`` and this point begins in ``partition``; None: unknown."""
-        start = self.first.get(partition)
-        return previous.next.get(partition) if start is None else start
+    def starts_after(self, previous: Point) -> dict[TopicPartition, int | None]:
+        """Where the batch between ``previous`` and this point begins in each partition; None: unknown.
+
+        A source without news repeats its point, whose `first` is that of a batch before: there is nothing to read then.
+        """
+        if self == previous:
+            return dict(self.next)
+        return {p: self.first.get(p, previous.next.get(p)) for p in self.next}
 
 
 def to_shape(offsets: Offsets, mark: str = "") -> Json:
