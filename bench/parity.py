@@ -6,7 +6,7 @@
 Each check is data, in conformity/checks.py: a topic, queries, and what is expected: the same rows, a refusal by both,
 or a difference that is meant, with its reason. Then come random lives of streams, see conformity/lives.py:
 
-    python bench/parity.py --only nothing --lives 300 --seed 5
+    python bench/parity.py --only lives --lives 300 --seed 5
 
 Ends with 1 when a check or a life turns out otherwise. Needs a JDK and Maven.
 """

@@ -530,8 +530,8 @@ class Life:
                 lost := sorted(row for row in self.lost - rows.keys() if row[0] == number)
             ):
                 raise WrongError(self._story(f"lost without an error: {lost[:5]}"))
-        for (number, topic_id, partition, offset), count in rows.items():
-            place = topic_id, partition
+        for (number, topic_id, numbered, offset), count in rows.items():
+            place = topic_id, numbered
             if count > 1 + self.reads[number].again[place] or offset >= self.world.longest.get(place, 0):
                 raise WrongError(self._story(f"source {number}: {place} {offset} was read {count} times"))
         self.outcomes["rows"] += sum(rows.values())
