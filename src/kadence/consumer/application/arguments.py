@@ -309,6 +309,10 @@ def to_offsets(offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadat
     """Offsets to commit; of records the one after the last of each partition, of `Records` their next offsets."""
     if offsets is None:
         return None
+    if type(offsets) is Record:
+        # Programs commit each record, and to ask for an instance of a protocol takes longer than all the rest.
+        partition = TopicPartition(offsets.topic, offsets.partition)
+        return {partition: OffsetAndMetadata(offsets.offset + 1, offsets.leader_epoch)}
     if isinstance(offsets, Mapping):
         return {partition_of(partition): _offset(at) for partition, at in offsets.items()}
     if isinstance(offsets, Records):
