@@ -448,11 +448,7 @@ class LoopWorkers:
                 await future
                 self._is_waking = False
                 continue
-            if (
-                has_more
-                and not self._is_waking
-                and (self._idle or len(self._tasks) < self._settings.workers)
-            ):
+            if has_more and not self._is_waking and (self._idle or len(self._tasks) < self._settings.workers):
                 self._wake()
             if not await self._attempt(tasks):
                 tasks = []

@@ -318,10 +318,10 @@ def to_offsets(offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadat
     if isinstance(offsets, Records):
         return offsets.next_offsets()
     whatever: object = offsets
-    if isinstance(whatever, str) or not isinstance(whatever, Iterable | Record):
+    if isinstance(whatever, str) or not isinstance(whatever, Iterable):
         raise TypeError(f"a mapping of offsets, or records, can be committed, not {whatever!r}")
     found: dict[TopicPartition, OffsetAndMetadata] = {}
-    for record in [offsets] if isinstance(offsets, Record) else offsets:
+    for record in offsets:
         try:
             partition = TopicPartition(record.topic, record.partition)
         except AttributeError:

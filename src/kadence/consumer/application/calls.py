@@ -445,7 +445,8 @@ class Calls:
         return {
             partition: fetch_epoch
             for partition in partitions
-            if (each := assignment.get(partition)) is not None and (fetch_epoch := each.read_under()) is not None
+            if (each := assignment.get(partition)) is not None
+            and (fetch_epoch := each.read_under()) is not None
         }
 
     def track(self, records: Iterable[Record[Any, Any]]) -> Work:

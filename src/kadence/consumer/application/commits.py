@@ -240,7 +240,9 @@ class Commits:
             return
         self._answer_starts(beside)
         # Nothing is open after the first commits, mostly.
-        if (self._open_starts or self._known_starts != self._shared_state.starts) and (starts := self.starts()):
+        if (self._open_starts or self._known_starts != self._shared_state.starts) and (
+            starts := self.starts()
+        ):
             call_id = self._exchange.next_id()
             self._starting.add(call_id)
             self._shared_state.send(m.Commit(call_id, deadline, starts, retry=False, parting=True))

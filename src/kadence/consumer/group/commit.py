@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kadence import errors
-from kadence.client.request_manager import Poll
+from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Request
 from kadence.consumer.events import AddBackgroundEvent, Answer, Commit, CommitCompleted, FetchCommitted
@@ -373,10 +373,13 @@ class CommitRequestManager:
             self._release(now)
         if self._queue and self._attempt is None:
             wake_at = min(wake_at, self._send(now, requests))
-        # Look-ups take another connection than commits, so one that must see a commit waits for its answer.
-        waits = self._attempt is not None or any(not (p.sent or p.done) for p in self._queue)
-        lookups = self._committed.poll(now, hold=waits)
-        return Poll(requests + lookups.requests, min(wake_at, lookups.wake_at))
+        if self._committed.lookups:
+            # They take another connection than commits, so one that must see a commit waits for its answer.
+            waits = self._attempt is not None or any(not (p.sent or p.done) for p in self._queue)
+            lookups = self._committed.poll(now, hold=waits)
+            requests += lookups.requests
+            wake_at = min(wake_at, lookups.wake_at)
+        return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
 
     def _give_up_parting(self, now: int) -> None:
         """Who parts from partitions does not wait where no broker is there: what was read comes again."""
@@ -517,9 +520,7 @@ class CommitRequestManager:
             self._backoff.succeeded()
         for pending in attempt.commits:
             left = pending.offsets
-            own = {
-                p: codes.get(p, error_codes.UNKNOWN_SERVER_ERROR) for p in left if p in attempt.partitions
-            }
+            own = {p: codes.get(p, error_codes.UNKNOWN_SERVER_ERROR) for p in left if p in attempt.partitions}
             error = error_of(own)
             if error is None:
                 if len(own) == len(left):
