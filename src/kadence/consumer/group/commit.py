@@ -456,11 +456,7 @@ class CommitRequestManager:
                 continue
             for partition in pending.call.read_under:
                 held = pending.tenure.get(partition)
-                if (
-                    held is not None
-                    and held.former_topic_ids
-                    and pending.topic_ids.get(partition.topic) in held.former_topic_ids
-                ):
+                if held is not None and pending.topic_ids.get(partition.topic) in held.former_topic_ids:
                     pending.void.add(partition)
 
     def _refuse_what_was_lost(self) -> None:
