@@ -458,8 +458,10 @@ class Core:
 
         Also where ``auto.offset.reset`` has reading begin, once: a transaction commits that, too.
         """
-        passed, starts = self._collector.moved(), self.commits.untold_starts()
-        return {**starts, **passed} if starts else passed
+        passed = self._collector.moved()
+        if self.commits.told_starts == self._shared_state.starts:
+            return passed
+        return {**self.commits.untold_starts(), **passed}
 
     def note_raised(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
         """The poll under way has put back what it took, and raises for what comes next of these."""

@@ -115,16 +115,18 @@ class HeartbeatState:
         Args:
             round_: the latest acknowledgement. subscription: whether a changed one is to be told already.
         """
-        if self._said is None:
+        said = self._said
+        if said is None or said.round != round_:
             return True
-        return self._said != self._says(round_) if subscription else self._said.round != round_
+        return subscription and (said.topics != self._topics_now() or said.regex != self._subscription.regex)
 
     def _says(self, round_: int) -> _SentFields:
+        return _SentFields(self._topics_now(), self._subscription.regex, round_)
+
+    def _topics_now(self) -> frozenset[str]:
         """A pattern that matches nothing any more changes nothing: the broker refuses an empty subscription."""
         subscription = self._subscription
-        regex = subscription.regex
-        topics = frozenset() if regex is not None else subscription.topics or self._topics
-        return _SentFields(topics, regex, round_)
+        return frozenset() if subscription.regex is not None else subscription.topics or self._topics
 
     def message(
         self, group: GroupMetadata, round_: int, owned: Mapping[TopicPartition, bytes], *, joins: bool
