@@ -18,7 +18,7 @@ from tests.fuzz.target import Target
 from kadence.protocol import registry
 from kadence.wire import WireError
 
-__all__ = ["DISPATCH"]
+__all__ = ["DISPATCH", "Bugs"]
 
 _HEAD: Final = struct.Struct(">BH")
 _TIMES: Final = (0, 0, 0, 0, 1, 100, 10_000, 1_000_000)
@@ -26,7 +26,7 @@ _MOST: Final = 60
 """Frames of one input."""
 
 
-class _Bugs(logging.Handler):
+class Bugs(logging.Handler):
     """What the broker logs as its own mistakes."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class _Bugs(logging.Handler):
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:
+        if record.exc_info or "bug" in record.getMessage():
             self.found.append(logging.Formatter().format(record))
 
 
@@ -61,7 +61,7 @@ def _seeds() -> list[bytes]:
 
 
 def _serve(data: bytes) -> object:
-    stage, bugs = Stage(0), _Bugs()
+    stage, bugs = Stage(0), Bugs()
     log = logging.getLogger("kadence.broker")
     log.addHandler(bugs)
     served = 0
@@ -107,4 +107,4 @@ def _pass_time(stage: Stage, ms: int) -> None:
         stage.services.transactions.poll(now)
 
 
-DISPATCH: Final = Target("dispatch", _seeds, _serve, 500)
+DISPATCH: Final = Target("dispatch", _seeds, _serve, 500, share=15_000)
