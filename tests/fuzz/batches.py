@@ -153,8 +153,8 @@ def _decompress(data: bytes) -> object:
     return found
 
 
-FETCHED: Final = Target("fetched", _fetched_seeds, _read_fetched, 250, share=4_000)
-PRODUCED: Final = Target("produced", _batch_seeds, _append, 600, share=8_000)
+FETCHED: Final = Target("fetched", _fetched_seeds, _read_fetched, share=4_000)
+PRODUCED: Final = Target("produced", _batch_seeds, _append, share=8_000)
 COMPRESSED: Final = Target(
-    "compressed", _compressed_seeds, _decompress, 600, allocation=(0, 5 * _LIMIT), share=8_000
+    "compressed", _compressed_seeds, _decompress, allocation=(0, 5 * _LIMIT), share=8_000
 )

@@ -165,7 +165,6 @@ COMMITS: Final = Target(
     "commits",
     lambda: [encode(_OFFSET, runs).encode() for runs in _RUNS],
     _read_commit,
-    300,
     share=20_000,
     allocation=(200, 60_000),
 )

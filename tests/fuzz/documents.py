@@ -76,7 +76,8 @@ def _text(value: Any) -> str:
     try:
         return repr(value.as_py())
     except OverflowError:
-        return pa.array([value]).to_string()
+        text: str = pa.array([value]).to_string()
+        return text
 
 
-DOCUMENTS: Final = Target("documents", lambda: list(_SEEDS), _read, 300, share=1_000)
+DOCUMENTS: Final = Target("documents", lambda: list(_SEEDS), _read, share=1_000)

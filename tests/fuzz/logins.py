@@ -70,7 +70,7 @@ _EXCHANGES: Final[tuple[Callable[[], Any], ...]] = (
     lambda: Plain("user", "pencil"),
     lambda: Scram("SCRAM-SHA-256", "user", "pencil", NONCE),
     lambda: OAuthBearer("token", {"a": "b"}),
-    lambda: Gssapi(Peer(b"more", None), b"ticket", lambda error: None),  # type: ignore[arg-type]
+    lambda: Gssapi(Peer(b"more", None), b"ticket", lambda error: None),
 )
 _OFFERED: Final = {SaslHandshakeRequest.API_KEY: (0, 1), SaslAuthenticateRequest.API_KEY: (0, 2)}
 
@@ -169,8 +169,8 @@ def _read_token(data: bytes) -> object:
     return token
 
 
-CHALLENGES: Final = Target("challenges", _challenge_seeds, _hear, 200, share=15_000)
-WORDS: Final = Target("words", _word_seeds, _say, 400, share=100_000)
+CHALLENGES: Final = Target("challenges", _challenge_seeds, _hear, share=15_000)
+WORDS: Final = Target("words", _word_seeds, _say, share=100_000)
 TOKENS: Final = Target(
     "tokens",
     lambda: [
@@ -180,7 +180,6 @@ TOKENS: Final = Target(
         b'{"access_token": 5, "expires_in": "x"}',
     ],
     _read_token,
-    500,
     share=90_000,
     allocation=(1_000, 60_000),
 )

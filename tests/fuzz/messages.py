@@ -108,9 +108,5 @@ def _request_seeds() -> list[bytes]:
     return [frame for _, _, frame in requests()] + filled
 
 
-REQUESTS: Final = Target(
-    "requests", _request_seeds, _read_request, 1_500, allocation=(400, 20_000), share=230_000
-)
-ANSWERS: Final = Target(
-    "answers", _answer_seeds, _read_answer, 1_500, allocation=(400, 20_000), share=200_000
-)
+REQUESTS: Final = Target("requests", _request_seeds, _read_request, allocation=(400, 20_000), share=230_000)
+ANSWERS: Final = Target("answers", _answer_seeds, _read_answer, allocation=(400, 20_000), share=200_000)

@@ -255,4 +255,4 @@ def change_seeds(templates: Sequence[Files], strange: Sequence[str]) -> list[byt
     return seeds
 
 
-RECOVERY: Final = Target("recovery", lambda: change_seeds(_templates(), _STRANGE), _start, 80, share=1_200)
+RECOVERY: Final = Target("recovery", lambda: change_seeds(_templates(), _STRANGE), _start, share=1_200)

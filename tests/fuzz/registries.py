@@ -146,4 +146,4 @@ def _ask(data: bytes) -> object:
     return [found]
 
 
-REGISTRIES: Final = Target("registries", _seeds, _ask, 200, share=5_000)
+REGISTRIES: Final = Target("registries", _seeds, _ask, share=5_000)

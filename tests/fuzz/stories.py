@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.fuzz import live
+from tests.fuzz import dispatch, live
 from tests.fuzz.target import Story
 from tests.hostile import answered, damaged
 
 __all__ = ["STORIES"]
 
 STORIES: Final[dict[str, Story]] = {
-    each.name: each for each in (*live.STORIES, *answered.STORIES, *damaged.STORIES)
+    each.name: each for each in (dispatch.NONSENSE, *live.STORIES, *answered.STORIES, *damaged.STORIES)
 }

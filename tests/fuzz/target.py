@@ -18,16 +18,14 @@ class Target:
         seeds: good inputs, made anew from the code each time; what was once found lies in the corpus.
         check: raises if the bytes had an effect that they must not have. Returns what was made of them: None for
             nothing, or the error that refused them.
-        mutations: how many `make test` tries: what takes a second or two.
         allocation: bytes that Python may allocate for one byte of input, and before the first; None: not measured.
-        share: how many of a million mutations of `make attack` are of this target.
+        share: how many of a million mutations of `make attack` are of this target. `make test` tries a tenth.
         memory: MiB by which the process that tries them may grow.
     """
 
     name: str
     seeds: Callable[[], list[bytes]]
     check: Callable[[bytes], object]
-    mutations: int = 300
     allocation: tuple[int, int] | None = None
     share: int = 0
     memory: int = 64

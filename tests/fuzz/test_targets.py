@@ -1,4 +1,4 @@
-"""Each target with its seeds, with what was once found, and with a few hundred mutations of both; and each story once.
+"""Each target with its seeds, with what was once found, and with mutations of both; and each story once.
 
 `make attack` goes on from here with a million mutations, and `make soak` with coverage to guide it where atheris is
 there: tools/fuzz.py.
@@ -47,7 +47,7 @@ def test_good_inputs(target: Target) -> None:
 def test_mutations(target: Target, seed: int) -> None:
     if not inputs(target):
         pytest.skip("what it is for was not built")
-    attack(target, seed * target.mutations, target.mutations)
+    attack(target, seed * target.share, target.share // 10)
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)

@@ -207,7 +207,8 @@ def _read_settings(data: bytes) -> object:
             return jaas.parse(words)
         if way == _PLACE:
             return _read_place(words)
-        return put_in_force(Faults(), words) or words
+        put_in_force(Faults(), words)
+        return [words]
     except ConfigError as error:
         return error
 
@@ -268,6 +269,6 @@ def _read_letter(data: bytes) -> object:
     return [letter.at, given, place_of(record), named(record), shown]
 
 
-SCHEMAS: Final = Target("schemas", _schema_seeds, _use_schema, 100, share=4_000)
-SETTINGS: Final = Target("settings", _setting_seeds, _read_settings, 300, share=6_000)
-LETTERS: Final = Target("letters", _letter_seeds, _read_letter, 300, share=10_000)
+SCHEMAS: Final = Target("schemas", _schema_seeds, _use_schema, share=4_000)
+SETTINGS: Final = Target("settings", _setting_seeds, _read_settings, share=6_000)
+LETTERS: Final = Target("letters", _letter_seeds, _read_letter, share=10_000)

@@ -186,21 +186,18 @@ AVRO: Final = Target(
     "avro",
     lambda: _seeds("AVRO"),
     _read(lambda: AvroDeserializer(_client()), has_columns=True),
-    200,
     share=8_000,
 )
 PROTOBUF: Final = Target(
     "protobuf",
     lambda: _seeds("PROTOBUF"),
     _read(lambda: ProtobufDeserializer[Any](_client()), has_columns=True),
-    200,
     share=8_000,
 )
 JSON_SCHEMA: Final = Target(
     "json-schema",
     _checked_seeds,
     _read(lambda: JsonSchemaDeserializer(_client()), has_columns=False),
-    300,
     share=100_000,
 )
-JSON: Final = Target("json", lambda: list(_PLAIN_JSON), _plain, 200, share=4_000)
+JSON: Final = Target("json", lambda: list(_PLAIN_JSON), _plain, share=4_000)

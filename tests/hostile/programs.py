@@ -22,7 +22,7 @@ __all__ = ["PROGRAMS", "Main"]
 Main = Callable[[Program, Tally], Awaitable[None]]
 _READING: Final[dict[str, Any]] = {**READING, "max_batch_bytes": 1 << 20, "default_api_timeout_ms": 5_000}
 _ROUNDS: Final = 40
-_GROUP: Final = {"group_id": "g", "auto_commit_interval_ms": 10}
+_GROUP: Final[dict[str, Any]] = {"group_id": "g", "auto_commit_interval_ms": 10}
 
 
 _OFFSETS: Final = {TopicPartition(TOPIC, 0): 5}
