@@ -6,8 +6,10 @@ there: tools/fuzz.py.
 
 from __future__ import annotations
 
+import threading
+
 import pytest
-from tests.fuzz.attacking import attack
+from tests.fuzz.attacking import attack, attacks
 from tests.fuzz.bounds import allocated, steps
 from tests.fuzz.corpus import CORPUS, inputs, kept
 from tests.fuzz.mutation import Mutator
@@ -70,6 +72,34 @@ def test_memory_and_steps_are_bounded_by_what_came(target: Target, seed: int) ->
         assert taken <= before_the_first + for_a_byte * len(data), (taken, data)
         made = steps(lambda data=data: target.check(data))  # type: ignore[misc]
         assert made <= _STEPS[1] + _STEPS[0] * len(data), (made, data)
+
+
+def test_a_failure_says_what_repeats_it_alone() -> None:
+    def check(data: bytes) -> None:
+        if data[:1] > b"\x80":
+            raise KeyError(data)
+
+    target = Target("odd", lambda: [bytes(40)], check)
+    with pytest.raises(KeyError) as raised:
+        attack(target, 7, 500)
+    data, told = raised.value.__notes__
+    seed = int(told.removeprefix("python tools/attack.py odd --seed ").removesuffix(" --alone"))
+    again = next(attacks(target, seed))[1]
+    assert isinstance(again, KeyError)
+    assert again.__notes__ == [data]
+
+
+def test_a_thread_that_dies_is_a_failure() -> None:
+    def die() -> None:
+        raise IndexError("nobody waits for it")
+
+    def check(_: bytes) -> None:
+        thread = threading.Thread(target=die)
+        thread.start()
+        thread.join()
+
+    with pytest.raises(AssertionError, match="IndexError: nobody waits for it"):
+        attack(Target("odd", lambda: [b""], check), 0, 1)
 
 
 def test_the_same_seed_makes_the_same_inputs() -> None:
