@@ -6,8 +6,10 @@ import datetime as dt
 import json
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +17,7 @@ import pytest
 from tests.spark.lakehouse.conftest import Lake, needs
 
 from kadence.errors import ConfigError, IllegalStateError, MissingDependencyError, SerializationError
-from kadence.spark.lakehouse.commit import ConflictError, commit_once
+from kadence.spark.lakehouse.commit import ConflictError, RefusedError, commit_once
 from kadence.spark.lakehouse.task import write_rows
 from kadence.spark.stamp import Stamp
 
@@ -190,6 +192,90 @@ def test_columns_that_the_table_lacks(lake: Lake) -> None:
     assert lake.rows("id, city, zip") == sorted(wanted, key=str)
 
 
+def nested(**fields: pa.DataType) -> pa.Schema:
+    inner = pa.struct(list(fields.items()))
+    return pa.schema(
+        [("id", pa.int64()), ("addr", inner), ("all", pa.list_(inner)), ("by", pa.map_(pa.string(), inner))]
+    )
+
+
+def nested_row(number: int, **values: Any) -> dict[str, Any]:
+    return {"id": number, "addr": values, "all": [values, None], "by": [("k", values)]}
+
+
+def test_nested_fields_that_come_go_move_and_grow(lake: Lake) -> None:
+    old, new = (
+        nested(city=pa.string(), zip=pa.int64()),
+        nested(land=pa.string(), zip=pa.int32(), city=pa.string()),
+    )
+    lake.add(pa.Table.from_pylist([nested_row(1, city="Bonn", zip=5)], schema=old))
+    # A task of before has written its files, and commits them after the table has changed.
+    early = lake.files(pa.Table.from_pylist([nested_row(2, city="Ulm", zip=6)], schema=old))
+    lake.add(
+        pa.Table.from_pylist([nested_row(3, land="DE", zip=7, city="Köln")], schema=new), mergeSchema="true"
+    )
+    assert lake.commit(early)
+    lake.add(pa.Table.from_pylist([nested_row(4, zip=8)], schema=nested(zip=pa.int32())))
+    known = {
+        1: {"city": "Bonn", "zip": 5, "land": None},
+        2: {"city": "Ulm", "zip": 6, "land": None},
+        3: {"city": "Köln", "zip": 7, "land": "DE"},
+        4: {"city": None, "zip": 8, "land": None},
+    }
+    for row in read_back(lake):
+        value = known[row["id"]]
+        assert row["addr"] == value
+        assert row["all"] == [value, None]
+        assert dict(row["by"]) == {"k": value}
+
+
+def test_types_that_grow(lake: Lake) -> None:
+    """Iceberg's own rule of ints to longs; Delta's library cannot do it."""
+    lake.add(pa.table({"n": pa.array([1], pa.int32())}))
+    wide = pa.table({"n": pa.array([2**40], pa.int64())})
+    if lake.kind == "delta":
+        with pytest.raises(
+            ConfigError, match="column n is int64 in the rows and int32 in the table: cast it"
+        ):
+            lake.add(wide, mergeSchema="true")
+        return
+    lake.add(wide, mergeSchema="true")
+    assert sorted(row["n"] for row in read_back(lake)) == [1, 2**40]
+
+
+def read_back(lake: Lake) -> list[dict[str, Any]]:
+    """The rows by the table's own library, which knows the schemas of all its files."""
+    if lake.kind == "delta":
+        import deltalake
+
+        found = deltalake.DeltaTable(lake.options["path"]).to_pyarrow_table()
+    else:
+        found = lake.table.scan().to_arrow()
+    rows: list[dict[str, Any]] = found.to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same column", "columns of their own"])
+def test_writers_that_add_columns_at_once(lake: Lake, same: bool) -> None:
+    """Each finds that another was faster, and looks at what is still missing."""
+    lake.add(ROWS)
+    at_once = Barrier(4)
+
+    def write(number: int) -> bool:
+        name = "more" if same else f"more{number}"
+        at_once.wait()
+        return lake.add(ROWS.append_column(name, pa.array([number] * 3)), mergeSchema="true")
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(write, range(4)))
+    rows = read_back(lake)
+    assert len(rows) == 15
+    names = ["more"] if same else [f"more{number}" for number in range(4)]
+    assert sorted(row[name] for row in rows for name in names if row[name] is not None) == sorted(
+        [0, 1, 2, 3] * 3
+    )
+
+
 def test_a_column_of_another_type_is_refused(lake: Lake) -> None:
     lake.add(ROWS)
     with pytest.raises(ConfigError, match=r"column id is string in the rows and int64 in the table: cast it"):
@@ -266,6 +352,109 @@ def test_delta_tables_that_ask_more_of_their_writers_are_refused(
     lake = Lake("delta", tmp_path)
     with pytest.raises(ConfigError, match=said):
         lake._library.prepared(lake.parsed(), pa.schema([("id", pa.int64())]))
+
+
+def with_features(lake: Lake, *features: str, **configuration: str) -> None:
+    """Say in the table's log that its writers need these features."""
+    log = Path(lake.options["path"]) / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            both = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint"}
+            read = [each for each in features if each in both]
+            action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7}
+            action["protocol"] |= {"readerFeatures": read, "writerFeatures": list(features)}
+        if "metaData" in action:
+            action["metaData"]["configuration"] = configuration
+    log.write_text("\n".join(map(json.dumps, actions)))
+
+
+def parquet_files(lake: Lake) -> set[Path]:
+    return set(Path(lake.options["path"]).rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    "feature",
+    ["clustering", "domainMetadata", "identityColumns", "inCommitTimestamp", "rowTracking", "typeWidening", "new"],
+)  # fmt: skip
+def test_delta_features_that_the_library_cannot_write_are_named_before_a_file_is(
+    tmp_path: Path, feature: str
+) -> None:
+    needs("deltalake")
+    lake = Lake("delta", tmp_path)
+    lake.add(ROWS.slice(0, 0))
+    with_features(lake, feature, "appendOnly")
+    with pytest.raises(
+        ConfigError, match=f"the table has the writer feature {feature}, which this sink cannot"
+    ):
+        lake.files(ROWS)
+    assert parquet_files(lake) == set()
+
+
+def test_delta_features_that_an_append_keeps_up(tmp_path: Path) -> None:
+    from kadence.spark.lakehouse.delta import _FEATURES
+
+    needs("deltalake")
+    for place, feature in enumerate(sorted(_FEATURES)):
+        if feature == "columnMapping":  # of a table with a mode, which is refused by its property
+            continue
+        lake = Lake("delta", tmp_path / str(place))
+        lake.directory.mkdir()
+        lake.add(ROWS.slice(0, 0))
+        with_features(lake, feature)
+        lake.add(ROWS)
+        assert len(parquet_files(lake)) == 1, feature
+
+
+def test_a_delta_table_whose_rows_cannot_be_replaced(tmp_path: Path) -> None:
+    needs("deltalake")
+    lake = Lake("delta", tmp_path)
+    lake.add(ROWS.slice(0, 0))
+    with_features(lake, "appendOnly", **{"delta.appendOnly": "true"})
+    lake.add(ROWS)
+    before = parquet_files(lake)
+    with pytest.raises(RefusedError, match="the table is append-only"):
+        lake.add(ROWS, overwrite=True)
+    assert parquet_files(lake) == before
+
+
+def test_a_commit_that_fails_although_nobody_changed_the_table_is_not_repeated(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the library refuses for good has the same error as a conflict, and the files of the batch go."""
+    lake.add(ROWS)
+    files = lake.files(ROWS)
+    before, tries = lake.rows(), []
+    if lake.kind == "delta":
+        import deltalake
+        from deltalake.exceptions import CommitFailedError
+
+        def refuse(*_: Any, **__: Any) -> None:
+            tries.append(1)
+            raise CommitFailedError("no such thing")
+
+        monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", refuse)
+    else:
+        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table import Transaction
+
+        def refuse(*_: Any, **__: Any) -> None:
+            tries.append(1)
+            raise CommitFailedException("no such thing")
+
+        monkeypatch.setattr(Transaction, "commit_transaction", refuse)
+    with pytest.raises(RefusedError, match="no such thing"):
+        lake.commit(files)
+    assert len(tries) == 1
+    monkeypatch.undo()
+    assert lake.rows() == before
+    assert not any(path.exists() for path in written_files(lake, files))
+
+
+def written_files(lake: Lake, files: list[Any]) -> list[Path]:
+    if lake.kind == "delta":
+        return [Path(lake.options["path"]) / each.path for each in files]
+    return [Path(each.data.file_path.removeprefix("file://")) for each in files]
 
 
 def test_a_table_of_others_with_transforms(tmp_path: Path) -> None:
