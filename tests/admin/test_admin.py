@@ -504,6 +504,25 @@ def test_a_coordinator_that_stands_still_takes_no_other_group(frozen: type[Any])
         assert all("broker 2" in str(error) for error in found.errors.values())
 
 
+@pytest.mark.parametrize("newest", [9, 7])
+def test_a_coordinator_that_stands_still_takes_the_offsets_of_no_other_group(newest: int) -> None:
+    """Of the frozen one it is not even known that it is as old as the others, which are asked for each group then."""
+    names = [f"g{number}" for number in range(6)]
+    with Broker(nodes=3) as broker, broker.faults.limit(OffsetFetchRequest, newest):
+        broker.create_topic("t", 1)
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            for number, name in enumerate(names):
+                broker.move_coordinator(name, 1 + number % 3)
+                admin.alter_consumer_group_offsets(name, {TopicPartition("t", 0): 0})
+        of_2 = {name for number, name in enumerate(names) if 1 + number % 3 == 2}
+        first = broker.bootstrap_servers.split(",")[0]
+        with Admin(bootstrap_servers=first) as admin, broker.faults.freeze(2):
+            found = admin.list_offsets_of_groups(names, timeout=2, raise_errors=False)
+        assert found == {name: {TopicPartition("t", 0): OffsetAndMetadata(0)} for name in set(names) - of_2}
+        assert found.errors.keys() == of_2
+        assert all("broker 2" in str(error) for error in found.errors.values())
+
+
 @pytest.mark.parametrize(
     ("there", "wanted", "but"),
     [

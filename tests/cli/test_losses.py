@@ -126,6 +126,28 @@ def test_a_member_without_partitions_ends_when_all_is_read(broker: Broker, kaden
         assert (ran.status, ran.out, ran.err) == (0, "", "0 records\n")
 
 
+def test_who_waits_no_longer_for_the_end_says_so(broker: Broker, kadence: Run) -> None:
+    kadence("topics", "create", "t", "--partitions", "1")
+    kadence("produce", "t", "--format", "lines", stdin=b"1\n2\n")
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "enable.auto.commit": "false"}
+    with Consumer(settings) as other:
+        other.subscribe(["t"])
+        until(lambda: other.poll(0.1) is not None and other.assignment(), every=0)
+        # It has committed nothing.
+        ran = kadence("consume", "t", "-g", "g", "-e", "--timeout", "0.2")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err == "no record came for 0.2 s, and the end is not reached\n0 records\n"
+    # Without -e it is what was asked for.
+    assert kadence("consume", "t", "--from", "latest", "--timeout", "0.2").status == 0
+
+
+def test_the_help_says_who_sees_settings_and_where_secrets_belong(kadence: Run) -> None:
+    for command in (["topics", "list"], ["consume"], ["produce"], ["groups", "lag"]):
+        words = " ".join(kadence(*command, "--help").out.split())
+        assert "in the list of processes: secrets belong in the file of -c or --config" in words
+    assert "in its list of processes" in " ".join(kadence("--help").out.split())
+
+
 class _Steady:
     """A consumer of which each poll that waits brings one record, as of a program that writes all the time."""
 

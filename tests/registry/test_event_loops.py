@@ -50,7 +50,7 @@ class SlowRegistry(RegistryServer):
     def answer(self, request: RegistryRequest) -> tuple[int, bytes]:
         if self.is_slow and request.path.startswith(self.slow):
             self.asked_for.append(request.path)
-            if not self.may_answer.wait(5):
+            if not self.may_answer.wait(PATIENCE / 8):
                 self.has_waited = True
         return super().answer(request)
 

@@ -306,6 +306,68 @@ def test_dead_letters_that_cannot_be_written_cost_no_row(
         assert why(consumer, "unwritten") == "offset 0: DeadLetterError, raised 2 times"
 
 
+@pytest.mark.parametrize("read", ["poll", "poll_arrow"])
+def test_the_rows_before_a_refused_letter_come_first(
+    broker: Broker, client: SchemaRegistryClient, read: str
+) -> None:
+    topic = f"refused-{read}"
+    write(broker, topic, avro(client, OLD, id=1, item="x"), b"plain text", avro(client, OLD, id=3, item="y"))
+    more = {"deserialization_errors": "dead-letter", "dead_letter_topic": "no/such"}
+    with reading(broker, AvroDeserializer(client), (topic, 0), **more) as consumer:
+
+        def ids() -> list[int]:
+            if read == "poll":
+                return [each.value["id"] for each in consumer.poll(PATIENCE)]
+            table = consumer.poll_arrow(PATIENCE, value="avro", columns=["value"])
+            return [each["id"] for each in table["value"].to_pylist()]
+
+        assert ids() == [1]
+        for _ in range(2):
+            with pytest.raises(DeadLetterError, match="no/such"):
+                ids()
+            assert consumer.position((topic, 0)) == 1
+        consumer.seek((topic, 0), 2)
+        assert ids() == [3]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("errors", ["raise", "skip"])
+def test_the_rows_before_a_schema_that_the_registry_withholds_come_first(
+    broker: Broker, registry: RegistryServer, client: SchemaRegistryClient, errors: str, *, is_async: bool
+) -> None:
+    topic = f"withheld-{errors}-{is_async}"
+    known, new = avro(client, OLD, id=1, item="x"), avro(client, NEW, id=2, note="y")
+    write(broker, topic, known, known, new, known)
+    # It has asked for none of them.
+    fresh = SchemaRegistryClient._of(RegistryOptions((registry.url,), retries=0), lambda _: None)
+    shell = Shell("asyncio" if is_async else "threads")
+    consumer = shell.make(
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        value_deserializer=AvroDeserializer(fresh),
+        deserialization_errors=errors,
+    )
+
+    def offsets(most: int | None = None) -> list[int]:
+        found: list[int] = shell.do(lambda: consumer.poll_arrow(PATIENCE, max_records=most, value="avro"))[
+            "offset"
+        ].to_pylist()
+        return found
+
+    shell.do(lambda: consumer.assign([(topic, 0)]))
+    assert offsets(1) == [0]
+    registry.fixed = 500, b""
+    assert offsets() == [1]
+    for _ in range(2):
+        with pytest.raises(SchemaRegistryError):
+            offsets()
+    registry.fixed = None
+    assert offsets() == [2, 3]
+    shell.do(consumer.close)
+    if shell.runner is not None:
+        shell.runner.close()
+
+
 def why(consumer: Any, topic: str) -> str | None:
     """Why `not_fetched` says that polls raise."""
     found = consumer.not_fetched().get(TopicPartition(topic, 0))

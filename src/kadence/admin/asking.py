@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kadence.admin.leaders import Leaders
+from kadence.admin.manager import Asked
 from kadence.admin.network import Network
 from kadence.client.waits import Waits
 from kadence.clock import Clock, Seconds, add_ms, to_ms
 from kadence.config import AdminConfig
 from kadence.connection.request import ANY_NODE, Completed, Request
-from kadence.errors import ConnectError, KafkaError, KafkaTimeoutError, RequestTimedOutError
+from kadence.errors import (
+    ConnectError,
+    KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+)
 
 __all__ = ["Ask", "Asking"]
 
@@ -38,6 +45,14 @@ class Ask:
         self.min_version = min_version
         self.max_version = max_version
         self.is_unanswered = False
+
+
+class _Sent(NamedTuple):
+    """Requests that are on their way."""
+
+    asks: Sequence[Ask]
+    requests: Sequence[Request]
+    asked: Asked
 
 
 class Asking:
@@ -89,12 +104,47 @@ class Asking:
         """The answer or the transport error of each, asked at the same time."""
         if self._clock.now_ms() >= deadline:
             # What was asked before took all the time: nobody is late with this.
-            return [
-                KafkaTimeoutError(
-                    f"{type(ask.message).__name__.removesuffix('Request')} was not sent: there was no time left for it"
-                )
-                for ask in asks
-            ]
+            return [_not_sent(ask) for ask in asks]
+        sent = self._sent(asks, deadline)
+        try:
+            yield from self._wait(deadline, lambda: sent.asked.is_done)
+        finally:
+            sent.asked.is_given_up = True
+        return self._answers(sent, deadline)
+
+    def ask_all_or(
+        self, asks: Sequence[tuple[Ask, Sequence[Ask]]], deadline: int
+    ) -> Waits[list[tuple[bool, list[Any | KafkaError]]]]:
+        """As `ask_all`; where a broker has no version for a request it is asked others at once.
+
+        That waits for no other broker, which may stand still.
+
+        Returns:
+            Of each whether the others were asked, and the answers.
+        """
+        if self._clock.now_ms() >= deadline:
+            return [(False, [_not_sent(ask)]) for ask, _ in asks]
+        first = [self._sent([ask], deadline) for ask, _ in asks]
+        others: dict[int, _Sent] = {}
+
+        def is_done() -> bool:
+            for place, sent in enumerate(first):
+                completed = sent.asked.ended.get(sent.requests[0])
+                if completed is not None and place not in others and _has_no_version(completed):
+                    others[place] = self._sent(asks[place][1], deadline)
+            return all(sent.asked.is_done for sent in (*first, *others.values()))
+
+        try:
+            yield from self._wait(deadline, is_done)
+        finally:
+            for sent in (*first, *others.values()):
+                sent.asked.is_given_up = True
+        return [
+            (place in others, self._answers(others.get(place, sent), deadline))
+            for place, sent in enumerate(first)
+        ]
+
+    def _sent(self, asks: Sequence[Ask], deadline: int) -> _Sent:
         send_by = min(deadline, add_ms(self._clock.now_ms(), self._config.request_timeout_ms))
         requests = [
             Request(
@@ -102,14 +152,12 @@ class Asking:
             )
             for ask in asks
         ]
-        asked = self._network.ask(requests, self._wake)
-        try:
-            yield from self._wait(deadline, lambda: asked.is_done)
-        finally:
-            asked.is_given_up = True
+        return _Sent(asks, requests, self._network.ask(requests, self._wake))
+
+    def _answers(self, sent: _Sent, deadline: int) -> list[Any | KafkaError]:
         answers: list[Any | KafkaError] = []
-        for ask, request in zip(asks, requests, strict=True):
-            completed = asked.ended.get(request)
+        for ask, request in zip(sent.asks, sent.requests, strict=True):
+            completed = sent.asked.ended.get(request)
             if completed is None or self._is_too_late(completed, deadline):
                 answers.append(self._too_late(request))
             else:
@@ -144,3 +192,13 @@ class Asking:
             if now >= until:
                 return
             yield min(until, self._network.grace.wait_until(now, self._began))
+
+
+def _not_sent(ask: Ask) -> KafkaTimeoutError:
+    name = type(ask.message).__name__.removesuffix("Request")
+    return KafkaTimeoutError(f"{name} was not sent: there was no time left for it")
+
+
+def _has_no_version(completed: Completed) -> bool:
+    """Whether the request was never sent, because the broker does not know it in a version that was asked for."""
+    return completed.version < 0 and isinstance(completed.error, UnsupportedVersionError)

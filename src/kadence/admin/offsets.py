@@ -20,7 +20,7 @@ from kadence.admin.calls import Ask, Calls, operation, refusal
 from kadence.admin.groups import by_coordinator
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
-from kadence.errors import KafkaError, MalformedMessageError, UnsupportedVersionError
+from kadence.errors import KafkaError, MalformedMessageError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.list_offsets import (
     ListOffsetsPartition,
@@ -303,22 +303,21 @@ def _committed(
         result: dict[str, _Committed | KafkaError] = {}
         by_node = yield from by_coordinator(calls, groups, deadline, result)
         asks = [
-            _ask_many({group: wanted[group] for group in names}, node, require_stable=require_stable)
+            (
+                _ask_many({group: wanted[group] for group in names}, node, require_stable=require_stable),
+                [_ask_one(group, wanted[group], node, require_stable=require_stable) for group in names],
+            )
             for node, names in by_node.items()
         ]
-        answers = yield from calls.ask_all(asks, deadline)
-        singly: list[tuple[str, int]] = []
-        for (node, names), answer in zip(by_node.items(), answers, strict=True):
-            if isinstance(answer, UnsupportedVersionError):
-                singly += [(group, node) for group in names]
-            elif isinstance(answer, KafkaError):
-                result.update(dict.fromkeys(names, answer))
+        answers = yield from calls.ask_all_or(asks, deadline)
+        for names, (is_singly, found) in zip(by_node.values(), answers, strict=True):
+            if is_singly:
+                for group, answer in zip(names, found, strict=True):
+                    result[group] = answer if isinstance(answer, KafkaError) else _of_group(group, answer)
+            elif isinstance(found[0], KafkaError):
+                result.update(dict.fromkeys(names, found[0]))
             else:
-                result.update({each.group_id: _of_group(each.group_id, each) for each in answer.groups})
-        asks = [_ask_one(group, wanted[group], node, require_stable=require_stable) for group, node in singly]
-        answers = yield from calls.ask_all(asks, deadline)
-        for (group, _), answer in zip(singly, answers, strict=True):
-            result[group] = answer if isinstance(answer, KafkaError) else _of_group(group, answer)
+                result.update({each.group_id: _of_group(each.group_id, each) for each in found[0].groups})
         return result
 
     return calls.settle(wanted, attempt, deadline)

@@ -161,7 +161,11 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
     )
     # Without it here, what stands before the command holds.
     add_cluster_option(parser, default=argparse.SUPPRESS)
-    add_settings_option(parser, "a client setting by Kafka's name, e.g. -X security.protocol=SSL; repeatable")
+    add_settings_option(
+        parser,
+        "a client setting by Kafka's name, e.g. -X security.protocol=SSL; repeatable. Others on this machine see it in "
+        "the list of processes: secrets belong in the file of -c or --config, or, as ${NAME} there, in the environment",
+    )
 
 
 def add_cluster_option(parser: argparse.ArgumentParser, default: str | None) -> None:

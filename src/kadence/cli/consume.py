@@ -55,7 +55,10 @@ has such lines; --format parquet, arrow or csv says it for other names. The
 file gets its name when it is whole. Records of transactions that were aborted
 are left out, unless -X isolation.level=read_uncommitted is given.
 If records are deleted before they are read, as by retention, stderr says
-which, and the status is 1; with -o there is no file then.
+which, and the status is 1; with -o there is no file then. With -e the status
+is 0 once the end is reached; if --timeout comes first, it is 1. In a group the
+end is reached when this member has printed what it was given, or, without
+partitions, when the others have committed what was there.
 
 {FORMS}"""
 
@@ -270,7 +273,7 @@ def _print_all(
     """Write lines until there is enough; how many it was.
 
     Args:
-        losses: where records that are deleted meanwhile are told. None: they are an error.
+        losses: notes records that are deleted meanwhile, and an end that is not reached. None: these are errors.
     """
     write = out.write
     form = arguments.format or "records"
@@ -311,6 +314,9 @@ def _print_all(
                 "other members of the group have all partitions; it ends when they have committed what is there now"
             )
         if arguments.timeout is not None and idle >= arguments.timeout:
+            if plan.ends and losses is not None:
+                losses.status = 1
+                say(f"no record came for {arguments.timeout:g} s, and the end is not reached")
             break
     out.flush()
     if glance is not None:

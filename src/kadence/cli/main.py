@@ -82,6 +82,8 @@ localhost:9092. A cluster with a name stands in ~/.config/kadence/config.toml
   sasl.password = "${PROD_PASSWORD}"
   kadence -c prod groups list       (without -c: the one of $KADENCE_CLUSTER)
   kadence --config client.properties topics list     as Kafka's tools have it
+Others on the machine see a secret after -X in its list of processes, and none
+in these files or in the environment.
 
 Status: 0 success, 1 failure, also of a part of what was asked, 2 the command
 line or a setting is wrong, 130 Ctrl-C, 141 the reader of the output has closed

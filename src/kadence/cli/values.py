@@ -33,7 +33,7 @@ def add_registry_option(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="the registry with the schemas of values (default: schema.registry.url of -c or --config, else "
         "$KADENCE_SCHEMA_REGISTRY); its login and TLS "
-        "are settings, e.g. -X schema.registry.basic.auth.user.info=NAME:PASSWORD",
+        "are settings of that file, as schema.registry.basic.auth.user.info = NAME:PASSWORD",
     )
 
 

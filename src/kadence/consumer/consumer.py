@@ -299,7 +299,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             value: ``avro`` or ``protobuf`` decodes values by the value.deserializer, an `AvroDeserializer` or
                 `ProtobufDeserializer` of kadence.registry, to a column of structs. Without a reader's schema it has the
                 fields of all schemas that came so far. With deserialization.errors=raise the table ends before the
-                first bad record of each partition.
+                first bad record of each partition; and always before a record whose schema the registry does not
+                give, or whose dead letter is refused.
 
         Raises:
             ValueError: ``columns`` is empty, or names an unknown column, or one column twice.

@@ -26,6 +26,11 @@ _MOST_SHOWN: Final = 100
 """So many characters of a place in a schema stand in an error."""
 
 
+_TOO_MANY_STEPS: Final = (
+    "the check against its JSON Schema may take too long (docs/schemas.md, limits of JSON Schema)"
+)
+
+
 class JsonSchemaSerializer:
     """Writes values as JSON, with the id of their JSON Schema before them (Confluent's wire format).
 
@@ -184,28 +189,26 @@ def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
     schema = _parsed(resolved.text)
     if not validate:
         return _nothing
-    jsonschema = _jsonschema()
-    from referencing import Registry, Resource
-    from referencing.jsonschema import DRAFT7
+    _jsonschema()
+    from kadence.registry.bounded import BoundedSchema
+    from kadence.registry.steps import TooManyStepsError
 
-    # An address that is not among the references is not looked up: whoever writes schemas would choose whom we ask.
-    registry: Any = Registry()
+    references = _all_references(resolved, {})
     try:
-        for name, found in _all_references(resolved, {}).items():
-            resource = Resource.from_contents(found, default_specification=DRAFT7)
-            registry = registry.with_resource(name, resource)
-        kind = jsonschema.validators.validator_for(schema)
-        kind.check_schema(schema)
-        validator = kind(schema, registry=registry)
-    except (ConfigError, MemoryError):
+        bounded = BoundedSchema(schema, references)
+    except MemoryError:
         raise
+    except TooManyStepsError:
+        raise ConfigError("this JSON Schema is too large, or compares too much, to be checked") from None
     # What is no schema at all, as 5 or {"$schema": 5}, ends in any error of Python's.
     except Exception as problem:  # noqa: BLE001
         raise ConfigError(f"this is no JSON Schema: {type(problem).__name__}") from None
 
     def check(value: Any) -> None:
         try:
-            found = next(iter(validator.iter_errors(value)), None)
+            refusal = bounded.refusal(value)
+        except TooManyStepsError:
+            raise SerializationError(_TOO_MANY_STEPS) from None
         except RecursionError:
             raise SerializationError("the value or its schema is nested too deep") from None
         except Exception as problem:
@@ -213,11 +216,11 @@ def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
             raise SerializationError(
                 f"its JSON Schema cannot be used ({type(problem).__name__})"
             ) from problem
-        if found is not None:
+        if refusal is not None:
             # Not the message, which has the value in it, nor the place in the value: names of a map may be secret.
-            place = "/".join(map(str, list(found.absolute_schema_path)[:-1]))[:_MOST_SHOWN]
+            keyword, place = refusal
             raise SerializationError(
-                f"it is not of its JSON Schema: {found.validator!r} does not hold at {place or 'its top'!r}"
+                f"it is not of its JSON Schema: {keyword!r} does not hold at {place[:_MOST_SHOWN] or 'its top'!r}"
             )
 
     return check
@@ -242,12 +245,10 @@ def _refusing(reason: str) -> Check:
     return check
 
 
-def _jsonschema() -> Any:
+def _jsonschema() -> None:
     try:
-        import jsonschema
-        import jsonschema.validators
+        import jsonschema  # noqa: F401
     except ImportError as problem:
         raise MissingDependencyError(
             "checking JSON Schemas needs jsonschema: pip install 'kadence[json-schema]', or say validate=False"
         ) from problem
-    return jsonschema

@@ -198,3 +198,23 @@ def test_a_message_inside_itself_is_bytes() -> None:
     tree = file.message_type.add(name="Tree")
     tree.field.add(name="next", number=1, label=1, type=FIELD.TYPE_MESSAGE, type_name=".Tree")
     assert arrow_of_message(Messages([file]).named("Tree")) == pa.struct([("next", pa.binary())])
+
+
+def test_what_the_decoder_would_not_survive_is_kept_from_it(capfd: pytest.CaptureFixture[str]) -> None:
+    endless = sale(1) + b"\x1a" + b"\xff" * 9 + b"\x01"
+    nested = b"\xa3\x06" * 300_000
+    inside = sale(2) + b"\x2a\x0b\x0a" + b"\xfe" + b"\xff" * 8 + b"\x01"
+    unknown = sale(4) + b"\xa2\x06" + b"\xff" * 9 + b"\x01"
+    values = [
+        endless,
+        sale(-1),
+        nested,
+        inside,
+        unknown,
+        Sale(note="x" * 50_000).SerializeToString(),
+        sale(3),
+    ]
+    found = ProtobufFormat(SALE, KIND).decode(pa.array(values, pa.binary()))
+    assert found.bad == dict.fromkeys((0, 2, 3, 4), "not Protobuf of this message")
+    assert [row and row["id"] for row in found.column.to_pylist()] == [None, -1, None, None, None, 0, 3]
+    assert capfd.readouterr().err == ""

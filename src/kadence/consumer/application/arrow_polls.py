@@ -13,7 +13,7 @@ from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.consumer.application.arrow_values import ArrowValues, LettersPendingError
 from kadence.consumer.application.core import Core
-from kadence.errors import KafkaError, RecordDeserializationError
+from kadence.errors import DeadLetterError, KafkaError, RecordDeserializationError
 from kadence.errors.local import AnswerPendingError
 from kadence.records import arrow
 from kadence.types import TopicPartition
@@ -82,6 +82,11 @@ class ArrowPolls:
                 core.put_back(proofs)
                 core.note_raised((error.partition,), error)
                 raise
+            except DeadLetterError as error:
+                core.put_back(proofs)
+                assert value is not None
+                core.note_raised(self._arrow_values(value).raised_for, error)
+                raise
             except Exception as error:
                 # Out of memory, or a registry that is away: the rows are still to come.
                 core.put_back(proofs)
@@ -94,11 +99,13 @@ class ArrowPolls:
         while (pending := self._pending) is not None:
             if pending.is_over:
                 self._pending = None
+                if isinstance(pending, LettersPendingError):
+                    pending.settle()
+                    break
                 try:
                     pending.check()
                 except KafkaError as error:
-                    waited = self._pending_of if isinstance(pending, AnswerPendingError) else pending.refused
-                    self._core.note_raised(waited, error)
+                    self._core.note_raised(self._pending_of, error)
                     raise
                 break
             self._core.check()

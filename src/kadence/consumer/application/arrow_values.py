@@ -3,18 +3,26 @@
 The deserialiser of values decodes them, a whole table at once. What is bad is treated as in a poll, by
 ``deserialization.errors``: with ``raise`` a table ends before the first bad record of each partition, and a poll raises
 once it would be the first; with ``skip`` bad rows are left out; with ``dead-letter`` they are left out once their
-topic has acknowledged them, and the other rows wait for that.
+topic has acknowledged them, and the other rows wait for that. Where the topic refuses them, or the registry does not
+answer, a table ends as with ``raise``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.config import ConsumerConfig
 from kadence.consumer.fetch.dead_letters import BadRecord, Delivery
 from kadence.consumer.fetch.decoding import Decoding
-from kadence.errors import ConfigError, DeadLetterError, RecordDeserializationError, SerializationError
+from kadence.errors import (
+    ConfigError,
+    DeadLetterError,
+    RecordDeserializationError,
+    SchemaRegistryError,
+    SerializationError,
+)
+from kadence.errors.local import AnswerPendingError
 from kadence.logs import logger
 from kadence.records import ALL_COLUMNS, Record
 from kadence.types import TopicPartition
@@ -42,25 +50,10 @@ class LettersPendingError(Exception):
         """Whether the broker has answered for all of them."""
         return all(delivery.done for delivery in self._deliveries)
 
-    @property
-    def refused(self) -> set[TopicPartition]:
-        """The partitions of those that could not be written."""
-        return {
-            TopicPartition(each.bad[0].record.topic, each.bad[0].record.partition)
-            for each in self._deliveries
-            if each.error is not None
-        }
-
-    def check(self) -> None:
-        """Note those that are acknowledged. Raises `DeadLetterError` where some are not."""
-        problem: DeadLetterError | None = None
+    def settle(self) -> None:
+        """Note those that are acknowledged, and those that are refused: `ArrowValues.decoded` raises for these."""
         for delivery in self._deliveries:
-            try:
-                self._values.delivered(delivery)
-            except DeadLetterError as error:
-                problem = error
-        if problem is not None:
-            raise problem
+            self._values.delivered(delivery)
 
 
 class ArrowValues:
@@ -89,6 +82,10 @@ class ArrowValues:
         self._writes_letters = config.deserialization_errors == "dead-letter"
         self._settled: dict[TopicPartition, set[int]] = {}
         """Offsets that the dead letter topic has, and whose rows are still to be passed over."""
+        self._refused: dict[TopicPartition, tuple[int, DeadLetterError]] = {}
+        """The first bad record of a partition whose letter was refused, until that was raised."""
+        self.raised_for: tuple[TopicPartition, ...] = ()
+        """The partitions whose refused letters `decoded` raised for last."""
 
     def needed(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The columns to poll for those that are asked for. A dead letter has all of its record."""
@@ -103,53 +100,80 @@ class ArrowValues:
 
         Raises:
             RecordDeserializationError: no good record comes before the bad ones.
+            DeadLetterError: none comes before those whose letters were refused. The next call sends them again.
+            SchemaRegistryError: none comes before those whose schemas the registry does not give.
             LettersPendingError: the table is to be taken again once bad rows are dead letters.
         """
         index = table.column_names.index("value")
-        made = self._columns.decode(table.column(index).combine_chunks())
+        values = table.column(index).combine_chunks()
+        try:
+            made = self._columns.decode(values)
+        except (AnswerPendingError, SchemaRegistryError, ConfigError):
+            firsts = _firsts(table, self._columns.unknown(values))
+            kept = table.filter(_before(table, firsts)) if firsts else table
+            if not firsts or not kept.num_rows:
+                raise
+            table, earlier = self.decoded(kept, names)
+            return table, firsts | dict(earlier)
+        typed = table.set_column(index, "value", made.column)
+        firsts = {}
         if made.bad and self._writes_letters:
-            self._write_letters(table, made.bad)
-        table = table.set_column(index, "value", made.column)
-        firsts: dict[TopicPartition, int] = {}
-        if made.bad:
-            table, firsts = self._without(table, made.bad)
-        return table.select(list(names)), firsts
+            typed, firsts = self._with_letters(table, typed, made.bad)
+        elif made.bad:
+            typed, firsts = self._without(typed, made.bad)
+        return typed.select(list(names)), firsts
 
-    def _write_letters(self, table: pa.Table, bad: dict[int, str]) -> None:
-        """See that bad rows are dead letters."""
+    def _with_letters(
+        self, table: pa.Table, typed: pa.Table, bad: dict[int, str]
+    ) -> tuple[pa.Table, dict[TopicPartition, int]]:
+        """Typed rows without bad ones, once these are dead letters, and up to the first whose letter is refused."""
         unsettled: dict[TopicPartition, list[BadRecord]] = {}
         settled: list[tuple[TopicPartition, int]] = []
+        refused: dict[TopicPartition, int] = {}
         for row in sorted(bad):
             partition, offset = _place(table, row)
+            # What is behind a refused one is read again.
+            if partition in refused:
+                continue
             if offset in self._settled.get(partition, ()):
                 settled.append((partition, offset))
+            elif self._refused.get(partition, (-1,))[0] == offset:
+                refused[partition] = offset
             else:
                 letter = BadRecord(_record(table, row), "value", SerializationError(bad[row]))
                 unsettled.setdefault(partition, []).append(letter)
         if unsettled:
             raise LettersPendingError(self, [self._decoding.deliver(each) for each in unsettled.values()])
+        kept = typed.filter(_other_than(typed, bad))
+        if refused:
+            kept = kept.filter(_before(kept, refused))
+            if not kept.num_rows:
+                self.raised_for = tuple(refused)
+                raise self._refused.pop(self.raised_for[0])[1]
         for partition, offset in settled:
             self._settled[partition].discard(offset)
+        return kept, refused
 
     def delivered(self, delivery: Delivery) -> None:
-        """Note what the dead letter topic has. Raises `DeadLetterError` where it has not."""
+        """Note what the dead letter topic has, or that it has refused it."""
         record = delivery.bad[0].record
-        offsets = self._decoding.delivered(delivery)
-        self._settled.setdefault(TopicPartition(record.topic, record.partition), set()).update(offsets)
+        partition = TopicPartition(record.topic, record.partition)
+        try:
+            offsets = self._decoding.delivered(delivery)
+        except DeadLetterError as error:
+            self._refused[partition] = record.offset, error
+        else:
+            self._settled.setdefault(partition, set()).update(offsets)
 
     def _without(self, table: pa.Table, bad: dict[int, str]) -> tuple[pa.Table, dict[TopicPartition, int]]:
-        import pyarrow as pa
-
+        """Without the bad rows, which are skipped, or up to the first of each partition."""
         places = {row: _place(table, row) for row in sorted(bad)}
         if not self._raises:
-            if not self._writes_letters:
-                self._decoding.skipped += len(bad)
-                for row, (partition, offset) in places.items():
-                    log.warning("skipped: %s", _said_of(partition, offset, bad[row]))
-            return table.filter(pa.array([row not in bad for row in range(table.num_rows)])), {}
-        firsts: dict[TopicPartition, int] = {}
-        for partition, offset in places.values():
-            firsts.setdefault(partition, offset)
+            self._decoding.skipped += len(bad)
+            for row, (partition, offset) in places.items():
+                log.warning("skipped: %s", _said_of(partition, offset, bad[row]))
+            return table.filter(_other_than(table, bad)), {}
+        firsts = _firsts(table, places)
         kept = table.filter(_before(table, firsts))
         if not kept.num_rows:
             row = min(bad)
@@ -161,6 +185,15 @@ class ArrowValues:
                 field="value",
             )
         return kept, firsts
+
+
+def _firsts(table: pa.Table, rows: Iterable[int]) -> dict[TopicPartition, int]:
+    """The offset of the first of some rows in each partition that has one."""
+    firsts: dict[TopicPartition, int] = {}
+    for row in rows:
+        partition, offset = _place(table, row)
+        firsts.setdefault(partition, offset)
+    return firsts
 
 
 def _place(table: pa.Table, row: int) -> tuple[TopicPartition, int]:
@@ -183,6 +216,12 @@ def _record(table: pa.Table, row: int) -> Record:
         found["value"].as_py(),
         tuple((header["key"], header["value"]) for header in headers or ()),
     )
+
+
+def _other_than(table: pa.Table, bad: Mapping[int, str]) -> Any:
+    import pyarrow as pa
+
+    return pa.array([row not in bad for row in range(table.num_rows)])
 
 
 def _before(table: pa.Table, firsts: Mapping[TopicPartition, int]) -> Any:

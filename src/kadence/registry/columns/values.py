@@ -71,6 +71,10 @@ class ValueColumns(Generic[S]):
             except _GrownError:
                 self._format = self._new_format(self._target)
 
+    def unknown(self, values: pa.Array) -> list[int]:
+        """The rows whose schemas the registry has not given yet. The others can be decoded without it."""
+        return self._format.unknown(values)
+
     def _new_format(self, target: pa.DataType) -> FramedFormat:
         self._target = target
         return FramedFormat(target, self._decoders_for, with_path=self._kind == PROTOBUF)

@@ -60,6 +60,15 @@ class FramedFormat:
     def decode(self, values: pa.Array) -> Decoded:
         return over_nulls(values, self._decode)
 
+    def unknown(self, values: pa.Array) -> list[int]:
+        """The rows whose frames have no decoder yet. To decode the others nobody is asked."""
+        import pyarrow.compute as pc
+
+        groups, _ = _grouped(values.drop_null(), with_path=self._with_path)
+        present = pc.indices_nonzero(values.is_valid())
+        unknown = (rows for frame, rows in groups.items() if frame not in self._known)
+        return sorted(row for rows in unknown for row in present.take(rows).to_pylist())
+
     def _decode(self, values: pa.Array) -> Decoded:
         groups, bad = _grouped(values, with_path=self._with_path)
         pieces: list[pa.Array] = []
