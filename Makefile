@@ -2,7 +2,7 @@
 
 BROKER ?= embedded
 # The tests wait for clocks and brokers more than for processors.
-WORKERS ?= 4
+WORKERS ?= 5
 # How often make kill-spark, make kill-lakehouse and make kill-work kill, and make calm runs the tests.
 ROUNDS ?= 100
 calm: ROUNDS = 10
@@ -69,6 +69,9 @@ help:
 
 demo: $(VENV)/.has-demo
 	@$(RUN) -m kadence demo --broker $(BROKER) $(ARGS)
+
+# Bytecode is worth its disk: each process of a run imports every test, and hundreds of short ones Kadence and pandas.
+unexport PYTHONDONTWRITEBYTECODE
 
 # A test's Java lives for seconds, in which the optimising compiler costs more than it gains; half of Spark's time went there.
 test test-heavy test-spark: export JAVA_TOOL_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC

@@ -7,13 +7,15 @@ when it is not so after a time in which even a busy machine has done it many tim
 from __future__ import annotations
 
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Final
 
 import pytest
+
+from kadence.whereabouts import frames_of
 
 __all__ = ["PATIENCE", "is_of_pause", "once_inside", "overdue", "until", "without_pauses"]
 
@@ -65,11 +67,9 @@ def once_inside(act: Callable[[], object]) -> threading.Thread:
 
         def stands() -> bool:
             nonlocal before
-            innermost = frame = sys._current_frames().get(caller)
-            place, before = before, innermost and (id(innermost), innermost.f_lasti)
-            while frame is not None and not _waits(str(frame.f_globals.get("__name__"))):
-                frame = frame.f_back
-            return frame is not None and place == before
+            frames = [frame for frame, _ in frames_of(caller)]
+            place, before = before, frames and (id(frames[0]), frames[0].f_lasti)
+            return any(map(_waits, frames)) and place == before
 
         until(stands, what="nobody waits")
         act()
@@ -92,6 +92,7 @@ def without_pauses(said: str) -> str:
     return "".join(line for line in said.splitlines(keepends=True) if not is_of_pause(line))
 
 
-def _waits(module: str) -> bool:
+def _waits(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__"))
     # An event loop that has nothing to do waits in its selector, and awaited calls are on no stack then.
     return module == "selectors" or module.startswith("kadence.")

@@ -173,6 +173,32 @@ def test_a_handler_that_raises_ends_no_delivery(
     assert "no disk" in capsys.readouterr().err
 
 
+def test_where_no_thread_can_be_had_lines_wait(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their handlers run on no thread of ours, which one that waits would stop, and one that exits would end."""
+    start = threading.Thread.start
+    seen: list[threading.Thread] = []
+    emit = kept.emit
+
+    def keeps(record: logging.LogRecord) -> None:
+        seen.append(threading.current_thread())
+        emit(record)
+
+    def none_left(thread: threading.Thread) -> None:
+        if thread.name == "kadence-log":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    kept.emit = keeps  # type: ignore[method-assign]
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_left)
+        assert ended(lambda: LOG.info("first"))
+        assert not logs.flush(PATIENCE)
+        assert kept.texts == []
+    assert logs.flush(PATIENCE)
+    assert kept.texts == ["first"]
+    assert not any(isinstance(thread, OwnThread) for thread in seen)
+
+
 def test_threads_of_the_application_call_handlers_themselves(kept: Kept) -> None:
     threads: list[threading.Thread] = []
     emit = kept.emit

@@ -11,9 +11,9 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
-__all__ = ["after_handlers", "among_handlers"]
+__all__ = ["after_handlers", "among_handlers", "be_called"]
 
 _Act = Callable[[], object]
 
@@ -35,17 +35,31 @@ def after_handlers(act: _Act, *, late: bool = False) -> None:
     _after.insert(len(_after) if late else 0, act)
 
 
+def be_called() -> None:
+    """See to it that `atexit` has our handler: a program may have emptied its table, or run all it had, and gone on."""
+    if not _Handler.is_held:
+        atexit.register(_Handler())
+
+
 class _Handler:
-    """Nothing but `atexit` refers to it."""
+    """Nothing but `atexit` refers to it.
+
+    Attributes:
+        is_held: whether `atexit` has one.
+    """
+
+    is_held: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._has_run = False
+        _Handler.is_held = True
 
     def __call__(self) -> None:
         self._has_run = True
         _do(_among)
 
     def __del__(self) -> None:
+        type(self).is_held = False
         # A program that empties the table of `atexit` does not end there. A handler that has loaded us is among the
         # last: ours is not called any more.
         if self._has_run or not threading.main_thread().is_alive():
@@ -61,4 +75,4 @@ def _do(acts: Sequence[_Act]) -> None:
             _do(acts[1:])
 
 
-atexit.register(_Handler())
+be_called()

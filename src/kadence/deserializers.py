@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import json as _json
 import struct
-import threading
 import uuid as _uuid
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
+from kadence.forked import free_lock
 from kadence.types import T_co
 
 __all__ = [
@@ -193,7 +193,7 @@ class OnLoop(Protocol):
 
 
 _ON_LOOPS: Final[list[weakref.ref[OnLoop]]] = []
-_LOCK: Final = threading.Lock()
+_LOCK: Final = free_lock()
 
 
 def converts_on_loop(caller: OnLoop) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, Final, NoReturn, ParamSpec, TextIO, TypeVar
 
-__all__ = ["FORKS", "ThisProcess", "in_children"]
+__all__ = ["FORKS", "ThisProcess", "free_lock", "in_children"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,6 +52,21 @@ def in_children(what: T, act: Callable[[T], None]) -> None:
     For what a call looks at before it looks who it is. A lock may be held for ever there.
     """
     _told[what] = act  # type: ignore[assignment]
+
+
+def free_lock() -> threading.Lock:
+    """A lock that is free in each child process. The thread that held it at the fork is not there, and never lets go.
+
+    For what may be used there. No code that could fork runs while it is held.
+    """
+    lock = threading.Lock()
+    in_children(lock, _free)
+    return lock
+
+
+def _free(lock: threading.Lock) -> None:
+    if lock.locked():
+        lock.release()
 
 
 def _forked() -> None:

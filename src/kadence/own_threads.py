@@ -6,11 +6,14 @@ Whoever waits for such a thread may hold what the handler waits for. `logs` uses
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
+
+from kadence.forked import ThisProcess
 
 __all__ = ["AT_EXIT_S", "Delivery", "OwnThread", "is_own_thread"]
 
@@ -60,29 +63,42 @@ class Delivery:
         with self._changed:
             if len(self._waiting) >= _MOST:
                 self._left_out += 1
-                return
-            self._waiting.append(call)
-            if self._is_running:
-                return
-            self._is_running = True
-        self._start()
+            else:
+                self._waiting.append(call)
+        self._run_waiting()
 
     def flush(self, seconds: float | None) -> bool:
         """Wait until no call is left; False: the time was over before."""
+        self._run_waiting()
         with self._changed:
-            return self._changed.wait_for(lambda: not self._is_running, seconds)
+            return self._changed.wait_for(lambda: not self._is_running, seconds) and not self._waiting
+
+    def _run_waiting(self) -> None:
+        with self._changed:
+            if self._is_running or not self._waiting:
+                return
+            self._is_running = True
+        self._start()
 
     def _start(self) -> None:
         try:
             threading.Thread(target=self._run, name="kadence-log", daemon=True).start()
         except RuntimeError:
-            # The interpreter ends, and has no more threads.
-            self._run()
+            if threading.main_thread().is_alive():
+                # The system has none just now. The caller may be one that waits for nobody: the calls wait.
+                with self._changed:
+                    self._is_running = False
+                    self._changed.notify_all()
+                return
+            # The interpreter ends, and has no more threads. What a handler raises ends none of those that it has.
+            with contextlib.suppress(BaseException):
+                self._run()
 
     def _run(self) -> None:
+        here = ThisProcess()
         try:
             while (call := self._next()) is not None:
-                call()
+                here.call(call)
         except BaseException:
             # What a handler has raised ends the thread, and the lines that follow have another one.
             self._start()

@@ -13,6 +13,7 @@ import pytest
 from tests.broker.wire import Wire
 
 from kadence.broker import Broker
+from kadence.broker.faults import Observed
 from kadence.broker.server import listener
 from kadence.broker.settings import Settings
 from kadence.errors import ClosedError, ConfigError, ConnectError, ForkedError
@@ -44,9 +45,10 @@ def test_it_listens_on_loopback_and_closes() -> None:
 def test_a_forked_child_leaves_its_parents_broker_alone(tmp_path: Path) -> None:
     with Broker(topics={"t": 1}, data_dir=tmp_path) as broker, Wire(broker) as wire:
         wire.produce("t", [b"first"])
+        observed = broker.faults.observe()
         files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         if (child := os.fork()) == 0:
-            _in_child(broker)
+            _in_child(broker, observed)
         assert os.waitpid(child, 0)[1] == 0
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
         # The old connection and new ones are served on.
@@ -55,16 +57,18 @@ def test_a_forked_child_leaves_its_parents_broker_alone(tmp_path: Path) -> None:
             assert other.produce("t", [b"third"]).base_offset == 2
 
 
-def _in_child(broker: Broker) -> None:
+def _in_child(broker: Broker, observed: Observed) -> None:
     """Unwind a ``with`` of the broker, and try what must be refused; never return."""
     status = 1
     try:
-        with broker, broker.faults.scope():
+        with broker, broker.faults.scope(), observed:
             for call in (
                 lambda: broker.create_topic("u"),
                 lambda: broker.offsets("t"),
                 lambda: broker.faults.delay(None, 1),
                 broker.faults.freeze,
+                broker.faults.clear,
+                observed.wait,
             ):
                 with pytest.raises(ForkedError, match=f"in process {os.getppid()}"):
                     call()

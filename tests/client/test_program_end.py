@@ -1,4 +1,7 @@
-"""Consumers and admin clients at the end of a program: its own handlers still use them, later calls are refused."""
+"""Clients at the end of a program: its own handlers still use them, later calls are refused.
+
+Those of a simulation have no thread that the end could wait for.
+"""
 
 from __future__ import annotations
 
@@ -92,3 +95,16 @@ def test_under_asyncio(served: Broker, kind: str) -> None:
     ended = run(program)
     assert ended.stdout == "bye True\n", ended.stderr
     assert f"Async{kind} was not closed" in ended.stderr
+
+
+def test_what_a_simulation_has_left_is_not_waited_for() -> None:
+    program = """
+        from kadence.testing.simulation import Simulation, writer
+
+        simulation = Simulation(seed=1, topics={"t": 1})
+        simulation.start("writer", writer(["t"], count=1_000, pause_s=0.1))
+        simulation.run(1)
+        assert simulation.programs["writer"].is_running
+    """
+    said = run(program).stderr
+    assert "close()" not in said, said

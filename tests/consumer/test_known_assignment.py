@@ -100,9 +100,16 @@ def _away(cluster: VirtualCluster, protocol: str, when_lost: Callable[[Any], obj
     return away, listener
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("call", _CALLS)
-@pytest.mark.parametrize("when", ["before the poll", "in on_partitions_lost"])
+@pytest.mark.parametrize(
+    ("when", "protocol"),
+    [
+        ("before the poll", "consumer"),
+        ("in on_partitions_lost", "classic"),
+        pytest.param("before the poll", "classic", marks=pytest.mark.heavy),
+        pytest.param("in on_partitions_lost", "consumer", marks=pytest.mark.heavy),
+    ],
+)
 def test_no_call_moves_a_partition_that_was_lost_and_came_back(
     cluster: VirtualCluster, when: str, call: str, protocol: str
 ) -> None:

@@ -19,7 +19,7 @@ from kadence.testing.simulation import Program, member, writer
 
 _INTERVAL_MS: Final = 10_000
 _WORK_S: Final = 0.95 * _INTERVAL_MS / 1000
-_REBALANCES: Final = 1_000 if SOAKING else 60
+_REBALANCES: Final = 1_000 if SOAKING else 30
 _SETTINGS: Final[dict[str, Any]] = {
     "max.poll.interval.ms": _INTERVAL_MS,
     "session.timeout.ms": 6_000,

@@ -172,6 +172,21 @@ def test_work_that_outlasts_the_grace_period(cluster: Cluster, program: str) -> 
     assert _committed(cluster) is None
 
 
+@pytest.mark.parametrize("grace", ["0", "0.5"])
+def test_a_close_that_waits_for_brokers_ends_with_the_grace_period(cluster: Cluster, grace: str) -> None:
+    """Also one that began before the signal came: an hour of its time would be left."""
+    cluster.produce("orders", 1, partitions=1)
+    assert cluster.broker is not None
+    with _running(cluster, CLOSING, grace=grace) as child:
+        _wait_for(child, "read")
+        with cluster.broker.faults.freeze():
+            _go_on(child)
+            _wait_for(child, "closing")
+            child.send_signal(signal.SIGTERM)
+            _wait_for(child, "ended by SIGTERM")
+    assert child.returncode == 0
+
+
 def test_a_second_signal_ends_the_process_as_without_us(cluster: Cluster) -> None:
     cluster.produce("orders", 1, partitions=1)
     with _running(cluster, THREADS, work="work_on_both()") as child:
@@ -312,6 +327,35 @@ async def main():
 
 with stop_on_signals(grace={grace}) as stop:
     asyncio.run(main())
+print("ended by", stop.received.name, flush=True)
+"""
+)
+
+CLOSING = (
+    HEAD
+    + """
+from kadence.consumer.application import calls
+from kadence.errors import KafkaError
+
+calls._CLOSE_MS = 3_600_000
+consumer = Consumer(settings)
+consumer.subscribe("orders")
+
+def tell():
+    while not consumer._core.closing:
+        pass
+    print("closing", flush=True)
+
+with stop_on_signals(grace={grace}) as stop:
+    while not consumer.poll(1):
+        pass
+    print("read", flush=True)
+    slow_work()
+    threading.Thread(target=tell).start()
+    try:
+        consumer.close()
+    except KafkaError as error:
+        print(error, flush=True)
 print("ended by", stop.received.name, flush=True)
 """
 )

@@ -35,3 +35,16 @@ def test_names_in_rules_for_prometheus_are_those_of_the_collector(page: str) -> 
     named = set(re.findall(r"\bka(?:fka|dence)_consumer_\w+", text))
     assert named
     assert named - known == set()
+
+
+def test_what_one_client_may_cost_has_a_test_in_each_row() -> None:
+    page = (DOCS / "broker.md").read_text()
+    (table,) = re.findall(
+        r"## What one client may cost\n.*?\| what .*?\n\|---\|---\|---\|\n(.*?)\n\n", page, re.DOTALL
+    )
+    rows = table.splitlines()
+    assert len(rows) > 20
+    for row in rows:
+        (path, name) = re.findall(r"\| `([\w./]+\.py)::(test_\w+)` \|$", row)[0]
+        text = (DOCS.parent / "tests" / "broker" / path).read_text()
+        assert f"\ndef {name}(" in text, row

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.luck import seeds
 
 from kadence._native.append import estimated_size
 from kadence.client.gate import Gate
+from kadence.clock import FOREVER
 from kadence.errors import ClosedError
 from kadence.producer.accumulator import Accumulator, Batch, Header
 from kadence.records import encode_batch
@@ -180,3 +183,37 @@ def test_all_that_is_undecided_is_lost() -> None:
     put(accumulator, A, 21, 6)
     assert accumulator.lose_all(ClosedError("closed"))[0] is sent
     assert repr(accumulator) == "<Accumulator 0 batches, 0 of 10000 bytes, 0 partitions waiting>"
+
+
+@pytest.mark.parametrize("seed", seeds(30))
+def test_what_is_ready_is_kept_as_it_changes_and_not_looked_for(seed: int) -> None:
+    """`ready` and `next_ready` say what a walk over all that waits would."""
+    chance = random.Random(seed)
+    accumulator = make(linger_ms=chance.choice([0, 5, 50]), buffer_memory=10**9)
+    partitions = [TopicPartition(topic, number) for topic in "tu" for number in range(5)]
+    now = 100
+    for _ in range(400):
+        now += chance.choice([0, 0, 1, 3])
+        waiting = list(accumulator.waiting)
+        drawn = chance.random()
+        if drawn < 0.55 or not waiting:
+            put(accumulator, chance.choice(partitions), chance.choice([50, 300, 1_200]), now)
+        elif drawn < 0.85:
+            batch = accumulator.take(chance.choice(waiting))
+            if chance.random() < 0.1:
+                accumulator.refused(batch)
+            with accumulator.gate:
+                accumulator.release(batch)
+        elif drawn < 0.9:
+            accumulator.flushing = 1 - accumulator.flushing
+        elif drawn < 0.91:
+            accumulator.expired(now - 900)
+        elif drawn < 0.92:
+            accumulator.lose_all(ClosedError("closed"))
+        ready = set(accumulator.ready(now))
+        walked = {tp: accumulator.ready_at(tp) for tp in accumulator.waiting}
+        assert ready == {tp for tp, at in walked.items() if at <= now}
+        assert accumulator.next_ready() == min((at for at in walked.values() if at > now), default=FOREVER)
+        behind = {tp: len(batches) - 1 for tp, batches in accumulator.waiting.items() if len(batches) > 1}
+        assert dict(accumulator.behind()) == behind
+        assert len(accumulator._lingers) <= 64 + 2 * len(partitions)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from tests.worlds.producer import TP, World
 
 from kadence.producer.accumulator import Batch
 from kadence.producer.partitioner import Shares
+from kadence.producer.sender import Sender
 from kadence.types import TopicPartition
 
 
@@ -133,3 +135,34 @@ def test_batches_are_looked_through_for_late_ones_only_when_one_may_be() -> None
         world.turn(later=1_000)
     assert world.now - begun == 120_000
     assert len(looks) <= 3
+
+
+def test_a_turn_looks_at_no_partition_that_lingers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch that is begun wakes the network thread: it would look at thousands for each of thousands."""
+    world = World(linger_ms=1_000, batch_size=500)
+    partitions = [TopicPartition("t", number) for number in range(300)]
+    world.leaders = dict.fromkeys(partitions, 1)
+    world.ready()
+    world.append()
+    world.ready()
+    looked: list[TopicPartition] = []
+    candidate = Sender._candidate
+
+    def counted(sender: Sender, tp: TopicPartition) -> object:
+        looked.append(tp)
+        return candidate(sender, tp)
+
+    monkeypatch.setattr(Sender, "_candidate", counted)
+    for tp in partitions:
+        world.append(tp=tp)
+        assert world.turn() == []
+    assert looked == []
+
+    world.append(b"v" * 600, tp=partitions[7])
+    (one,) = world.turn()
+    assert set(looked) == {partitions[7]}, "it is full"
+    world.acknowledge(one)
+    looked.clear()
+    (rest,) = world.turn(later=1_000)
+    assert sum(len(each.partition_data) for each in rest.message.topic_data) == 300
+    assert len(looked) == 300

@@ -627,6 +627,8 @@ def test_whoever_collects_a_producer_waits_for_nothing() -> None:
             raise AssertionError("nobody waited")
 
     class Engine:
+        has_thread = True
+
         def start(self) -> None: ...
 
         def join(self, seconds: float | None = None) -> None:

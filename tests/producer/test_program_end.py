@@ -297,6 +297,24 @@ def test_a_producer_made_unclosed_in_a_pool_of_processes_ends_after_the_program_
     assert values(broker, 2) == [b"last", b"very last"]
 
 
+@pytest.mark.parametrize("before", ["atexit._clear()", "atexit._run_exitfuncs()"])
+def test_a_producer_that_is_made_after_the_table_of_atexit_was_emptied_delivers(
+    broker: Broker, before: str
+) -> None:
+    run(
+        f"""
+        import atexit
+        from kadence import Producer
+        first = Producer(bootstrap_servers={broker.bootstrap_servers!r})
+        first.send_and_wait("t", b"first")
+        {before}
+        second = Producer(bootstrap_servers={broker.bootstrap_servers!r}, linger_ms=60_000)
+        second.send("t", b"second")
+        """
+    )
+    assert values(broker, 2) == [b"first", b"second"]
+
+
 def test_a_warning_that_is_an_error_keeps_nothing_from_being_delivered(broker: Broker) -> None:
     program = f"""
         from kadence import Producer

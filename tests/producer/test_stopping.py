@@ -9,30 +9,33 @@ import subprocess
 import sys
 import textwrap
 import threading
+from typing import Any
 
 import pytest
-from tests.patience import PATIENCE, once_inside
+from tests.patience import PATIENCE, once_inside, until
 from tests.producer.reading import read_all
 
 from kadence import AsyncProducer, Broker, Producer, stop_on_signals
 from kadence.clock import FOREVER
 from kadence.errors import ClosedError
+from kadence.producer import send_checks
+from kadence.protocol.produce import ProduceRequest
 
 
 def test_after_stop_everything_works_and_close_is_bounded(broker: Broker) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        send_checks, clock = producer._send_checks, producer._clock
+        checks, clock = producer._send_checks, producer._clock
         before = producer.stopping
         assert not before
-        assert send_checks.closed_by(None) == FOREVER - 1
+        assert checks.closed_by(None) == FOREVER - 1
         producer.stop(grace=10)
         assert producer.stopping
         assert producer.send("t", b"x").result(PATIENCE).offset == 0
-        assert 0 < send_checks.closed_by(None) - clock.now_ms() <= 10_000
-        assert send_checks.closed_by(20) - clock.now_ms() > 10_000
+        assert 0 < checks.closed_by(None) - clock.now_ms() <= 10_000
+        assert checks.closed_by(20) - clock.now_ms() > 10_000
         # A grace period that is over leaves the time to end.
         producer.stop(grace=0)
-        assert send_checks.closed_by(None) - clock.now_ms() > 1_000
+        assert checks.closed_by(None) - clock.now_ms() > 1_000
         # Without one nothing is added to what was said before.
         producer.stop()
 
@@ -97,6 +100,46 @@ def test_at_the_end_of_the_grace_period_a_send_that_waits_ends(caplog: pytest.Lo
         assert producer.stopping
     assert "0 records are neither acknowledged nor failed yet" in caplog.text
     assert "takes no more records, sends what it was given and ends" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@pytest.mark.parametrize("timeout", [None, 600])
+def test_a_close_that_waits_for_brokers_ends_with_the_grace_period(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, kind: str, timeout: int | None
+) -> None:
+    """As one does that begins after `stop`, if it has no timeout of its own."""
+    monkeypatch.setattr(send_checks, "RESERVE_MS", 0)
+    settings: dict[str, Any] = {
+        "bootstrap_servers": broker.bootstrap_servers,
+        "delivery_timeout_ms": 600_000,
+    }
+    made: list[Producer | AsyncProducer] = []
+
+    def on_threads() -> None:
+        producer = Producer(**settings)
+        made.append(producer)
+        producer.send("t", b"x")
+        producer.close(timeout)
+
+    async def on_a_loop() -> None:
+        producer = AsyncProducer(**settings)
+        made.append(producer)
+        await producer.send("t", b"x")
+        await producer.close(timeout)
+
+    with broker.faults.drop(ProduceRequest) as dropped:
+        closing = threading.Thread(
+            target=on_threads if kind == "threads" else lambda: asyncio.run(on_a_loop())
+        )
+        closing.start()
+        dropped.wait()
+        until(lambda: made[0]._network.is_closing)
+        made[0].stop(grace=0)
+        if timeout is not None:
+            assert made[0]._network.close_at > made[0]._clock.now_ms() + 60_000
+            made[0]._network.begin_close(0)
+        closing.join(PATIENCE)
+        assert not closing.is_alive()
 
 
 def test_producers_that_are_named_are_stopped_and_no_others(broker: Broker) -> None:

@@ -1,16 +1,22 @@
-"""One Spark session for the room: starting one takes longer than most of its tests."""
+"""One Spark session for the room: starting one takes longer than most of its tests.
+
+What interrupts a test in a call of Java, such as the end of its time, leaves the answer on the connection, and Py4J
+gives it to the next call. So Spark ends with such a test, and the next one that asks for it gets another.
+"""
 
 from __future__ import annotations
 
 import base64
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.processes import home_without_zip
+from tests.patience import PATIENCE
 
 from kadence import Admin, Broker, Producer, TopicPartition
 from kadence.admin import NewTopic
@@ -18,29 +24,88 @@ from kadence.spark import session
 from kadence.testing.kafka import Kafka
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def start(warehouse: Path) -> SparkSession:
     """Two cores, little memory, nothing written outside the test run's directory."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", str(home_without_zip(tmp_path_factory.mktemp("home"))))
-        running = session(
-            "kadence-tests",
-            master="local[2]",
-            conf={
-                "spark.driver.memory": "512m",
-                # Short queries: a fast start is worth more than the second compiler.
-                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-                "spark.driver.bindAddress": "127.0.0.1",
-                "spark.driver.host": "127.0.0.1",
-                "spark.log.level": "ERROR",
-                "spark.ui.enabled": "false",
-                "spark.ui.showConsoleProgress": "false",
-                "spark.sql.shuffle.partitions": "1",
-                "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            },
-        )
-    yield running
-    running.stop()
+    return session(
+        "kadence-tests",
+        master="local[2]",
+        conf={
+            "spark.driver.memory": "512m",
+            # Short queries: a fast start is worth more than the second compiler.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.log.level": "ERROR",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.warehouse.dir": str(warehouse),
+        },
+    )
+
+
+class Shared:
+    """The session that tests share, and its end."""
+
+    def __init__(self, start: Callable[[], SparkSession]) -> None:
+        self._start = start
+        self._running: SparkSession | None = None
+
+    def get(self) -> SparkSession:
+        """The running one, or else a new one."""
+        if self._running is None:
+            self._running = self._start()
+        return self._running
+
+    def stop(self) -> None:
+        """End it as a program does."""
+        if self._running is not None:
+            self._running.stop()
+            self._running = None
+
+    def kill(self) -> None:
+        """End Java without a word to it, and have PySpark forget it, so that `get` starts another."""
+        if self._running is None:
+            return
+        context, self._running = self._running.sparkContext, None
+        context._gateway.proc.kill()  # type: ignore[union-attr]
+        context._gateway.proc.wait(PATIENCE)  # type: ignore[union-attr]
+        # Nobody is there any more for what this tells Java.
+        with suppress(Exception):
+            context.stop()
+        SparkSession._instantiatedSession = None
+        SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+
+
+_SHARED: Final = pytest.StashKey[Shared]()
+
+
+@pytest.fixture(scope="session")
+def _shared(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    shared = pytestconfig.stash[_SHARED] = Shared(lambda: start(tmp_path_factory.mktemp("warehouse")))
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture
+def spark(_shared: Shared) -> SparkSession:
+    """The session that tests share."""
+    return _shared.get()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Before anything is torn down that may call Java: whether a test ran out of its time or was interrupted."""
+    shared = item.config.stash.get(_SHARED, None)
+    if shared is not None and call.excinfo is not None and was_cut_off(call.excinfo.value):
+        shared.kill()
+
+
+def was_cut_off(error: BaseException) -> bool:
+    """Whether this came from outside of the test, in the middle of whatever it did."""
+    return isinstance(error, KeyboardInterrupt) or (
+        isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout (>")
+    )
 
 
 class Cluster:

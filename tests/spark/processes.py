@@ -43,7 +43,7 @@ def run_job(name: str, *arguments: str, steps: int = 3, **variables: str) -> sub
     """
     return subprocess.run(
         [sys.executable, str(JOBS / name), *arguments],
-        env=environment(**variables),
+        env=environment(**{"SPARK_HOME": os.environ["SPARK_HOME"], **variables}),
         capture_output=True,
         text=True,
         timeout=steps * PATIENCE,
@@ -107,14 +107,3 @@ def java_below(process: int) -> int | None:
         if b"spark-submit" in line or b"SparkSubmit" in line:
             return child
     return None
-
-
-def home_without_zip(place: Path) -> Path:
-    """A SPARK_HOME that is the installed one by links, without PySpark as a zip.
-
-    Python compiles what it imports from a zip each time. Spark gives a new Python process ten seconds to come up, which
-    beside many other tests is little time for that.
-    """
-    for name in ("bin", "conf", "data", "jars", "licenses", "sbin"):
-        (place / name).symlink_to(SPARK / name)
-    return place

@@ -73,8 +73,15 @@ def test_what_is_done_of_a_deleted_topic_is_not_committed_for_the_new_one(
     assert [value for value in done if value.startswith(b"new")] == names(0, 50, "new")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("away_s", AWAY_S)
+@pytest.mark.parametrize(
+    ("protocol", "away_s"),
+    [
+        ("classic", 0.0),
+        ("consumer", 0.5),
+        pytest.param("classic", 0.5, marks=pytest.mark.heavy),
+        pytest.param("consumer", 0.0, marks=pytest.mark.heavy),
+    ],
+)
 @pytest.mark.parametrize(("old", "new"), [(400, 300), (400, 100), (100, 400)])
 @pytest.mark.parametrize("is_transactional", [False, True])
 @pytest.mark.parametrize("is_idle", [False, True])

@@ -305,8 +305,15 @@ def test_a_wakeup_while_the_last_commit_is_made_is_raised_after_it(unchecked: Si
     assert unchecked.committed()[0] == (10, "")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("how", ["refused", "unanswered"])
+@pytest.mark.parametrize(
+    ("how", "protocol"),
+    [
+        ("refused", "consumer"),
+        ("unanswered", "classic"),
+        pytest.param("refused", "classic", marks=pytest.mark.heavy),
+        pytest.param("unanswered", "consumer", marks=pytest.mark.heavy),
+    ],
+)
 def test_commits_that_fail_while_partitions_go_hold_up_nothing_that_stays(
     unchecked: Simulated, protocol: str, how: str
 ) -> None:

@@ -48,8 +48,9 @@ class AsyncShell:
         """
         changes = _Changes(self.network, self._loop)
         shell = async_shell.AsyncShell(KIND, changes, self._clock)
-        shell.check_loop()
+        # First: in a forked child no loop runs.
         self.network.check_usable()
+        shell.check_loop()
         calls = Calls(self._config, self._clock, self.network, self._leaders, changes.set)
         return await shell.run(call(calls, calls.deadline(timeout), *arguments, **options))
 
@@ -59,6 +60,8 @@ class AsyncShell:
         Another loop may do so, too: the client's own may have ended.
         """
         self.network.begin_close()
+        if self.network.has_ended:
+            return
         changes = _Changes(self.network, asyncio.get_running_loop())
         await async_shell.AsyncShell(KIND, changes, self._clock).run(self.network.end())
 

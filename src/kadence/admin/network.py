@@ -41,9 +41,11 @@ class Network:
     Attributes:
         trouble: why no broker can be reached, if none can. is_cut_off: whether none is there at all.
         has_ended: whether the connections are closed. waiting: what wakes each call that waits.
-        grace: until when calls may wait once `stop` was called.
+        grace: until when calls may wait once `stop` was called. has_thread: see `kadence.client.engine.Engine`.
         begins_again: whether bootstrap.servers are asked again when a broker says so.
     """
+
+    has_thread: Final = True
 
     def __init__(self, config: AdminConfig, clock: Clock) -> None:
         self._client = NetworkClient(ConnectionConfig.of(config), clock)

@@ -104,11 +104,8 @@ class Dispatcher:
             self._handle(call)
 
     def _handle(self, call: Call) -> None:
-        if call.is_done:
-            return
-        response = call.handler.handle(self._services, call)
-        if response is not None:
-            call.reply(response)
+        if not call.is_done:
+            self._services.serve(call)
 
     def _unsupported(self, connection: Connection, error: UnsupportedRequestError) -> None:
         header = error.header

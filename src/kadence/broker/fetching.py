@@ -6,11 +6,11 @@ partitions wakes it. The answer is made at that moment, from the logs as they ar
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from kadence.broker.scatter import Chunks
 from kadence.broker.server.loop import Loop, Timer
-from kadence.broker.service import Call, Services
+from kadence.broker.service import Call, Services, Steps
 from kadence.broker.sessions import FetchContext, WantedPartition
 from kadence.broker.storage import Isolation, Partition
 from kadence.clock import add_ms
@@ -33,6 +33,7 @@ _READ_COMMITTED = 1
 _LEADER_HINT_VERSION = 12
 _TOPIC_ID_VERSION = 13
 _ENDPOINTS_VERSION = 16
+_PARTITION_US: Final = 25
 _NEW_LEADER_HINTS = frozenset({codes.NOT_LEADER_OR_FOLLOWER, codes.FENCED_LEADER_EPOCH})
 """Errors whose answer tells who leads now (KIP-951)."""
 
@@ -97,20 +98,29 @@ class ParkedFetch:
         self._isolation = Isolation.COMMITTED if is_committed else Isolation.UNCOMMITTED
         self._timer: Timer | None = None
         self._watched: dict[Partition, WantedPartition] = {}
+        if context.session is not None:
+            context.session.look_as(call.node_id, self._message.isolation_level)
 
     def __repr__(self) -> str:
-        return f"<fetch of {len(self._context.partitions)} partitions for {self._call.connection.peer}>"
+        return f"<fetch of {len(self._context.partitions())} partitions for {self._call.connection.peer}>"
 
     def start(self) -> None:
         """Answer now if there is reason to, else wait."""
-        if self._message.max_wait_ms <= 0 or not self._context.partitions or self._is_due():
+        if self._message.max_wait_ms <= 0 or self._context.is_empty or self._is_due():
             self._answer()
             return
         for partition in self._watched:
             partition.waiting[self] = None
+        if self._context.session is not None:
+            self._context.session.waiting[self._watch] = None
         deadline = add_ms(self._call.now, self._message.max_wait_ms)
         self._timer = self._services.loop.at(deadline, self._answer)
         self._call.on_abandoned = self._stop_waiting
+
+    def _watch(self, partition: Partition, wanted: WantedPartition) -> None:
+        """What rested has changed, and will say so to those who wait."""
+        self._watched[partition] = wanted
+        partition.waiting[self] = None
 
     def try_answer(self, partition: Partition) -> None:
         """Something changed in one partition; nothing did in the others, or they would have said so.
@@ -160,7 +170,7 @@ class ParkedFetch:
     def _is_due(self) -> bool:
         """Enough bytes, or an error that the client should hear of now. If not, all its partitions are watched."""
         missing = self._message.min_bytes
-        for wanted in self._context.partitions:
+        for wanted in self._context.partitions():
             missing = self._missing_after(wanted, missing)
             if missing <= 0:
                 return True
@@ -187,14 +197,16 @@ class ParkedFetch:
         for partition in self._watched:
             partition.waiting.pop(self, None)
         self._watched.clear()
+        if self._context.session is not None:
+            self._context.session.waiting.pop(self._watch, None)
         if self._timer is not None:
             self._timer.cancel()
 
     def _answer(self) -> None:
         self._stop_waiting()
-        self._call.reply(self._response())
+        self._services.in_pieces(self._call, self._response())
 
-    def _response(self) -> FetchResponse:
+    def _response(self) -> Steps:
         """Read within the limits: the first partition with data always gives a batch (KIP-74)."""
         context = self._context
         version = self._call.version
@@ -203,7 +215,8 @@ class ParkedFetch:
         is_committed = self._isolation is Isolation.COMMITTED
         topics: list[FetchableTopicResponse] = []
         leaders: set[int] = set()
-        for wanted in list(context.partitions):
+        for wanted in context.partitions():
+            yield _PARTITION_US
             partition, code = self._check(wanted)
             if (
                 context.is_incremental
@@ -211,6 +224,7 @@ class ParkedFetch:
                 and partition is not None
                 and self._has_no_news(partition, wanted)
             ):
+                wanted.rest(partition)
                 continue
             data = PartitionData(partition_index=wanted.index, error_code=code, high_watermark=-1)
             # As in Kafka: only read_committed, and what is not there, have a list at all.
@@ -256,6 +270,8 @@ class ParkedFetch:
             if context.is_incremental and not is_news:
                 continue
             context.told(wanted, data.high_watermark, data.log_start_offset, has_records=has_records)
+            if code == codes.NONE and partition is not None and self._has_no_news(partition, wanted):
+                wanted.rest(partition)
             if not topics or (topics[-1].topic, topics[-1].topic_id) != (wanted.topic, wanted.topic_id):
                 topics.append(FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id))
             topics[-1].partitions.append(data)

@@ -13,7 +13,7 @@ from kadence.protocol import registry
 from kadence.wire import Writer
 from kadence.wire.reader import Buffer
 
-__all__ = ["Chunks", "encode_scattered"]
+__all__ = ["Chunks", "Encoded", "encode_scattered"]
 
 _SMALL: Final = 4096
 """Below this, copying is cheaper than one more entry in the scatter list."""
@@ -69,6 +69,21 @@ class _ScatterWriter(Writer):
         if small:
             joined.append(b"".join(small))
         return joined
+
+
+class Encoded:
+    """One element of an answer's array, as the bytes that it will be: what it was made of need not be kept."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, element: Any, version: int) -> None:
+        writer = _ScatterWriter()
+        element.write(writer, version)
+        self.data = writer.getvalue()
+
+    def write(self, w: Writer, _version: int) -> None:
+        """Puts the bytes where the element would have been written."""
+        w.put(self.data)
 
 
 def encode_scattered(response: Any, version: int, correlation_id: int) -> list[Buffer]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kadence.broker.scatter import encode_scattered
+from kadence.broker.scatter import Encoded, encode_scattered
 from kadence.coordinator import Caller
 from kadence.logs import logger
 from kadence.protocol import error_codes as codes
@@ -23,9 +25,16 @@ if TYPE_CHECKING:
     from kadence.broker.storage import Partition
     from kadence.broker.transactions import Transactions
 
-__all__ = ["Call", "Handler", "Services", "guarded"]
+__all__ = ["Call", "Handler", "Services", "Steps", "guarded"]
 
 _log = logger("kadence.broker")
+
+Steps = Generator[int, None, Any]
+"""A request that is served step by step. It yields about how many µs a step took at most, and returns the response, or
+None as a handler does."""
+
+_PIECE_US: Final = 10_000
+"""For so long, as the steps count, others wait for one request."""
 
 
 class Call:
@@ -36,11 +45,13 @@ class Call:
         now: when it came (monotonic ms). on_abandoned: a callback for when the client disconnects before the
             answer.
         on_reply: told of the answer, before it is sent (a simulation's watch).
+        answer_bytes: what `element` has made so far.
     """
 
     __slots__ = (
         "_cut_to",
         "_is_muted",
+        "answer_bytes",
         "client_id",
         "connection",
         "correlation_id",
@@ -75,6 +86,7 @@ class Call:
         self.is_done = False
         self._is_muted = False
         self._cut_to: int | None = None
+        self.answer_bytes = 0
         self.on_abandoned: Callable[[], None] | None = None
         self.on_reply: Callable[[Any], None] | None = None
 
@@ -89,6 +101,14 @@ class Call:
     def caller(self) -> Caller:
         """This call as the coordinator knows it."""
         return Caller(self, self.version, self.client_id, f"/{self.connection.host}")
+
+    def element(self, result: Any) -> Any:
+        """``result``, which may be one of thousands in an array of the answer, as little as it can be until then."""
+        if self.on_reply is not None:
+            return result  # Somebody wants to see what it says.
+        encoded = Encoded(result, self.version)
+        self.answer_bytes += len(encoded.data)
+        return encoded
 
     def reply(self, response: Any) -> None:
         """Send the answer; the connection's next request may be served then. A second answer is dropped."""
@@ -158,6 +178,56 @@ def guarded(call: Call, serve: Callable[[Call], None]) -> None:
         call.connection.close(f"a bug in serving {type(call.message).__name__}")
 
 
+class _Paced:
+    """Requests that have more to do than others may wait for: a piece of one of them in each turn of the loop."""
+
+    __slots__ = ("_loop", "_waiting")
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._waiting: deque[tuple[Call, Steps]] = deque()
+
+    def begin(self, call: Call, steps: Steps) -> None:
+        """Do the first piece now: most requests have no other."""
+        if not self._piece(call, steps):
+            self._wait(call, steps)
+
+    def _wait(self, call: Call, steps: Steps) -> None:
+        if not self._waiting:
+            self._loop.soon(self._go_on)
+        self._waiting.append((call, steps))
+
+    def _go_on(self) -> None:
+        call, steps = self._waiting.popleft()
+        if self._waiting:
+            self._loop.soon(self._go_on)
+        is_over = True
+
+        def serve(call: Call) -> None:
+            nonlocal is_over
+            is_over = self._piece(call, steps)
+
+        guarded(call, serve)
+        if not is_over:
+            self._wait(call, steps)
+
+    @staticmethod
+    def _piece(call: Call, steps: Steps) -> bool:
+        """Whether nothing is left to do."""
+        if call.is_done and not call.handler.changes:
+            steps.close()  # Nobody waits for the answer.
+            return True
+        spent = 0
+        try:
+            while spent < _PIECE_US:
+                spent += next(steps)
+        except StopIteration as end:
+            if end.value is not None:
+                call.reply(end.value)
+            return True
+        return False
+
+
 @dataclass(slots=True)
 class Services:
     """The state of one broker, shared by its nodes. Its thread owns it."""
@@ -168,12 +238,28 @@ class Services:
     transactions: Transactions
     sessions: SessionCache
     loop: Loop
+    _paced: _Paced = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._paced = _Paced(self.loop)
+
+    def serve(self, call: Call) -> None:
+        """Let its handler answer a call, now or later."""
+        response = call.handler.handle(self, call)
+        if isinstance(response, GeneratorType):
+            self.in_pieces(call, response)
+        elif response is not None:
+            call.reply(response)
 
     def tell_leaders(self, partitions: Iterable[Partition]) -> None:
         """Partitions have other leaders (`Cluster.lead`): what coordinators keep there has another coordinator."""
         for each in partitions:
             self.coordination.on_new_leader(each)
             self.transactions.on_new_leader(each)
+
+    def in_pieces(self, call: Call, steps: Steps) -> None:
+        """Do the steps of a call, and let others be served in between where there are many."""
+        self._paced.begin(call, steps)
 
     def reply_durably(self, call: Call, response: Any) -> None:
         """Answer a call that has changed topics, once that is durable."""
@@ -206,9 +292,11 @@ class Handler:
 
     Attributes:
         request: the message class; its versions are the ones offered, unless ``offered`` says otherwise.
-        handle: returns the response, or None if the call is answered (or will be) in another way.
+        handle: returns the response; or `Steps`, where it may have thousands of things to do; or None if the call is
+            answered (or will be) in another way.
         refuse: makes a response that says ``code`` everywhere an error can stand (for faults).
         keeps_frame: the decoded request has views of its frame, which is held until the answer.
+        changes: its steps are done to the end, though the client has gone.
     """
 
     request: type[Any]
@@ -216,6 +304,7 @@ class Handler:
     refuse: _Refuse
     offered: tuple[int, int] | None = None
     keeps_frame: bool = False
+    changes: bool = False
 
     @property
     def api_key(self) -> int:

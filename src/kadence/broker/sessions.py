@@ -6,16 +6,24 @@
 
 Versions below 7 have no sessions and look like (0, -1). From v13 partitions are named by topic id; a
 session keeps to the kind of name that it was opened with.
+
+What is unchanged costs nothing: a partition of which a client knows all rests until it changes or the client names it
+again, and a fetch of the session looks at the others alone.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from kadence.protocol import error_codes as codes
 from kadence.protocol.fetch import FetchRequest
+
+if TYPE_CHECKING:
+    from kadence.broker.storage import Partition
 
 __all__ = ["FetchContext", "FetchSession", "SessionCache", "WantedPartition"]
 
@@ -26,12 +34,14 @@ _Key = tuple[str, bytes, int]
 """Topic name, topic id (one of them empty), partition."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class WantedPartition:
     """One partition of a fetch, and what the client was told about it last.
 
     Attributes:
         known_as: the name of the topic whose id was given, once it has been found.
+        place: where it stands in the order of its session. session: None for a fetch without one.
+        rests_at: the partition that wakes it when it changes; None while fetches look at it.
     """
 
     topic: str
@@ -44,11 +54,51 @@ class WantedPartition:
     told_high_watermark: int = -1
     told_log_start: int = -1
     known_as: str = ""
+    place: int = 0
+    session: FetchSession | None = None
+    rests_at: Partition | None = None
+
+    def rest(self, partition: Partition) -> None:
+        """The client knows all of ``partition``: no fetch of the session looks at it until it changes."""
+        if self.session is not None and self in self.session.awake:
+            del self.session.awake[self]
+            self.rests_at = partition
+            partition.resting[self] = None
+
+    def wake(self) -> None:
+        """Let fetches look at it again, those that wait among them."""
+        partition = self._leave()
+        if partition is not None and self.session is not None:
+            self.session.awake[self] = None
+            for watch in self.session.waiting:
+                watch(partition, self)
+
+    def end(self) -> None:
+        """The session has it no longer."""
+        self._leave()
+        if self.session is not None:
+            self.session.awake.pop(self, None)
+
+    def _leave(self) -> Partition | None:
+        partition, self.rests_at = self.rests_at, None
+        if partition is not None:
+            del partition.resting[self]
+        return partition
 
 
-@dataclass(slots=True)
+Watch = Callable[["Partition", WantedPartition], None]
+"""Has a fetch that waits hear of a partition's changes."""
+
+
+@dataclass(slots=True, eq=False)
 class FetchSession:
-    """``epoch`` is the one that the next request must carry."""
+    """What a client fetches.
+
+    Attributes:
+        epoch: the one that the next request must carry.
+        awake: the partitions that its next fetch looks at; the others rest.
+        view: as whose (node, isolation level) they rest. waiting: of its fetches that wait.
+    """
 
     session_id: int
     uses_topic_ids: bool
@@ -56,13 +106,43 @@ class FetchSession:
     made_at: int
     used_at: int
     partitions: dict[_Key, WantedPartition] = field(default_factory=dict)
+    awake: dict[WantedPartition, None] = field(default_factory=dict)
+    view: tuple[int, int] = (-1, -1)
+    waiting: dict[Watch, None] = field(default_factory=dict)
+    _last_place: int = 0
+
+    def add(self, wanted: WantedPartition) -> None:
+        """Take a partition in, or put one that it has at the end of the order."""
+        key = _key(wanted)
+        self.partitions.pop(key, None)
+        self.partitions[key] = wanted
+        self._last_place += 1
+        wanted.place = self._last_place
+        if wanted.session is None:
+            wanted.session = self
+            self.awake[wanted] = None
+
+    def look_as(self, node_id: int, isolation_level: int) -> None:
+        """A fetch begins: what rests does so for others of its kind only."""
+        if self.view != (node_id, isolation_level):
+            self.view = node_id, isolation_level
+            self.wake()
+
+    def wake(self) -> None:
+        """Let everything be looked at again."""
+        for wanted in self.partitions.values():
+            wanted.wake()
 
 
 @dataclass(slots=True)
 class FetchContext:
-    """What one request asks for after its session has been taken into account."""
+    """What one request asks for after its session has been taken into account.
 
-    partitions: list[WantedPartition]
+    Attributes:
+        named: its partitions, where they are no session's.
+    """
+
+    named: list[WantedPartition]
     session: FetchSession | None = None
     is_incremental: bool = False
     error_code: int = codes.NONE
@@ -70,6 +150,16 @@ class FetchContext:
     @property
     def session_id(self) -> int:
         return 0 if self.session is None else self.session.session_id
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.named if self.session is None else self.session.partitions)
+
+    def partitions(self) -> list[WantedPartition]:
+        """What must be looked at, in order: all but what rests."""
+        if self.session is None:
+            return self.named
+        return sorted(self.session.awake, key=attrgetter("place"))
 
     def told(
         self, wanted: WantedPartition, high_watermark: int, log_start: int, *, has_records: bool
@@ -79,11 +169,8 @@ class FetchContext:
             return
         wanted.told_high_watermark = high_watermark
         wanted.told_log_start = log_start
-        if has_records:
-            key = _key(wanted)
-            if self.session.partitions.get(key) is wanted:
-                del self.session.partitions[key]
-                self.session.partitions[key] = wanted
+        if has_records and self.session.partitions.get(_key(wanted)) is wanted:
+            self.session.add(wanted)
 
 
 class SessionCache:
@@ -111,10 +198,10 @@ class SessionCache:
         """Find out which partitions ``request`` means."""
         uses_ids = version >= _FIRST_TOPIC_ID_VERSION
         if request.session_epoch == -1 or version < 7:
-            self._sessions.pop(request.session_id, None)
+            self._end(request.session_id)
             return FetchContext(_once(_named(request)))
         if request.session_epoch == 0:
-            self._sessions.pop(request.session_id, None)
+            self._end(request.session_id)
             return self._open(now, request, uses_ids)
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -127,9 +214,15 @@ class SessionCache:
         session.used_at = now
         session.epoch = 1 if session.epoch == 2**31 - 1 else session.epoch + 1
         if not session.partitions:
-            del self._sessions[session.session_id]
+            self._end(session.session_id)
             return FetchContext([])
-        return FetchContext(list(session.partitions.values()), session, is_incremental=True)
+        return FetchContext([], session, is_incremental=True)
+
+    def _end(self, session_id: int) -> None:
+        """Let a session go, if there is one; a fetch of it that waits goes on."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.wake()
 
     def _open(self, now: int, request: FetchRequest, uses_ids: bool) -> FetchContext:
         wanted = _named(request)
@@ -140,9 +233,10 @@ class SessionCache:
         while session_id == 0 or session_id in self._sessions:
             session_id = random.randrange(1, 2**31)
         session = FetchSession(session_id, uses_ids, epoch=1, made_at=now, used_at=now)
-        session.partitions = {_key(each): each for each in once}
+        for each in once:
+            session.add(each)
         self._sessions[session_id] = session
-        return FetchContext(list(session.partitions.values()), session)
+        return FetchContext([], session)
 
     def _make_room(self, now: int, size: int) -> bool:
         """Whether there is a place for a session of ``size`` partitions now."""
@@ -155,19 +249,22 @@ class SessionCache:
             gone = min(old, key=lambda each: (len(each.partitions), each.session_id), default=None)
             if gone is None or len(gone.partitions) >= size:
                 return False
-        del self._sessions[gone.session_id]
+        self._end(gone.session_id)
         return True
 
     @staticmethod
     def _update(session: FetchSession, request: FetchRequest) -> None:
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
-                session.partitions.pop(_name_key(topic.topic, topic.topic_id, index), None)
+                gone = session.partitions.pop(_name_key(topic.topic, topic.topic_id, index), None)
+                if gone is not None:
+                    gone.end()
         for wanted in _named(request):
             known = session.partitions.get(_key(wanted))
             if known is None:
-                session.partitions[_key(wanted)] = wanted
+                session.add(wanted)
             else:
+                known.wake()
                 known.offset = wanted.offset
                 known.max_bytes = wanted.max_bytes
                 known.current_leader_epoch = wanted.current_leader_epoch

@@ -21,8 +21,8 @@ __all__ = [
     "TopicKey",
     "check_topic_config",
     "contradiction",
-    "default_of",
     "parsed",
+    "topic_defaults",
 ]
 
 _MOST: Final = {"INT": 2**31 - 1, "LONG": 2**63 - 1}
@@ -176,11 +176,14 @@ UNTOLD_DEFAULTS: Final = frozenset(
 """Topic keys whose default Kafka does not list among their synonyms: no key of the broker's has it by itself."""
 
 
-def default_of(name: str, settings: Settings) -> tuple[str, bool]:
-    """A topic's value when it has none of its own, and whether the broker's configuration says so."""
-    broker = settings.describe().get(SYNONYMS.get(name, ""))
-    default = TOPIC_KEYS[name].default
-    return (broker, broker != default) if broker is not None else (default, False)
+def topic_defaults(settings: Settings) -> dict[str, tuple[str, bool]]:
+    """What a topic has where it says nothing, by name; and whether the broker's configuration says so."""
+    brokers = settings.describe()
+    defaults = {}
+    for name, known in TOPIC_KEYS.items():
+        value = brokers.get(SYNONYMS.get(name, ""))
+        defaults[name] = (known.default, False) if value is None else (value, value != known.default)
+    return defaults
 
 
 def check_topic_config(config: Mapping[str, str | None]) -> str | None:

@@ -10,9 +10,11 @@ import asyncio
 import inspect
 from typing import ClassVar, Final, Protocol, TypeVar, cast
 
+from kadence.client.engine import forked_error
 from kadence.client.waits import BREATH, Run, Waits
 from kadence.clock import Clock, wait_seconds
 from kadence.errors import ConcurrentAccessError
+from kadence.forked import FORKS
 
 __all__ = ["BREATH_MS", "AsyncShell", "LoopChanges"]
 
@@ -62,10 +64,21 @@ class AsyncShell:
         self._kind = kind
         self._changes = changes
         self._clock = clock
+        self._fork = FORKS.count
         self._turned_at = clock.now_ms()
 
+    @property
+    def forked(self) -> bool:
+        """Whether this process is a child of the one that made the client."""
+        return self._fork != FORKS.count
+
     def check_loop(self) -> None:
-        """Raise `ConcurrentAccessError` on another event loop than the client's own."""
+        """Raise `ConcurrentAccessError` on another event loop than the client's own.
+
+        Raise `ForkedError` in a child, where the loop of its parent does not run.
+        """
+        if self.forked:
+            raise forked_error(self._kind)
         if asyncio.get_running_loop() is not self._changes.loop:
             raise ConcurrentAccessError(
                 f"this {self._kind} belongs to another event loop; make one on each loop"
@@ -75,7 +88,7 @@ class AsyncShell:
         """Carry a call until it returns. A cancelled await closes the call where it waits.
 
         Raises:
-            ConcurrentAccessError: on another event loop than the client's own.
+            ConcurrentAccessError: on another event loop than the client's own. ForkedError.
         """
         self.check_loop()
         changes = self._changes

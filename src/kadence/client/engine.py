@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
-from kadence.at_exit import after_handlers, among_handlers
+from kadence.at_exit import after_handlers, among_handlers, be_called
 from kadence.clock import Seconds, SystemClock, add_ms
 from kadence.errors import ClosedError, FatalNetworkError, ForkedError, KafkaError
 from kadence.logs import flush
@@ -42,6 +42,11 @@ __all__ = [
 
 class Engine(Protocol):
     """What runs the turns of one network side: a `kadence.client.network_thread.NetworkThread`, or a simulation."""
+
+    @property
+    def has_thread(self) -> bool:
+        """Whether turns come while a call waits. In a simulation none does: the end of the process waits for none."""
+        ...
 
     def start(self) -> None:
         """Let the first turn come."""
@@ -150,6 +155,7 @@ def end_if_unclosed(
     """
     unclosed = Unclosed(kind, ending, time_ms)
     _unclosed[engine] = unclosed
+    be_called()
     _be_called_by_multiprocessing()
     finalizer = weakref.finalize(client, abandoned, unclosed, engine, os.getpid())
     finalizer.atexit = False
@@ -188,7 +194,7 @@ def _be_called_by_multiprocessing() -> None:
 
 
 def _alive() -> list[tuple[Engine, Unclosed]]:
-    return [(engine, each) for engine, each in _unclosed.items() if engine.is_alive()]
+    return [(engine, each) for engine, each in _unclosed.items() if engine.has_thread and engine.is_alive()]
 
 
 def _deliver_at_exit() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from kadence.client.request_manager import RequestManager
 from kadence.clock import FOREVER, Clock
@@ -148,8 +148,10 @@ class NetworkSide:
             if self._turn.run_once():
                 return True
         except BaseException as error:  # noqa: BLE001 - whatever it is, every caller must hear of it (B6)
-            _log.exception("the %s's network thread ended with a bug", self._kind)
-            self._end(error)
+            try:
+                _log.exception("the %s's network thread ended with a bug", self._kind)
+            finally:
+                self._end(error)
         else:
             self._end(None)
         return False
@@ -167,6 +169,8 @@ class NetworkSide:
 
 class NetworkThread:
     """Runs the turns of a network side on a daemon thread of its own, until the client is closed."""
+
+    has_thread: Final = True
 
     def __init__(self, name: str, side: NetworkSide) -> None:
         self._side = side

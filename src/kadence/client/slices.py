@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
+
+from kadence.forked import free_lock
 
 if TYPE_CHECKING:
     import asyncio
@@ -78,7 +79,7 @@ class Slices:
                 loop.call_soon(self._run)
 
 
-_lock = threading.Lock()
+_lock = free_lock()
 _known: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Slices] = weakref.WeakKeyDictionary()
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, Self, TypeVar, Unpack
 
-from kadence.client.engine import end_if_unclosed, opened
+from kadence.client.engine import end_if_unclosed, forked_error, opened
 from kadence.client.surroundings import surroundings
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Seconds, add_ms, to_ms
@@ -586,8 +586,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         ready.
 
         Raises:
-            ConfigError: enable.auto.commit is true: it would commit records that are not done.
+            ConfigError: enable.auto.commit is true: it would commit records that are not done. ForkedError.
         """
+        if self._shell.forked:
+            raise forked_error("consumer")
         return self._calls.track(records)
 
     # ------------------------------------------------------------ the cluster

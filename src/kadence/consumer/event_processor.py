@@ -333,6 +333,9 @@ class ApplicationEventProcessor:
             done(now)
 
     def _close(self, now: int, call: m.Close) -> None:
+        """Of several the earliest deadline holds: a close may be under way when the grace period ends."""
+        if self.closing is not None:
+            call = replace(call, deadline=min(call.deadline, self.closing.deadline))
         self.closing = call
         if self._subscription.by_group and self._membership is not None:
             self._membership.leave(

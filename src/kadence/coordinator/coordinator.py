@@ -11,7 +11,7 @@ from kadence.coordinator.classic import joining, leaving, rebalance, syncing
 from kadence.coordinator.classic import storing as classic
 from kadence.coordinator.classic.group import ClassicGroup
 from kadence.coordinator.config import CoordinatorConfig
-from kadence.coordinator.consumer import classic_members, describing, heartbeat
+from kadence.coordinator.consumer import classic_members, describing, expressions, heartbeat
 from kadence.coordinator.consumer import leaving as consumer_leaving
 from kadence.coordinator.consumer import settings as consumer_settings
 from kadence.coordinator.consumer.group import ConsumerGroup
@@ -79,6 +79,7 @@ _TIMERS_OF_CONSUMER_GROUPS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey
     TimerKind.REBALANCE: consumer_leaving.on_rebalance_timer,
     TimerKind.JOIN: consumer_leaving.on_join_or_sync_timer,
     TimerKind.SYNC: consumer_leaving.on_join_or_sync_timer,
+    TimerKind.MATCH: expressions.on_match_timer,
 }
 """The same, when the timer's group is one of KIP-848's."""
 

@@ -29,6 +29,8 @@ class TimerKind(StrEnum):
     """Members that joined have had a rebalance timeout to sync."""
     REBALANCE = "rebalance"
     """A KIP-848 member has had a rebalance timeout to give partitions up."""
+    MATCH = "match"
+    """A KIP-848 group has more regular expressions to match than fit into one step."""
     EXPIRY = "expiry"
     """Time to look for offsets, or transactional ids, that may go."""
     TRANSACTION = "transaction"

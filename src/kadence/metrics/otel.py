@@ -13,12 +13,12 @@ measured is left out.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from math import isnan
 
 from kadence.errors import MissingDependencyError
+from kadence.forked import free_lock, in_children
 from kadence.metrics import Measured, MetricName
 
 try:
@@ -51,7 +51,8 @@ _UNITS = (
 class ClientInstruments:
     """Reports the metrics of consumers and producers on one meter; the attribute ``client_id`` names the client.
 
-    It does not keep clients alive: one that is garbage collected is no longer reported.
+    It does not keep clients alive: one that is garbage collected is no longer reported. A forked child reports those
+    that it has added itself.
 
     Args:
         meter: creates the instruments, once there is a first consumer, or a first producer.
@@ -61,13 +62,18 @@ class ClientInstruments:
 
     def __init__(self, meter: Meter, *clients: Measured) -> None:
         self._meter = meter
-        self._clients: weakref.WeakSet[Measured] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        self._lock = free_lock()
         self._made: set[str] = set()
-        self._values: dict[str, list[Observation]] = {}
-        self._told: set[str] = set()
+        self._begin()
+        in_children(self, ClientInstruments._begin)
         for client in clients:
             self.add(client)
+
+    def _begin(self) -> None:
+        """Without clients: in a forked child they are the parent's, which reports them itself."""
+        self._clients: weakref.WeakSet[Measured] = weakref.WeakSet()
+        self._values: dict[str, list[Observation]] = {}
+        self._told: set[str] = set()
 
     def add(self, client: Measured) -> None:
         """Report this client, too. Any thread may call it."""

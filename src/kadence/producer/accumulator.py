@@ -6,8 +6,10 @@ takes a lock, blocks or reads a clock.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Final
 
 from kadence._native.append import FastAppender, OpenBatch, estimated_size
 from kadence.client.gate import Gate
@@ -26,6 +28,8 @@ _log = logger("kadence.producer")
 Header = tuple[str, bytes | None]
 
 _BATCH_OVERHEAD = 61
+_REBUILD_ABOVE: Final = 64
+"""A heap of so many entries is made anew when most are of batches that have gone."""
 
 
 class Batch(OpenBatch):
@@ -110,6 +114,13 @@ class Accumulator(FastAppender):
         self._delivery_timeout_ms = delivery_timeout_ms
         self.waiting: dict[TopicPartition, deque[Batch]] = {}
         """Batches that were never sent, by partition, oldest first. A partition without any is not here."""
+        self._ready: dict[TopicPartition, None] = {}
+        """Of those partitions, the ones whose oldest batch is full or has lingered. The others are not walked: there
+        may be thousands."""
+        self._lingers: list[tuple[int, int, TopicPartition]] = []
+        """A heap: when the oldest batch of the others has lingered, a serial number, the partition; and entries of
+        batches that have gone."""
+        self._serial = 0
         self.incomplete: set[Batch] = set()
         """Every batch whose delivery is undecided, sent or not."""
         self.untold: set[Delivery] = set()
@@ -153,7 +164,15 @@ class Accumulator(FastAppender):
             raise
         batch.size += size
         self.used_bytes += size
-        return RecordFuture(batch.delivery, index, timestamp), is_news or batch.size >= batch.limit
+        if batch.size >= batch.limit:
+            self.filled(tp)
+            is_news = True
+        return RecordFuture(batch.delivery, index, timestamp), is_news
+
+    def filled(self, tp: TopicPartition) -> None:
+        """A partition's batch has reached its limit: it need not linger."""
+        if tp in self.waiting:
+            self._ready[tp] = None
 
     def batch_for(self, tp: TopicPartition, size: int, now: int) -> tuple[Batch, bool]:
         """The batch that a record of ``size`` bytes goes to, and whether it was begun for it."""
@@ -170,6 +189,7 @@ class Accumulator(FastAppender):
                 builder.reserve(limit)
             last = Batch(tp, now, add_ms(now, self._delivery_timeout_ms), builder, delivery, limit)
             self.waiting.setdefault(tp, deque()).append(last)
+            self._arrange(tp)
             self.incomplete.add(last)
             self.used_bytes += last.size
         place = self.places.get(tp.topic)
@@ -184,6 +204,7 @@ class Accumulator(FastAppender):
         batches.remove(batch)
         if not batches:
             del self.waiting[batch.tp]
+            self._ready.pop(batch.tp, None)
         place = self.places.get(batch.tp.topic)
         if place is not None and batch.tp.partition < place.count:
             place.open_batches[batch.tp.partition] = None
@@ -198,6 +219,52 @@ class Accumulator(FastAppender):
             return 0
         return add_ms(oldest.created, self._linger_ms)
 
+    def _arrange(self, tp: TopicPartition) -> None:
+        """A partition has another oldest batch, or one more: it is ready, or will be when it has lingered."""
+        batches = self.waiting[tp]
+        oldest = batches[0]
+        if len(batches) > 1 or oldest.size >= oldest.limit or not self._linger_ms:
+            self._ready[tp] = None
+            return
+        self._serial += 1
+        heapq.heappush(self._lingers, (add_ms(oldest.created, self._linger_ms), self._serial, tp))
+        if len(self._lingers) > _REBUILD_ABOVE and len(self._lingers) > 2 * len(self.waiting):
+            self._lingers = [each for each in self._lingers if self._is_lingering(each)]
+            heapq.heapify(self._lingers)
+
+    def _is_lingering(self, entry: tuple[int, int, TopicPartition]) -> bool:
+        at, _, tp = entry
+        batches = self.waiting.get(tp)
+        return (
+            batches is not None
+            and tp not in self._ready
+            and add_ms(batches[0].created, self._linger_ms) == at
+        )
+
+    def ready(self, now: int) -> Collection[TopicPartition]:
+        """The partitions whose oldest batch should be sent."""
+        if self.blocked or self.flushing:
+            return self.waiting
+        while self._lingers and self._lingers[0][0] <= now:
+            entry = heapq.heappop(self._lingers)
+            if self._is_lingering(entry):
+                self._ready[entry[2]] = None
+        return self._ready
+
+    def next_ready(self) -> int:
+        """When the next of the others should be; FOREVER if there is none."""
+        if self.blocked or self.flushing:
+            return FOREVER
+        while self._lingers and not self._is_lingering(self._lingers[0]):
+            heapq.heappop(self._lingers)
+        return self._lingers[0][0] if self._lingers else FOREVER
+
+    def behind(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Partitions with more than one batch, and how many more."""
+        for tp in self._ready:
+            if (more := len(self.waiting[tp]) - 1) > 0:
+                yield tp, more
+
     def take(self, tp: TopicPartition) -> Batch:
         """Remove and give the oldest waiting batch of ``tp``; from now on it takes no more records."""
         batches = self.waiting[tp]
@@ -211,9 +278,11 @@ class Accumulator(FastAppender):
         else:
             self._busy.discard(tp)
         del self.waiting[tp]
+        self._ready.pop(tp, None)
         if batches:
             # To the end of the line: a partition that fills faster than it is sent must not starve others.
             self.waiting[tp] = batches
+            self._arrange(tp)
         return batch
 
     def forget(self, topics: set[str]) -> None:
@@ -271,6 +340,8 @@ class Accumulator(FastAppender):
         for tp, batches in self.waiting.items():
             if tp.topic == topic:
                 batches[-1].limit = limit
+                if batches[-1].size >= limit:
+                    self.filled(tp)
 
     def split(self, batch: Batch, pieces: tuple[Batch, Batch]) -> None:
         """Its pieces take the place of a batch."""
@@ -307,6 +378,8 @@ class Accumulator(FastAppender):
             self.untold.update(batch.delivery for batch in dropped)
             self.incomplete.clear()
             self.waiting.clear()
+            self._ready.clear()
+            self._lingers.clear()
             self.used_bytes = 0
             self.gate.notify_all()
         if count:

@@ -156,6 +156,9 @@ class ArrowSending:
                 row, segments = rows.hand_over(
                     accumulator, numbers, row, batches, accumulator.wall_ms(), _STEP
                 )
+                for filled, batch, *_ in segments:
+                    if batch.size >= batch.limit:
+                        accumulator.filled(self._lanes[filled])
             for lane, batch, first, length, begin in segments:
                 share = last[lane]
                 if share is not None and share[1] is batch.delivery and share[2] + share[3] == first:

@@ -33,7 +33,6 @@ def network_side(
     client = around.client(ConnectionConfig.of(config), accumulator.measures.network)
     name = f"{config.client_id}-network"
     state = NetworkState(accumulator, client.wakeup, name)
-    state.has_thread = around.has_threads
 
     def build() -> Turn:
         if around.has_threads:

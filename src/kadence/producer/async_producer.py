@@ -398,7 +398,7 @@ class AsyncProducer:
             # The parent's thread and sockets; nothing here is ours to end.
             self._finalizer.detach()
             return
-        deadline = self._send_checks.closed_by(timeout)
+        deadline = self._send_checks.begin_close(timeout)
         can_wait = self._send_checks.shut()
         self._finalizer.detach()
         self._network.begin_close(deadline)
@@ -431,7 +431,7 @@ class AsyncProducer:
 
     def _end_unfinished(self) -> None:
         """End without waiting for the application. Any thread; waits for nothing."""
-        deadline = self._send_checks.closed_by(None)
+        deadline = self._send_checks.end_by()
         self._send_checks.shut()
         self._network.begin_close(deadline)
 

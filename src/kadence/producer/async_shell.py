@@ -46,7 +46,8 @@ class AsyncShell(async_shell.AsyncShell):
 
     def guard(self, short_way: ShortWay) -> None:
         """The short way of a record never waits, so nothing else would tell another loop from the producer's."""
-        short_way.only_on(self._gate.loop, asyncio.get_running_loop, self.check_loop)
+        # In a forked child none runs, and `check_loop` says so.
+        short_way.only_on(self._gate.loop, asyncio._get_running_loop, self.check_loop)
         self._short_way = short_way
         if not short_way.is_plain:
             converts_on_loop(self)

@@ -64,9 +64,8 @@ class Load:
             changed.clear()
             return
         behind: dict[str, dict[int, int]] = {}
-        for tp, batches in self._accumulator.waiting.items():
-            if len(batches) > 1:
-                behind.setdefault(tp.topic, {})[tp.partition] = len(batches) - 1
+        for tp, more in self._accumulator.behind():
+            behind.setdefault(tp.topic, {})[tp.partition] = more
         for tp in repeated:
             counts = behind.setdefault(tp.topic, {})
             counts[tp.partition] = counts.get(tp.partition, 0) + 1

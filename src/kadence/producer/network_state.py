@@ -28,18 +28,13 @@ def not_in_time() -> ClosedError:
 
 
 class NetworkState(network_state.NetworkState):
-    """Of one producer. The arguments are those of the base, and the name of the thread, for the log.
-
-    Attributes:
-        has_thread: whether the network side has a thread of its own.
-    """
+    """Of one producer. The arguments are those of the base, and the name of the thread, for the log."""
 
     def __init__(self, accumulator: Accumulator, wakeup: Callable[[], None], name: str) -> None:
         super().__init__(accumulator.gate, wakeup)
         self._accumulator = accumulator
         self._name = name
         self._is_stirred = False
-        self.has_thread = True
 
     def shut(self) -> None:
         with self._accumulator.gate:
@@ -63,15 +58,13 @@ class NetworkState(network_state.NetworkState):
         self.wakeup()
 
     def delivers_within(self, seconds: float) -> bool:
-        """Wait until what was sent so far is acknowledged or has failed; False: the time was over before.
-
-        In a simulation nothing would happen meanwhile.
-        """
+        """Wait until what was sent so far is acknowledged or has failed; False: the time was over before."""
         with self._accumulator.gate:
             given = {batch.delivery for batch in self._accumulator.incomplete} | self._accumulator.untold
-            return not self.has_thread or self._accumulator.gate.wait_for(
+            decided: bool = self._accumulator.gate.wait_for(
                 lambda: all(delivery.done for delivery in given), seconds
             )
+        return decided
 
     def stir(self) -> None:
         """Have every call that waits look again. In a signal handler, which cannot take the gate."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 
 from kadence._native.append import TopicInfo
-from kadence.client.engine import ended, forked_error
+from kadence.client.engine import END_MS, ended, forked_error
 from kadence.client.gate import Gate
 from kadence.client.grace import RESERVE_MS, Grace
 from kadence.client.waits import Waits
@@ -78,6 +78,7 @@ class SendChecks:
         self.is_closed = False
         self.is_stopping = False
         self._grace = Grace()
+        self._closes_with_grace = False
         in_children(accumulator, _refuse_all)
 
     @property
@@ -142,6 +143,9 @@ class SendChecks:
         """The program is to end. In a signal handler: sets what others look at."""
         self._grace.begin(self._clock.now_ms(), grace)
         self.is_stopping = True
+        if self._closes_with_grace:
+            # A close that is under way ends with it, too.
+            self._network.begin_close(self.closed_by(None))
         self._network.stir()
 
     def closed_by(self, timeout: Seconds | None) -> int:
@@ -153,6 +157,16 @@ class SendChecks:
             deadline = max(self._grace.close_by, add_ms(now, RESERVE_MS))
         # FOREVER means "not closing" to the thread.
         return min(deadline, FOREVER - 1)
+
+    def end_by(self) -> int:
+        """The deadline where nobody closes this producer: the grace period is nearly over."""
+        return min(self.closed_by(None), max(self._grace.close_by, add_ms(self._clock.now_ms(), END_MS)))
+
+    def begin_close(self, timeout: Seconds | None) -> int:
+        """close() was called: its deadline. Without a timeout `stop` may bring that forward."""
+        # First: a signal handler may call it next.
+        self._closes_with_grace = timeout is None
+        return self.closed_by(timeout)
 
     def unfinished(self) -> str | None:
         """What close() would still have to see to; None if it was called. Any thread."""

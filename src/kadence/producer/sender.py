@@ -150,7 +150,7 @@ class Sender:
         with accumulator.gate:
             # What must be repeated, then the others in turn: a request may not have room for all.
             repeated = list(self._outcomes.repeating)
-            for tp in dict.fromkeys([*repeated, *accumulator.waiting]):
+            for tp in dict.fromkeys([*repeated, *accumulator.ready(now)]):
                 candidate = self._candidate(tp)
                 if candidate is None:
                     if self._load.watches and tp in accumulator.waiting and accumulator.ready_at(tp) <= now:
@@ -187,6 +187,7 @@ class Sender:
                     accumulator.take(tp)
                     wake_at = now if tp in accumulator.waiting else wake_at
                 filling[leader].append(batch)
+            wake_at = min(wake_at, accumulator.next_ready())
             self._load.tell(now, repeated)
         return chosen, wake_at
 

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from kadence.errors import IllegalStateError
+from kadence.errors import ForkedError, IllegalStateError
+from kadence.forked import FORKS
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 from kadence.work.frontier import Frontier
@@ -21,6 +22,7 @@ class Work:
         self, lock: threading.Lock, frontiers: Mapping[TopicPartition, Frontier], places: set[Place]
     ) -> None:
         self._lock = lock
+        self._fork = FORKS.count
         # Those of this assignment: what was revoked and comes back gets others.
         self._frontiers = frontiers
         self._places = places
@@ -30,8 +32,12 @@ class Work:
         """This record is done: handled, skipped, or given up for good. To say it again has no effect.
 
         Raises:
-            IllegalStateError: the record is not one of these.
+            IllegalStateError: the record is not one of these. ForkedError: another process has read it, and commits.
         """
+        if self._fork != FORKS.count:
+            raise ForkedError(
+                "these records were read before fork(): only the process that has read them can say that they are done"
+            )
         place = (record.topic, record.partition, record.offset)
         with self._lock:
             if place in self._left:

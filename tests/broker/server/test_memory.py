@@ -218,7 +218,6 @@ def test_a_long_frame_begins_only_when_there_is_room() -> None:
     memory.change(-100)
     assert subject.appetite == READ_BYTES
     subject.feed(bytes(10))
-    assert subject.room() is not None
     assert memory.held_bytes == 200_000
     assert subject.appetite == 200_000 - 60
     subject.feed(bytes(200_000 - 60))
@@ -227,6 +226,32 @@ def test_a_long_frame_begins_only_when_there_is_room() -> None:
     assert memory.held_bytes == 200_000
     subject.let_go()
     assert memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("come", [8, 1_000, READ_BYTES, 5 * READ_BYTES])
+def test_a_frame_takes_memory_as_it_comes_and_not_as_it_was_announced(come: int) -> None:
+    subject = Frames(100_000_000, RequestMemory(-1, _never))
+    subject.feed(struct.pack(">i", 100_000_000) + bytes(come))
+    assert come <= subject.held_bytes <= 2 * come + 4
+
+
+def test_a_long_frame_that_was_begun_is_read_to_its_end_though_the_memory_is_full() -> None:
+    memory = RequestMemory(300_000, _never)
+    subject = frames(memory)
+    subject.feed(struct.pack(">i", 200_000) + bytes(50))
+    memory.change(100_000)
+    while not len(subject):
+        room = subject.room()
+        count = min(subject.appetite, 10_000)
+        assert count > 0
+        if room is None:
+            subject.feed(bytes(count))
+        else:
+            count = min(count, len(room))
+            room.release()
+            subject.filled(count)
+    assert len(subject.take()) == 200_000
+    assert memory.held_bytes == 300_000
 
 
 def _never(_action: Any) -> None:

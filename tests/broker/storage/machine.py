@@ -73,9 +73,7 @@ class Machine:
         handler = HANDLERS[message.API_KEY]
         call = Call(Nobody(1), handler, version, 1, "c", message, self._clock.now_ms())  # type: ignore[arg-type]
         call.on_reply = answered
-        response = handler.handle(self._services, call)
-        if response is not None:
-            call.reply(response)
+        self._services.serve(call)
 
     def work(self, *, disk: bool) -> None:
         """Do one thing that waits: of the disk, or of the loop."""

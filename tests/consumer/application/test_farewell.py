@@ -105,6 +105,8 @@ def test_b7_whoever_collects_a_consumer_waits_for_nothing() -> None:
     """It may be an event loop, or the network thread of another consumer, or of this one."""
 
     class Engine:
+        has_thread = True
+
         def start(self) -> None: ...
 
         def join(self, seconds: float | None = None) -> None:

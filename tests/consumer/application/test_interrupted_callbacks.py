@@ -30,6 +30,8 @@ AT = {PARTITION: OffsetAndMetadata(1)}
 class Nobody:
     """A network side that does nothing."""
 
+    has_thread = True
+
     def start(self) -> None: ...
 
     def join(self, seconds: float | None = None) -> None: ...

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.shared_spark
 ZONE = "America/New_York"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def in_zone(spark: SparkSession) -> Iterator[SparkSession]:
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", ZONE)

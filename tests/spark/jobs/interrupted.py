@@ -9,9 +9,9 @@ import logging
 import sys
 import threading
 import time
-from types import FrameType
 
 from kadence.spark import session
+from kadence.whereabouts import frames_of
 
 servers, topic, directory = sys.argv[1:]
 logging.basicConfig(level=logging.ERROR)
@@ -38,18 +38,15 @@ query = (
 )
 
 
-def waits_for_java(frame: FrameType | None) -> bool:
-    names = []
-    while frame is not None:
-        names.append(frame.f_code.co_name)
-        frame = frame.f_back
+def waits_for_java(thread: int) -> bool:
+    names = [frame.f_code.co_name for frame, _ in frames_of(thread)]
     return names[0] == "readinto" and "awaitTermination" in names
 
 
 def tell() -> None:
     main = threading.main_thread().ident
     assert main is not None
-    while not waits_for_java(sys._current_frames().get(main)):
+    while not waits_for_java(main):
         time.sleep(0.01)
     print("running", flush=True)
 

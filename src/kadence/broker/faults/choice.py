@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from kadence.broker.service import Call
 from kadence.errors import ConfigError
+from kadence.forked import ThisProcess
 
 __all__ = ["Choice", "Only", "Where"]
 
@@ -36,12 +37,27 @@ class Only(TypedDict, total=False):
 
 
 class Choice:
-    """`Only`, checked, with the state of its dice."""
+    """`Only`, checked, with the state of its dice.
 
-    __slots__ = ("_client_id", "_dice", "_group", "_node_id", "_probability", "_times", "_topic", "_where")
+    Args:
+        here: entered around each call of ``where``.
+    """
+
+    __slots__ = (
+        "_client_id",
+        "_dice",
+        "_group",
+        "_here",
+        "_node_id",
+        "_probability",
+        "_times",
+        "_topic",
+        "_where",
+    )
 
     def __init__(
         self,
+        here: ThisProcess,
         where: Where | None = None,
         times: int | None = None,
         client_id: str | None = None,
@@ -53,6 +69,7 @@ class Choice:
     ) -> None:
         if not 0 <= probability <= 1:
             raise ConfigError(f"the probability of a fault is 0 to 1, not {probability}")
+        self._here = here
         self._where = where
         self._times = times
         self._client_id = client_id
@@ -70,7 +87,7 @@ class Choice:
             and self._client_id in (None, call.client_id)
             and (self._group is None or self._group in _groups(call.message))
             and (self._topic is None or self._topic in topics_of(call))
-            and (self._where is None or self._where(call))
+            and (self._where is None or self._here.call(self._where, call))
             and (self._probability >= 1 or self._dice.random() < self._probability)
         )
 

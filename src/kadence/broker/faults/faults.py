@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Self, Unpack
@@ -15,6 +14,7 @@ from kadence.broker.server.loop import Loop
 from kadence.broker.service import Call
 from kadence.clock import Seconds, add_ms, to_ms
 from kadence.errors import ClosedError, ForkedError
+from kadence.forked import ThisProcess, free_lock
 from kadence.protocol import error_codes
 
 __all__ = ["Faults", "Frozen"]
@@ -40,11 +40,16 @@ class Frozen:
 
 
 class Faults:
-    """The faults of one broker. Any thread may add and remove them."""
+    """The faults of one broker. Any thread may add and remove them.
+
+    Attributes:
+        here: entered around each call of user code: a child that it forks does not serve clients, and ends with it.
+    """
 
     def __init__(self) -> None:
+        self.here = ThisProcess()
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = free_lock()
         self._injected: tuple[Injected, ...] = ()
         self._freeze: Callable[[tuple[int, ...], bool], None] = lambda _node_ids, _frozen: None
         self.topics_of: Callable[[Call], Collection[str]] = lambda _call: ()
@@ -140,7 +145,7 @@ class Faults:
         """Answer with the response that ``make(call)`` returns, on the broker's thread. The request has no effect."""
 
         def action(_loop: Loop, call: Call, _handle: Callable[[Call], None]) -> None:
-            call.reply(make(call))
+            call.reply(self.here.call(make, call))
 
         return self._add(Injected(self, request, action, only))
 
@@ -182,6 +187,7 @@ class Faults:
 
     def clear(self) -> None:
         """Remove all faults and observers."""
+        self.check_here()
         with self._lock:
             self._injected = ()
 
@@ -204,13 +210,17 @@ class Faults:
         return True
 
     def _add(self, injected: Injected) -> Injected:
-        if os.getpid() != self._pid:
-            raise ForkedError(
-                f"these faults are of a broker in process {self._pid}, of which this one is a fork"
-            )
+        self.check_here()
         with self._lock:
             self._injected = (*self._injected, injected)
         return injected
+
+    def check_here(self) -> None:
+        """Raise `ForkedError` in a child: the parent's broker serves requests."""
+        if self.here.is_left:
+            raise ForkedError(
+                f"these faults are of a broker in process {self._pid}, of which this one is a fork"
+            )
 
     def _remove(self, injected: Injected) -> None:
         with self._lock:

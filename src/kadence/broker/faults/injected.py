@@ -37,7 +37,7 @@ class Injected:
         self._faults = faults
         self._request = request
         self._action = action
-        self._choice = Choice(**(only or {}))
+        self._choice = Choice(faults.here, **(only or {}))
         self._changed = threading.Condition()
         self.hits = 0
 
@@ -55,8 +55,9 @@ class Injected:
         """Wait until it was applied to ``hits`` requests; for tests, instead of a sleep.
 
         Raises:
-            TimeoutError: it was applied to fewer within ``timeout`` seconds.
+            TimeoutError: it was applied to fewer within ``timeout`` seconds. ForkedError.
         """
+        self._faults.check_here()
         with self._changed:
             if not self._changed.wait_for(lambda: self.hits >= hits, timeout):
                 raise TimeoutError(f"{self.hits} of {hits} requests within {timeout} s")

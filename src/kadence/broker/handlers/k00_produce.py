@@ -49,6 +49,8 @@ _MOST_UNPACKED_BYTES: Final = 1024 * 1024 * 1024
 """What the compressed batches of one request may unpack to; each of them has a bound of its own, too."""
 _BREAK_BYTES: Final = 1024 * 1024
 """After so many bytes, unpacked, other connections are served before the next partition."""
+_PARTITION_BYTES: Final = 8 * 1024
+"""What a partition costs beside its bytes is as if it had so many more."""
 
 
 def handle(services: Services, call: Call) -> None:
@@ -86,7 +88,7 @@ class _Produce:
                     yield
                 before = self._allowance.left
                 results.append(self._append(*self._topic(data), each))
-                work += len(each.records or b"") + before - self._allowance.left
+                work += _PARTITION_BYTES + len(each.records or b"") + before - self._allowance.left
             if results:  # as Kafka: topics without partitions are not told
                 self._responses.append(
                     TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)

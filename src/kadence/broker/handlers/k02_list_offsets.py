@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from kadence.broker.fetching import check_leader
-from kadence.broker.service import Call, Handler, Services
+from kadence.broker.service import Call, Handler, Services, Steps
 from kadence.broker.storage import Isolation, TimedOffset
 from kadence.errors import LocalError
 from kadence.logs import logger
@@ -34,9 +35,13 @@ _READ_COMMITTED = 1
 _SPECIAL_FROM = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 """The version from which a timestamp that is no time may be asked for."""
 _NEVER = 2**15
+_LARGEST = -3
+_STEP_US: Final = 10
+_SEARCH_US: Final = 1_000
+"""A look for a date: it may read a segment of the disk."""
 
 
-def handle(services: Services, call: Call) -> ListOffsetsResponse:
+def handle(services: Services, call: Call) -> Steps:
     counts = Counter(
         (topic.name, each.partition_index) for topic in call.message.topics for each in topic.partitions
     )
@@ -48,6 +53,7 @@ def handle(services: Services, call: Call) -> ListOffsetsResponse:
             else:
                 answer = _look_up(services, call, topic.name, each)
             found.setdefault(topic.name, {})[each.partition_index] = answer
+            yield _SEARCH_US if each.timestamp == _LARGEST or each.timestamp >= 0 else _STEP_US
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(name=name, partitions=list(partitions.values()))

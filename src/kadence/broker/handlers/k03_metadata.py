@@ -6,11 +6,12 @@ v5 offline replicas  v7 leader epochs  v9 flexible  v10 topic ids  v12 topics by
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from kadence.broker.cluster import Topic, is_valid_topic_name
 from kadence.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from kadence.broker.service import Call, Handler, Services
+from kadence.broker.service import Call, Handler, Services, Steps
 from kadence.protocol import error_codes as codes
 from kadence.protocol.metadata import (
     MetadataRequest,
@@ -28,9 +29,11 @@ _FIRST_ID_VERSION = 12
 """Versions 10 and 11 have room for ids, and may only ask for names."""
 _MOST_CREATED: Final = 1_000
 """Partitions that one request makes by asking for topics; clients ask for the others again."""
+_TOPIC_US: Final = 20
+_PARTITION_US: Final = 10
 
 
-def handle(services: Services, call: Call) -> MetadataResponse:
+def handle(services: Services, call: Call) -> Steps:
     cluster = services.cluster
     asked: list[MetadataRequestTopic] | None = call.message.topics
     if call.version < _FIRST_ID_VERSION and any(
@@ -38,17 +41,19 @@ def handle(services: Services, call: Call) -> MetadataResponse:
     ):
         return refuse(call, codes.INVALID_REQUEST)
     if asked is None or (call.version == 0 and not asked):
-        topics = [_describe(each) for each in cluster.topics.values()]
+        found: Iterator[MetadataResponseTopic] = map(_describe, list(cluster.topics.values()))
     else:
         by_id = [each for each in asked if each.topic_id != ZERO_UUID]
         # Names beside ids are left out, and a name that comes twice is told once, as in Kafka.
         wanted = {(each.name, each.topic_id): each for each in by_id or asked}
         most = len(cluster.topics) + max(_MOST_CREATED // services.settings.num_partitions, 1)
-        topics = [_find(services, call, each, most) for each in wanted.values()]
-    if call.message.include_topic_authorized_operations:
-        for topic in topics:
-            if topic.error_code == codes.NONE:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+        found = (_find(services, call, each, most) for each in wanted.values())
+    topics: list[Any] = []
+    for topic in found:
+        if call.message.include_topic_authorized_operations and topic.error_code == codes.NONE:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+        topics.append(call.element(topic))
+        yield _TOPIC_US + len(topic.partitions) * _PARTITION_US
     answer = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kadence.broker.service import Call, Handler, Services
+from typing import Any, Final
+
+from kadence.broker.service import Call, Handler, Services, Steps
 from kadence.protocol import error_codes as codes
 from kadence.protocol.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -10,14 +12,17 @@ __all__ = ["HANDLER"]
 
 _GROUP = 0
 _TRANSACTION = 1
+_STEP_US: Final = 20
 
 
-def handle(services: Services, call: Call) -> FindCoordinatorResponse:
+def handle(services: Services, call: Call) -> Steps:
     request: FindCoordinatorRequest = call.message
     if call.version >= 4:
-        return FindCoordinatorResponse(
-            coordinators=[_find(services, key, request.key_type) for key in request.coordinator_keys]
-        )
+        found: list[Any] = []
+        for key in request.coordinator_keys:
+            found.append(call.element(_find(services, key, request.key_type)))
+            yield _STEP_US
+        return FindCoordinatorResponse(coordinators=found)
     return _single(_find(services, request.key, request.key_type))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
 
 from kadence.broker.cluster import MOST_PARTITIONS, Cluster, is_valid_topic_name
-from kadence.broker.service import Call, Handler, Services
-from kadence.broker.topic_configs import TOPIC_KEYS, check_topic_config, default_of, parsed
+from kadence.broker.service import Call, Handler, Services, Steps
+from kadence.broker.topic_configs import check_topic_config, parsed, topic_defaults
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_topics import (
     CreatableTopic,
@@ -23,26 +25,42 @@ _DEFAULT_SOURCE = 5
 _TOPIC_SOURCE = 1
 
 
-def handle(services: Services, call: Call) -> CreateTopicsResponse | None:
+_TOPIC_US: Final = 200
+_PARTITION_US: Final = 60
+_REFUSAL_US: Final = 10
+
+
+def handle(services: Services, call: Call) -> Steps:
     request: CreateTopicsRequest = call.message
     counts = Counter(each.name for each in request.topics)
-    if (too_much := _too_much(services, request, counts)) is not None:
+    results: list[Any] = []
+    if (too_much := (yield from _too_much(services, request, counts))) is not None:
         # As in Kafka, nothing of it is looked at.
-        topics = [_failed(each, codes.POLICY_VIOLATION, too_much) for each in request.topics]
-        return CreateTopicsResponse(topics=topics)
-    results: list[CreatableTopicResult] = []
+        for each in request.topics:
+            results.append(call.element(_failed(each, codes.POLICY_VIOLATION, too_much)))
+            yield _REFUSAL_US
+        return CreateTopicsResponse(topics=results)
+    defaults = {
+        name: call.element(
+            CreatableTopicConfigs(
+                name=name, value=value, config_source=_BROKER_SOURCE if is_brokers else _DEFAULT_SOURCE
+            )
+        )
+        for name, (value, is_brokers) in topic_defaults(services.settings).items()
+    }
     for name, asked in {each.name: each for each in request.topics}.items():
         if counts[name] > 1:  # told once, as in Kafka
-            results.append(_failed(asked, codes.INVALID_REQUEST, "Duplicate topic name."))
+            result = _failed(asked, codes.INVALID_REQUEST, "Duplicate topic name.")
         else:
-            results.append(_create(services, asked, validate_only=request.validate_only))
-    response = CreateTopicsResponse(topics=results)
-    services.reply_durably(call, response)
+            result = _create(services, asked, defaults, validate_only=request.validate_only)
+        results.append(call.element(result))
+        yield _TOPIC_US + max(result.num_partitions, 0) * _PARTITION_US
+    services.reply_durably(call, CreateTopicsResponse(topics=results))
     return None
 
 
-def _too_much(services: Services, request: CreateTopicsRequest, counts: Counter[str]) -> str | None:
-    """Why one request may not ask for so much; None if it may."""
+def _too_much(services: Services, request: CreateTopicsRequest, counts: Counter[str]) -> Steps:
+    """Returns why one request may not ask for so much; None if it may."""
     default = services.settings.num_partitions
     asked = [
         (
@@ -57,7 +75,10 @@ def _too_much(services: Services, request: CreateTopicsRequest, counts: Counter[
     # Kafka counts the entries in its log: one for each topic, partition and setting that it makes.
     entries = [(each, 1 + partitions + len(each.configs)) for each, partitions in asked]
     if sum(count for _, count in entries) > MOST_PARTITIONS:
-        total = sum(count for each, count in entries if _could_be_made(services, each))
+        total = 0
+        for each, count in entries:
+            total += count if _could_be_made(services, each) else 0
+            yield _TOPIC_US
         if total > MOST_PARTITIONS:
             return (
                 f"One request has {MOST_PARTITIONS} topics, partitions and settings of topics together at most; "
@@ -72,7 +93,9 @@ def _could_be_made(services: Services, asked: CreatableTopic) -> bool:
     return is_possible and (asked.num_partitions != 0 or bool(asked.assignments))
 
 
-def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+def _create(
+    services: Services, asked: CreatableTopic, defaults: Mapping[str, Any], *, validate_only: bool
+) -> CreatableTopicResult:
     cluster, count = services.cluster, asked.num_partitions
     if asked.assignments:
         if count != -1 or asked.replication_factor != -1:
@@ -122,7 +145,12 @@ def _create(services: Services, asked: CreatableTopic, *, validate_only: bool) -
         error_message=None,
         num_partitions=count,
         replication_factor=1,
-        configs=[_config(services, name, config) for name in TOPIC_KEYS],
+        configs=[
+            CreatableTopicConfigs(name=name, value=config[name], config_source=_TOPIC_SOURCE)
+            if name in config
+            else default
+            for name, default in defaults.items()
+        ],
     )
     if not validate_only:
         values = parsed({name: str(value) for name, value in config.items()})
@@ -154,15 +182,6 @@ def _name_fault(cluster: Cluster, name: str) -> tuple[int, str] | None:
     return None
 
 
-def _config(services: Services, name: str, config: dict[str, str | None]) -> CreatableTopicConfigs:
-    if name in config:
-        return CreatableTopicConfigs(name=name, value=config[name], config_source=_TOPIC_SOURCE)
-    value, is_brokers = default_of(name, services.settings)
-    return CreatableTopicConfigs(
-        name=name, value=value, config_source=_BROKER_SOURCE if is_brokers else _DEFAULT_SOURCE
-    )
-
-
 def _failed(asked: CreatableTopic, code: int, message: str | None) -> CreatableTopicResult:
     return CreatableTopicResult(name=asked.name, error_code=code, error_message=message, configs=[])
 
@@ -171,4 +190,4 @@ def refuse(call: Call, code: int) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=[_failed(each, code, None) for each in call.message.topics])
 
 
-HANDLER = Handler(CreateTopicsRequest, handle, refuse)
+HANDLER = Handler(CreateTopicsRequest, handle, refuse, changes=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from kadence.broker.cluster import Topic
-from kadence.broker.service import Call, Handler, Services
+from kadence.broker.service import Call, Handler, Services, Steps
 from kadence.protocol import error_codes as codes
 from kadence.protocol.delete_topics import (
     DeletableTopicResult,
@@ -16,9 +17,11 @@ from kadence.protocol.delete_topics import (
 from kadence.wire import ZERO_UUID
 
 __all__ = ["HANDLER"]
+_STEP_US: Final = 50
+_PARTITION_US: Final = 50
 
 
-def handle(services: Services, call: Call) -> None:
+def handle(services: Services, call: Call) -> Steps:
     asked = _asked(call)
     counts = Counter((each.name, each.topic_id) for each in asked)
     ids = {each.topic_id for each in asked if each.name is None}
@@ -39,7 +42,9 @@ def handle(services: Services, call: Call) -> None:
             results.append(_result(twice, codes.INVALID_REQUEST, "The topic is named, and its id is given."))
         elif not by_id or topic.name not in names:
             results.append(_delete(services, topic))
+        yield _STEP_US + (len(topic.partitions) * _PARTITION_US if topic is not None else 0)
     services.reply_durably(call, DeleteTopicsResponse(responses=results))
+    return None
 
 
 def _asked(call: Call) -> list[DeleteTopicState]:
@@ -64,7 +69,7 @@ def _delete(services: Services, topic: Topic) -> DeletableTopicResult:
     services.coordination.topic_deleted(topic.name)
     services.transactions.topic_deleted(topic.name)
     for partition in topic.partitions:
-        partition.wake()
+        partition.removed()
     return _result(state, codes.NONE, None)
 
 
@@ -78,4 +83,4 @@ def refuse(call: Call, code: int) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(responses=[_result(each, code, None) for each in _asked(call)])
 
 
-HANDLER = Handler(DeleteTopicsRequest, handle, refuse)
+HANDLER = Handler(DeleteTopicsRequest, handle, refuse, changes=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kadence.broker.fetching import check_leader
-from kadence.broker.service import Call, Handler, Services
+from kadence.broker.service import Call, Handler, Services, Steps
 from kadence.protocol import error_codes as codes
 from kadence.protocol.delete_records import (
     DeleteRecordsPartition,
@@ -16,22 +18,23 @@ from kadence.protocol.delete_records import (
 __all__ = ["HANDLER"]
 
 _HIGH_WATERMARK = -1
+_STEP_US: Final = 100
 
 
-def handle(services: Services, call: Call) -> DeleteRecordsResponse:
+def handle(services: Services, call: Call) -> Steps:
     # As in Kafka: of what is asked twice for a partition the last holds, and topics without partitions are not told.
     wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in call.message.topics:
         for each in topic.partitions:
             wanted.setdefault(topic.name, {})[each.partition_index] = each
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=name, partitions=[_delete(services, call, name, each) for each in partitions.values()]
-            )
-            for name, partitions in wanted.items()
-        ]
-    )
+    topics: list[DeleteRecordsTopicResult] = []
+    for name, asked in wanted.items():
+        partitions: list[DeleteRecordsPartitionResult] = []
+        for each in asked.values():
+            partitions.append(_delete(services, call, name, each))
+            yield _STEP_US
+        topics.append(DeleteRecordsTopicResult(name=name, partitions=partitions))
+    return DeleteRecordsResponse(topics=topics)
 
 
 def _delete(
@@ -69,4 +72,4 @@ def refuse(call: Call, code: int) -> DeleteRecordsResponse:
     )
 
 
-HANDLER = Handler(DeleteRecordsRequest, handle, refuse)
+HANDLER = Handler(DeleteRecordsRequest, handle, refuse, changes=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from kadence.broker.fetching import check_leader
-from kadence.broker.service import Call, Handler, Services
+from kadence.broker.service import Call, Handler, Services, Steps
 from kadence.protocol import error_codes as codes
 from kadence.protocol.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -14,18 +16,18 @@ from kadence.protocol.offset_for_leader_epoch import (
 )
 
 __all__ = ["HANDLER"]
+_STEP_US: Final = 5
 
 
-def handle(services: Services, call: Call) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_look_up(services, call, topic.topic, each) for each in topic.partitions],
-            )
-            for topic in call.message.topics
-        ]
-    )
+def handle(services: Services, call: Call) -> Steps:
+    topics: list[Any] = []
+    for topic in call.message.topics:
+        partitions: list[EpochEndOffset] = []
+        for each in topic.partitions:
+            partitions.append(_look_up(services, call, topic.topic, each))
+            yield _STEP_US
+        topics.append(call.element(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions)))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _look_up(services: Services, call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

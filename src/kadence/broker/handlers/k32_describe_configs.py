@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
-from kadence.broker.cluster import Topic, is_valid_topic_name
+from kadence.broker.cluster import is_valid_topic_name
 from kadence.broker.configured import GROUP, TOPIC
 from kadence.broker.group_configs import GROUP_KEYS
-from kadence.broker.service import Call, Handler, Services
+from kadence.broker.service import Call, Handler, Services, Steps
 from kadence.broker.settings import Settings
-from kadence.broker.topic_configs import SYNONYMS, TOPIC_KEYS, UNTOLD_DEFAULTS, default_of
+from kadence.broker.topic_configs import SYNONYMS, TOPIC_KEYS, UNTOLD_DEFAULTS, topic_defaults
 from kadence.protocol import error_codes as codes
 from kadence.protocol.describe_configs import (
     DescribeConfigsRequest,
@@ -30,55 +31,95 @@ _SOURCE_DEFAULT = 5
 _SOURCE_GROUP = 8
 
 
-def handle(services: Services, call: Call) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[
-            _describe(services, each, synonyms=call.message.include_synonyms)
-            for each in call.message.resources
-        ]
-    )
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Once an answer is so long, what else was asked for is refused: a few bytes of a request ask for thousands."""
+_STEP_US: Final = 200
 
 
-def _describe(services: Services, asked: DescribeConfigsResource, *, synonyms: bool) -> DescribeConfigsResult:
+def handle(services: Services, call: Call) -> Steps:
+    shared = _Shared(services.settings, call)
+    results: list[Any] = []
+    for each in call.message.resources:
+        if call.answer_bytes < _MOST_BYTES:
+            result = _describe(services, shared, each)
+        else:
+            result = _failed(
+                each,
+                codes.POLICY_VIOLATION,
+                f"One answer has {_MOST_BYTES} bytes at most; ask again for this.",
+            )
+        results.append(call.element(result))
+        yield _STEP_US
+    return DescribeConfigsResponse(results=results)
+
+
+class _Shared:
+    """What resources without a configuration of their own have in common, made once for a request."""
+
+    def __init__(self, settings: Settings, call: Call) -> None:
+        self._settings = settings
+        self._call = call
+        self._with_synonyms: bool = call.message.include_synonyms
+        self._known: dict[int, dict[str, Any]] = {}
+
+    def entries(self, kind: int, own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Names and entries of a resource with ``own`` settings."""
+        known = self._known.get(kind)
+        if known is None:
+            known = self._known[kind] = {
+                each.name: self._told(each) for each in _ENTRIES[kind](self._settings, {})
+            }
+        if not own:
+            yield from known.items()
+            return
+        for each in _ENTRIES[kind](self._settings, own):
+            yield each.name, self._told(each) if each.name in own else known[each.name]
+
+    def _told(self, entry: DescribeConfigsResourceResult) -> Any:
+        if not self._with_synonyms:
+            entry.synonyms = []
+        return self._call.element(entry)
+
+
+def _describe(services: Services, shared: _Shared, asked: DescribeConfigsResource) -> DescribeConfigsResult:
+    own: Mapping[str, Any] = {}
     if asked.resource_type == TOPIC:
         if not is_valid_topic_name(asked.resource_name):
             return _failed(asked, codes.INVALID_TOPIC_EXCEPTION, "No topic can have this name.")
         topic = services.cluster.topics.get(asked.resource_name)
         if topic is None:
             return _failed(asked, codes.UNKNOWN_TOPIC_OR_PARTITION, "")
-        entries = _of_topic(services.settings, topic)
+        own = topic.config
     elif asked.resource_type == _BROKER:
         known = {str(node_id) for node_id in services.cluster.nodes}
         if asked.resource_name not in known:
             return _failed(asked, codes.INVALID_REQUEST, f"Brokers here are {', '.join(sorted(known))}.")
-        entries = _of_broker(services.settings)
     elif asked.resource_type == GROUP:
         if not asked.resource_name:
             return _failed(asked, codes.INVALID_REQUEST, "Group name must not be empty")
-        entries = _of_group(services.settings, services.cluster.group_configs.get(asked.resource_name, {}))
+        own = services.cluster.group_configs.get(asked.resource_name, {})
     else:
         return _failed(
             asked,
             codes.INVALID_REQUEST,
             "Only topics (2), brokers (4) and groups (32) have configuration here.",
         )
-    wanted = asked.configuration_keys
-    configs = [each for each in entries if not wanted or each.name in wanted]
-    if not synonyms:
-        for each in configs:
-            each.synonyms = []
+    wanted = frozenset(asked.configuration_keys or ())
     return DescribeConfigsResult(
         error_code=codes.NONE,
         error_message="",  # as Kafka, though null could be said
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
-        configs=configs,
+        configs=[
+            entry for name, entry in shared.entries(asked.resource_type, own) if not wanted or name in wanted
+        ],
     )
 
 
-def _of_topic(settings: Settings, topic: Topic) -> Iterable[DescribeConfigsResourceResult]:
+def _of_topic(settings: Settings, own: Mapping[str, str]) -> Iterable[DescribeConfigsResourceResult]:
+    defaults = topic_defaults(settings)
     for name, known in TOPIC_KEYS.items():
-        value, is_brokers = default_of(name, settings)
+        value, is_brokers = defaults[name]
         brokers_name = SYNONYMS.get(name, name)
         source = _SOURCE_STATIC_BROKER if is_brokers else _SOURCE_DEFAULT
         synonyms: list[DescribeConfigsSynonym] = []
@@ -87,8 +128,8 @@ def _of_topic(settings: Settings, topic: Topic) -> Iterable[DescribeConfigsResou
         if name not in UNTOLD_DEFAULTS:
             default = known.default
             synonyms.append(DescribeConfigsSynonym(name=brokers_name, value=default, source=_SOURCE_DEFAULT))
-        if name in topic.config:
-            value, source = topic.config[name], _SOURCE_TOPIC
+        if name in own:
+            value, source = own[name], _SOURCE_TOPIC
             synonyms.insert(0, DescribeConfigsSynonym(name=name, value=value, source=source))
         yield DescribeConfigsResourceResult(
             name=name,
@@ -123,7 +164,7 @@ def _of_group(settings: Settings, own: Mapping[str, int]) -> Iterable[DescribeCo
         )
 
 
-def _of_broker(settings: Settings) -> Iterable[DescribeConfigsResourceResult]:
+def _of_broker(settings: Settings, _own: Mapping[str, str]) -> Iterable[DescribeConfigsResourceResult]:
     for name, value in settings.describe().items():
         yield DescribeConfigsResourceResult(
             name=name,
@@ -134,6 +175,11 @@ def _of_broker(settings: Settings) -> Iterable[DescribeConfigsResourceResult]:
             config_type=_KINDS[_kind(value)],
             documentation=None,
         )
+
+
+_ENTRIES: Final[
+    Mapping[int, Callable[[Settings, Mapping[str, Any]], Iterable[DescribeConfigsResourceResult]]]
+] = {TOPIC: _of_topic, _BROKER: _of_broker, GROUP: _of_group}
 
 
 def _kind(value: str) -> str:

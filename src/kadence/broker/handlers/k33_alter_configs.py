@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final
 
 from kadence.broker.configured import DELETE, KEYS, Fault, find_configured
-from kadence.broker.service import Call, Handler, Services
+from kadence.broker.service import Call, Handler, Services, Steps
 from kadence.broker.topic_configs import TopicKey
 from kadence.protocol import error_codes as codes
 from kadence.protocol.alter_configs import (
@@ -24,12 +24,17 @@ Change = Callable[[Mapping[str, TopicKey], Mapping[str, str], Any], tuple[Mappin
 configuration that it would have, or why it cannot."""
 
 
-def handle(services: Services, call: Call) -> None:
-    verdicts = change_configs(services, call.message, _replaced)
+_STEP_US: Final = 1_000
+"""It may write to the disk, and look for a name that is like a wrong one."""
+
+
+def handle(services: Services, call: Call) -> Steps:
+    verdicts = yield from change_configs(services, call.message, _replaced)
     responses = [
         _response(each, *verdict) for each, verdict in zip(call.message.resources, verdicts, strict=True)
     ]
     services.reply_durably(call, AlterConfigsResponse(responses=responses))
+    return None
 
 
 def _replaced(
@@ -38,18 +43,20 @@ def _replaced(
     return {each.name: each.value or "" for each in asked.configs}, None
 
 
-def change_configs(services: Services, request: Any, change: Change) -> list[Fault]:
+def change_configs(services: Services, request: Any, change: Change) -> Generator[int, None, list[Fault]]:
     """Configure each resource of the request, or say why not; also for IncrementalAlterConfigs.
 
     An entry has a value, unless it is deleted, when ``change`` is called.
     """
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    return [
-        (codes.INVALID_REQUEST, "Each resource must appear at most once.")
-        if counts[each.resource_type, each.resource_name] > 1
-        else _change(services, each, change, validate_only=request.validate_only)
-        for each in request.resources
-    ]
+    verdicts: list[Fault] = []
+    for each in request.resources:
+        if counts[each.resource_type, each.resource_name] > 1:
+            verdicts.append((codes.INVALID_REQUEST, "Each resource must appear at most once."))
+        else:
+            verdicts.append(_change(services, each, change, validate_only=request.validate_only))
+        yield _STEP_US
+    return verdicts
 
 
 def _change(services: Services, asked: Any, change: Change, *, validate_only: bool) -> Fault:
@@ -93,4 +100,4 @@ def refuse(call: Call, code: int) -> AlterConfigsResponse:
     return AlterConfigsResponse(responses=[_response(each, code, None) for each in call.message.resources])
 
 
-HANDLER = Handler(AlterConfigsRequest, handle, refuse)
+HANDLER = Handler(AlterConfigsRequest, handle, refuse, changes=True)

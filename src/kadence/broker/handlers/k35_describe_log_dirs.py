@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kadence.broker.service import Call, Handler, Services
+from typing import Any, Final
+
+from kadence.broker.service import Call, Handler, Services, Steps
 from kadence.broker.storage import Partition
 from kadence.protocol import error_codes as codes
 from kadence.protocol.describe_log_dirs import (
@@ -15,17 +17,19 @@ from kadence.protocol.describe_log_dirs import (
 )
 
 __all__ = ["HANDLER"]
+_TOPIC_US: Final = 5
+_PARTITION_US: Final = 10
 
 
-def handle(services: Services, call: Call) -> DescribeLogDirsResponse:
+def handle(services: Services, call: Call) -> Steps:
     asked: list[DescribableLogDirTopic] | None = call.message.topics
     wanted: dict[str, set[int]] | None = None
     if asked is not None:
         wanted = {}
         for each in asked:
             wanted.setdefault(each.topic, set()).update(each.partitions)
-    topics = []
-    for topic in services.cluster.topics.values():
+    topics: list[Any] = []
+    for topic in list(services.cluster.topics.values()):
         if wanted is not None and topic.name not in wanted:
             continue
         partitions = [
@@ -34,7 +38,8 @@ def handle(services: Services, call: Call) -> DescribeLogDirsResponse:
             if each.replica_id == call.node_id and (wanted is None or each.index in wanted[topic.name])
         ]
         if partitions:
-            topics.append(DescribeLogDirsTopic(name=topic.name, partitions=partitions))
+            topics.append(call.element(DescribeLogDirsTopic(name=topic.name, partitions=partitions)))
+        yield _TOPIC_US + len(partitions) * _PARTITION_US
     result = DescribeLogDirsResult(error_code=codes.NONE, log_dir=services.cluster.log_dir, topics=topics)
     return DescribeLogDirsResponse(error_code=codes.NONE, results=[result])
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from kadence.broker.cluster import MOST_PARTITIONS
-from kadence.broker.service import Call, Handler, Services
+from kadence.broker.service import Call, Handler, Services, Steps
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_partitions import (
     CreatePartitionsRequest,
@@ -15,9 +16,11 @@ from kadence.protocol.create_partitions import (
 )
 
 __all__ = ["HANDLER"]
+_STEP_US: Final = 50
+_PARTITION_US: Final = 60
 
 
-def handle(services: Services, call: Call) -> CreatePartitionsResponse | None:
+def handle(services: Services, call: Call) -> Steps:
     request: CreatePartitionsRequest = call.message
     counts = Counter(each.name for each in request.topics)
     if sum(_added(services, each) for each in request.topics if counts[each.name] == 1) > MOST_PARTITIONS:
@@ -25,15 +28,15 @@ def handle(services: Services, call: Call) -> CreatePartitionsResponse | None:
         return CreatePartitionsResponse(
             results=[_result(each, codes.POLICY_VIOLATION, message) for each in request.topics]
         )
-    response = CreatePartitionsResponse(
-        results=[
-            _result(each, codes.INVALID_REQUEST, "Duplicate topic name.")
-            if counts[name] > 1  # told once, as in Kafka
-            else _grow(services, each, validate_only=request.validate_only)
-            for name, each in {each.name: each for each in request.topics}.items()
-        ]
-    )
-    services.reply_durably(call, response)
+    results: list[CreatePartitionsTopicResult] = []
+    for name, each in {each.name: each for each in request.topics}.items():
+        added = _added(services, each)
+        if counts[name] > 1:  # told once, as in Kafka
+            results.append(_result(each, codes.INVALID_REQUEST, "Duplicate topic name."))
+        else:
+            results.append(_grow(services, each, validate_only=request.validate_only))
+        yield _STEP_US + min(added, MOST_PARTITIONS) * _PARTITION_US
+    services.reply_durably(call, CreatePartitionsResponse(results=results))
     return None
 
 
@@ -84,4 +87,4 @@ def refuse(call: Call, code: int) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(results=[_result(each, code, None) for each in call.message.topics])
 
 
-HANDLER = Handler(CreatePartitionsRequest, handle, refuse)
+HANDLER = Handler(CreatePartitionsRequest, handle, refuse, changes=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kadence.broker.configured import DELETE, Fault
 from kadence.broker.handlers.k33_alter_configs import change_configs
-from kadence.broker.service import Call, Handler, Services
+from kadence.broker.service import Call, Handler, Services, Steps
 from kadence.broker.topic_configs import TopicKey
 from kadence.protocol import error_codes as codes
 from kadence.protocol.incremental_alter_configs import (
@@ -22,12 +22,13 @@ __all__ = ["HANDLER"]
 _SET, _APPEND, _SUBTRACT = 0, 2, 3
 
 
-def handle(services: Services, call: Call) -> None:
-    verdicts = change_configs(services, call.message, _changed)
+def handle(services: Services, call: Call) -> Steps:
+    verdicts = yield from change_configs(services, call.message, _changed)
     responses = [
         _response(each, *verdict) for each, verdict in zip(call.message.resources, verdicts, strict=True)
     ]
     services.reply_durably(call, IncrementalAlterConfigsResponse(responses=responses))
+    return None
 
 
 def _changed(
@@ -82,4 +83,4 @@ def refuse(call: Call, code: int) -> IncrementalAlterConfigsResponse:
     )
 
 
-HANDLER = Handler(IncrementalAlterConfigsRequest, handle, refuse)
+HANDLER = Handler(IncrementalAlterConfigsRequest, handle, refuse, changes=True)

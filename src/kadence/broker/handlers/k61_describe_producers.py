@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Final
 
 from kadence.broker.cluster import is_valid_topic_name
 from kadence.broker.fetching import check_leader
-from kadence.broker.service import Call, Handler, Services
+from kadence.broker.service import Call, Handler, Services, Steps
 from kadence.protocol import error_codes as codes
 from kadence.protocol.describe_producers import (
     DescribeProducersRequest,
@@ -17,10 +18,28 @@ from kadence.protocol.describe_producers import (
 )
 
 __all__ = ["HANDLER"]
+_PARTITION_US: Final = 20
+_PRODUCER_US: Final = 5
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Once an answer is so long, further partitions are refused: four bytes of a request ask for thousands."""
 
 
-def handle(services: Services, call: Call) -> DescribeProducersResponse:
-    return _for_each(call, lambda topic, index: _describe(services, call, topic, index))
+def handle(services: Services, call: Call) -> Steps:
+    topics: list[TopicResponse] = []
+    for topic in call.message.topics:
+        partitions: list[Any] = []
+        for index in topic.partition_indexes:
+            if call.answer_bytes < _MOST_BYTES:
+                result = _describe(services, call, topic.name, index)
+            else:
+                words = f"One answer has {_MOST_BYTES} bytes at most; ask again for this."
+                result = PartitionResponse(
+                    partition_index=index, error_code=codes.POLICY_VIOLATION, error_message=words
+                )
+            partitions.append(call.element(result))
+            yield _PARTITION_US + len(result.active_producers) * _PRODUCER_US
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
 
 
 def _describe(services: Services, call: Call, topic: str, index: int) -> PartitionResponse:

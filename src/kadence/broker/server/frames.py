@@ -17,7 +17,8 @@ __all__ = ["READ_BYTES", "FrameError", "Frames"]
 
 READ_BYTES: Final = 64 * 1024
 """What is asked of a socket at once; a frame that is longer gets memory of its own."""
-_FIRST_ALLOCATION: Final = 1024 * 1024
+_OWN_MEMORY_FROM: Final = READ_BYTES // 2
+"""Once so much of a longer frame has come, it gets memory of its own: twice what has come, and so again when full."""
 _LENGTH: Final = struct.Struct(">i")
 _SHORTEST: Final = 8
 """What every request begins with: the numbers of its API and version, and its correlation id."""
@@ -62,7 +63,7 @@ class Frames:
         self._coming = 0
         self._served = 0
         self._missing = 0
-        """What a short frame lacks."""
+        """What the frame that is coming lacks, while it has no memory of its own."""
         self.waiting_bytes = 0
         self._small = bytearray()
         self._big: bytearray | None = None
@@ -156,6 +157,7 @@ class Frames:
     def _cut(self) -> None:
         small = self._small
         at = 0
+        begun = self._coming
         self._expect(0)
         while len(small) - at >= 4:
             (length,) = _LENGTH.unpack_from(small, at)
@@ -171,12 +173,15 @@ class Frames:
             elif length <= READ_BYTES:
                 self._expect(length, missing=length - have)
                 break
-            elif self._memory.is_full:
+            elif self._memory.is_full and (at or length != begun):
                 # What came of it does not count: else a few such beginnings could fill the memory and wait for ever.
+                break
+            elif have < _OWN_MEMORY_FROM:
+                self._expect(length, missing=length - have)
                 break
             else:
                 self._expect(length)
-                self._big = bytearray(max(min(length, _FIRST_ALLOCATION), have))
+                self._big = bytearray(min(length, 2 * have))
                 self._big[:have] = small[at + 4 :]
                 self._wanted, self._filled = length, have
                 at = len(small)

@@ -20,6 +20,7 @@ from kadence.broker.server.sasl import (
 )
 from kadence.connection.sasl.scram import HASHES
 from kadence.errors import ConfigError
+from kadence.forked import ThisProcess
 from kadence.security import Secret
 from kadence.security.files import warn_if_open
 
@@ -122,7 +123,9 @@ class Security:
                 f"users are given, but no mechanism that asks for a password: {', '.join(_BY_PASSWORD)}"
             )
         self.mechanisms = tuple(mechanisms)
-        self._validate = token_validator or unsecured_token
+        # On the broker's thread: a child that it forks does not serve clients, and ends with it.
+        here, validate = ThisProcess(), token_validator or unsecured_token
+        self._validate: TokenValidator = lambda token: here.call(validate, token)
         self._scram: dict[tuple[str, str], ScramUser] = {}
 
     def __repr__(self) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kadence.broker.cluster import Topic
     from kadence.broker.storage.folder import PartitionFolder
 
-__all__ = ["Appended", "Isolation", "Origin", "Partition", "Waiter"]
+__all__ = ["Appended", "Isolation", "Origin", "Partition", "Resting", "Waiter"]
 
 
 _log = logger("kadence.broker")
@@ -70,6 +70,12 @@ class Waiter(Protocol):
     def try_answer(self, partition: Partition) -> None: ...
 
 
+class Resting(Protocol):
+    """A fetch session's partition of which the client knows all."""
+
+    def wake(self) -> None: ...
+
+
 class Partition:
     """One partition. The broker's thread owns it.
 
@@ -77,6 +83,7 @@ class Partition:
         leader_id: the node that serves it, -1 without one. replica_id: the node that has its log.
         high_watermark: readers see what lies below it.
         waiting: who is told by `wake`, those first that have waited longest.
+        resting: who hears of the next change at once, before readers see it, and leaves.
         trouble: why the disk takes no records at present; None if it does.
         on_readable: called when readers may see more than before; it may wake them later, once for many batches.
     """
@@ -93,6 +100,7 @@ class Partition:
         "on_readable",
         "producers",
         "replica_id",
+        "resting",
         "topic",
         "trouble",
         "waiting",
@@ -108,6 +116,7 @@ class Partition:
         self.producers = Producers()
         self.high_watermark = 0
         self.waiting: dict[Waiter, None] = {}
+        self.resting: dict[Resting, None] = {}
         self.on_readable: Callable[[Partition], None] | None = None
         self.trouble: str | None = None
         self._folder: PartitionFolder | None = None
@@ -377,6 +386,16 @@ class Partition:
             if each in self.waiting:
                 each.try_answer(self)
 
+    def removed(self) -> None:
+        """Its topic has been deleted: all who read it are to look again."""
+        self._wake_resting()
+        self.wake()
+
+    def _wake_resting(self) -> None:
+        for each in list(self.resting):
+            each.wake()
+
     def _tell(self) -> None:
+        self._wake_resting()
         if self.on_readable is not None:
             self.on_readable(self)

@@ -24,7 +24,6 @@ from kadence.consumer.application.core import Core
 from kadence.consumer.shared_state import SharedState, Signal
 from kadence.deserializers import converts_on_loop
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
-from kadence.forked import FORKS
 
 if TYPE_CHECKING:
     from kadence.client.aside import Aside
@@ -135,18 +134,12 @@ class AsyncShell(async_shell.AsyncShell):
         super().__init__("consumer", self._signal, clock)
         self._core = core
         self._shared_state = shared_state
-        self._fork = FORKS.count
         self._polling: _Polling | None = None
         self._working: _Working | None = None
         shared_state.progress.by_turns = True
         if core.decoding is not None:
             converts_on_loop(self)
         weakref.finalize(self, self._signal.end_soon).atexit = False
-
-    @property
-    def forked(self) -> bool:
-        """Whether this process is a child of the one that made the consumer."""
-        return self._fork != FORKS.count
 
     def is_converting(self) -> bool:
         """Whether the caller is a deserialiser of this consumer. One on a thread of `process` may wait."""
@@ -251,7 +244,7 @@ class _Polling:
 
     def __init__(self, shell: AsyncShell) -> None:
         self._shell = shell
-        self._task = asyncio.current_task()
+        self._task: asyncio.Task[Any] | None = None
         self._outer: _Polling | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -262,6 +255,7 @@ class _Polling:
     async def __aenter__(self) -> None:
         with self._shell:
             await self._shell.breathe()
+        self._task = asyncio.current_task()
         working = self._shell._working
         if working is not None and working.task is not self._task:
             raise ConcurrentAccessError(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from kadence.client.engine import END_MS
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
 from kadence.config import ConsumerConfig
@@ -101,6 +102,7 @@ class Calls:
         self._awaits = awaits
         self._metrics: Metrics | None = None
         self._tracked: Tracked | None = None
+        self._default_close_by = 0
         self._interceptors = core.interceptors
         self._arrow_polls: ArrowPolls | None = None
         self._has_told_unit = False
@@ -567,23 +569,31 @@ class Calls:
     def busy(self) -> str | None:
         """What the application does instead of closing this consumer, and where; None once it closes it. Any thread.
 
-        It may work on records, or wait in a call. A poll is none of these: it ends with `stop`.
+        It may work on records, or wait in a call. A poll is none of these: it ends with `stop`. A close without
+        a timeout is, if it began before `stop` and would take longer than the grace period.
         """
-        if self._core.closing or self._shared_state.ended:
+        if self._core.closed or self._shared_state.ended:
             return None
+        if self._core.closing:
+            is_late = self._default_close_by > self._core.exchange.grace.close_by
+            return "close() waits for brokers." if is_late else None
         return self._core.stalls.present()
 
     def leave_unfinished(self) -> None:
         """Leave the group, without a commit, whatever the application is doing. Any thread; waits for nothing."""
-        self._shared_state.begin_close(add_ms(self._clock.now_ms(), FAREWELL_MS))
+        now = self._clock.now_ms()
+        by = min(add_ms(now, FAREWELL_MS), max(self._core.exchange.grace.close_by, add_ms(now, END_MS)))
+        self._shared_state.begin_close(by)
 
     def closed_by(self, timeout: Seconds | None) -> int:
         """The deadline of a close: without one of its own that of the grace period that `stop` was told of."""
         now, ms = self._clock.now_ms(), to_ms(timeout)
+        self._default_close_by = 0
         if ms is not None:
             return add_ms(now, ms)
         by = min(add_ms(now, _CLOSE_MS), self._core.exchange.grace.close_by)
-        return max(by, add_ms(now, FAREWELL_MS))
+        self._default_close_by = max(by, add_ms(now, FAREWELL_MS))
+        return self._default_close_by
 
     def close(self, deadline: int, *, processed_only: bool, leave: bool | None = None) -> Waits[None]:
         return self._core.close(deadline, processed_only=processed_only, leave=leave)

@@ -25,11 +25,11 @@ nothing new to report, so there is one share, not a list of them. Keys and value
 from __future__ import annotations
 
 import dataclasses
-import sys
+import itertools
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import wall_time
 from kadence.consumer.events import Stalled
+from kadence.forked import ThisProcess, free_lock
 from kadence.logs import Lines, OwnThread, logger
 from kadence.types import TopicPartition
 
@@ -179,7 +180,7 @@ class Stalls:
         self._look = look
         self._callback = callback
         self._wall_offset = wall_offset
-        self._lock = threading.Lock()
+        self._lock = free_lock()
         self._history: list[Stall] = []
         # Held until the latest report is made. Not an Event: Ctrl-C within its wait() can leave a lock of it taken, and
         # the network thread would hang on that; each report has one of its own for the same reason.
@@ -283,11 +284,14 @@ class Stalls:
         thread = self.thread
         assert thread is not None, "nothing stalls before it polls"
         name = thread.name
-        frame = sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None
-        if frame is None:
-            text = f"Thread {name!r}, which polled last, has ended"
+        # Few applications stall.
+        from kadence.whereabouts import frames_of
+
+        frames = frames_of(thread.ident or 0) if thread.is_alive() else []
+        if frames:
+            text = f"Thread {name!r}, which polled last, is at:\n{_stack(frames)}"
         else:
-            text = f"Thread {name!r}, which polled last, is at:\n{_stack(frame)}"
+            text = f"Thread {name!r}, which polled last, has ended"
         task = None if self.task is None else self.task()
         if task is None:
             return name, text
@@ -297,31 +301,35 @@ class Stalls:
 def _aside(work: Callable[[Any], None], subject: Any) -> None:
     """On a thread of its own: what is called there may take its time. None can be had when the interpreter ends."""
     try:
-        OwnThread(target=work, args=(subject,), name="kadence-stall-report").start()
+        OwnThread(target=ThisProcess().call, args=(work, subject), name="kadence-stall-report").start()
     except RuntimeError as error:
         log.warning("a stall cannot be reported: %s", error)
 
 
 def _whereabouts_of(task: asyncio.Task[object]) -> str:
+    from kadence.whereabouts import without_collections
+
     name = task.get_name()
     if task.done():
         return f"Task {name!r}, which polled last, has ended"
-    lines: list[str] = []
+    frames: list[tuple[FrameType, int]] = []
     # The chain of awaits, the outermost first. What the task awaits in the end has no frame of Python.
     inner: Any = task.get_coro()
-    while inner is not None and len(lines) < _DEEPEST:
-        frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
-        if frame is None:
-            break
-        lines += traceback.format_list(
-            [traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)]
-        )
-        inner = getattr(inner, "cr_await", None) or getattr(inner, "gi_yieldfrom", None)
-    return f"Task {name!r}, which polled last, is at:\n{''.join(lines).rstrip()}"
+    with without_collections():
+        while inner is not None and len(frames) < _DEEPEST:
+            frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
+            if frame is None:
+                break
+            frames.append((frame, frame.f_lineno))
+            inner = getattr(inner, "cr_await", None) or getattr(inner, "gi_yieldfrom", None)
+    return f"Task {name!r}, which polled last, is at:\n{_stack(reversed(frames))}"
 
 
-def _stack(frame: FrameType) -> str:
-    return "".join(traceback.format_stack(frame)[-_DEEPEST:]).rstrip()
+def _stack(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """What a traceback has of these frames, which come with the innermost one first."""
+    stack = traceback.StackSummary.extract(itertools.islice(frames, _DEEPEST))
+    stack.reverse()
+    return "".join(stack.format()).rstrip()
 
 
 def _named(in_hand: Mapping[TopicPartition, range]) -> str:

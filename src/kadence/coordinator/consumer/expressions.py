@@ -1,20 +1,24 @@
 """Regular expressions of a group: when they are matched against the topics, and what that changes (KIP-848).
 
 All expressions of a group are matched together, so that they cause one rebalance. That happens after the answer to a
-heartbeat, as Kafka does it beside: the member that brings a new expression is first told an empty assignment.
+heartbeat, as Kafka does it beside: the member that brings a new expression is first told an empty assignment. Where
+there is more to match than other clients may wait for, a timer of the group goes on with it.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from kadence.clock import add_ms
 from kadence.coordinator.consumer import patterns, writing
 from kadence.coordinator.consumer.epochs import bump
 from kadence.coordinator.consumer.group import ConsumerGroup
+from kadence.coordinator.consumer.lookup import find_group
 from kadence.coordinator.consumer.metadata_hash import metadata_hash
 from kadence.coordinator.shard import Shard
+from kadence.coordinator.timers import TimerKey, TimerKind
 
-__all__ = ["forget_unread", "resolve_if_due"]
+__all__ = ["forget_unread", "on_match_timer", "resolve_if_due"]
 
 _LEAST_INTERVAL_MS: Final = 10_000
 """Between two matchings of a group, whatever changed."""
@@ -35,12 +39,34 @@ def resolve_if_due(shard: Shard, now: int, group: ConsumerGroup) -> None:
         topics_changed = group.matched_version != shard.topics.version
         if not is_old and not topics_changed and all(pattern in resolved for pattern in read):
             return
-    group.matched_version = shard.topics.version
+    if group.matching is None:
+        group.matched_version = shard.topics.version
+        group.matching = patterns.Matching(read, shard.topics.names())
+        _go_on(shard, now, group)
+
+
+def on_match_timer(shard: Shard, now: int, key: TimerKey) -> None:
+    """Others have been served: match on."""
+    group = find_group(shard, key.group_id)
+    if group is not None and group.matching is not None:
+        _go_on(shard, now, group)
+
+
+def _go_on(shard: Shard, now: int, group: ConsumerGroup) -> None:
+    matching, version = group.matching, group.matched_version
+    assert matching is not None
+    assert version is not None
+    if not matching.advance():
+        shard.timers.schedule(TimerKey(TimerKind.MATCH, group.group_id), add_ms(now, 1))
+        return
+    group.matching = None
     changed = False
-    for pattern, names in patterns.matches(read, shard.topics.names()).items():
-        before = resolved.get(pattern)
+    for pattern, names in matching.found.items():
+        if not group.readers_of_pattern(pattern):
+            continue  # Its last member left while it was matched.
+        before = group.resolved.get(pattern)
         changed |= names != (frozenset() if before is None else before.topics)
-        found = patterns.Resolved(names, shard.topics.version, time_of_day)
+        found = patterns.Resolved(names, version, shard.wall(now))
         writing.write_pattern(shard, group.group_id, pattern, found)
     if changed or metadata_hash(group.subscribed_topics(), shard.topics) != group.metadata_hash:
         bump(shard, group)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kadence.coordinator.consumer.census import Census
 from kadence.coordinator.consumer.member import Member
 from kadence.coordinator.consumer.partitions import Partitions
-from kadence.coordinator.consumer.patterns import Resolved
+from kadence.coordinator.consumer.patterns import Matching, Resolved
 from kadence.coordinator.consumer.recording import (
     assignment_record,
     epoch_record,
@@ -51,6 +51,7 @@ class ConsumerGroup:
         target_epoch, target_timestamp: the group epoch that the target was made for, and when (time of day, ms).
         topics_version: soft; the `Topics.version` that `metadata_hash` was last compared with.
         matched_version: soft; the one that the regular expressions were last matched against.
+        matching: soft; regular expressions that are being matched, over several steps.
     """
 
     __slots__ = (
@@ -58,6 +59,7 @@ class ConsumerGroup:
         "epoch",
         "group_id",
         "matched_version",
+        "matching",
         "members",
         "metadata_hash",
         "resolved",
@@ -80,6 +82,7 @@ class ConsumerGroup:
         self.resolved: dict[str, Resolved] = {}
         self.topics_version: int | None = None
         self.matched_version: int | None = None
+        self.matching: Matching | None = None
         self._census = Census()
 
     def __repr__(self) -> str:

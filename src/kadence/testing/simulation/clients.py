@@ -10,7 +10,7 @@ import random
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from kadence.client.aside import Calls
 from kadence.client.engine import Engine
@@ -76,6 +76,8 @@ class _Jobs(FinishedJobs):
 
 class _Engine:
     """Runs the turns of a network side as events of its process (`kadence.client.engine.Engine`)."""
+
+    has_thread: Final = False
 
     def __init__(self, process: Process, driver: Driver, side: NetworkSide) -> None:
         self._process = process

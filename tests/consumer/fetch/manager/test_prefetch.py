@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.worlds.cluster import knowing
 from tests.worlds.fetching import P0, P1, P2, World, asked, batch
 from tests.worlds.hand import BackgroundEvents
 
 from kadence.connection.request import ConnectionPurpose
+from kadence.consumer.fetch.manager.memory import FetchChoice, Prefetch
+from kadence.consumer.fetch.manager.session import Broker
 from kadence.consumer.shared_partition import NotFetchedReason
+from kadence.types import TopicPartition
 
 
 def fetched(world: World, **records: int) -> set[int]:
@@ -62,3 +66,31 @@ def test_a3_what_runs_dry_is_fetched_though_others_hold_plenty() -> None:
     assert world.drain(little), "it is waited for"
     (side,) = world.poll(100)
     assert asked(side) == {1: 2}
+
+
+def test_partitions_that_have_nothing_are_looked_at_once_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    partitions = [TopicPartition("t", number) for number in range(300)]
+    leaders = dict.fromkeys(partitions, 1)
+    world = World(*leaders, metadata=knowing(leaders, BackgroundEvents()))
+    looked: list[int] = []
+    weigh = Prefetch.weigh
+
+    def counted(self: Prefetch, broker: Broker) -> FetchChoice:
+        looked.append(len(broker.unsettled))
+        return weigh(self, broker)
+
+    monkeypatch.setattr(Prefetch, "weigh", counted)
+    for _ in range(5):
+        (request,) = world.poll(0)
+        world.reply(request, 0, {})
+    # When they are new, when the first answer has come, and when they are asked for again.
+    assert looked[0] == 300
+    assert looked[2:] == [0] * 3
+
+    (request,) = world.poll(0)
+    world.reply(request, 0, {partitions[7]: batch(3)})
+    looked.clear()
+    world.poll(0)
+    assert looked == [1], "the one that has brought something"

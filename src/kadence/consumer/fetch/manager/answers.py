@@ -13,7 +13,7 @@ from kadence.connection.request import Arrival, Loan, Part
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.fetchable import Reasons, trouble_of
 from kadence.consumer.fetch.manager.memory import Memory, Sizes
-from kadence.consumer.fetch.manager.session import Sent, Wanted
+from kadence.consumer.fetch.manager.session import PartitionBucket, Sent, Wanted
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.validation import note_epochs
 from kadence.consumer.shared_partition import NotFetchedReason
@@ -495,4 +495,6 @@ class FetchAnswers:
         note_epochs(state, batches, self._metadata.leader_epoch(partition))
         state.offset, state.named_at = next_offset, -1
         state.fetched_bytes += len(batches)
+        if isinstance(state.place, PartitionBucket) and (broker := state.place.broker) is not None:
+            broker.unsettled[state] = None
         self._subscription.move_to_end(partition)

@@ -312,6 +312,7 @@ class FetchRequestManager:
         broker.urgent = False
         for state in states:
             state.flight, state.in_flight, state.named_at = sent, state.shared_partition.fetch_epoch, 0
+            broker.unsettled[state] = None
             del broker.late[state]
             self._reasons.sent(now, state)
         self._note_sent(now, broker)
@@ -326,10 +327,16 @@ class FetchRequestManager:
         hungry = verdict is FetchChoice.HUNGRY
         changed, broker.changed = broker.changed, {}
         if hungry:
-            changed.update((state, None) for state in wanted.states if state.buffered_bytes > 0)
+            changed.update(
+                (state, None)
+                for state in broker.unsettled
+                if state.place is wanted and state.buffered_bytes > 0
+            )
         for state in changed:
             is_ours = state.flight is session
             is_elsewhere = not is_ours and state.awaits_fetch
+            if state.place in (wanted, broker.full):
+                broker.unsettled[state] = None
             if state.place is wanted and not is_elsewhere and not (hungry and state.buffered_bytes > 0):
                 if session.want(state.partition, self._wanted(state)) or not is_ours:
                     state.named_at = session.answers

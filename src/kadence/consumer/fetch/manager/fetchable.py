@@ -289,6 +289,7 @@ class FetchablePartitions:
             if (broker := before.broker) is not None:
                 broker.late.pop(state, None)
                 broker.noted.pop(state, None)
+                broker.unsettled.pop(state, None)
                 broker.changed[state] = None
         if self._subscription.partitions.get(state.partition) is not state:
             state.place = None
@@ -298,7 +299,7 @@ class FetchablePartitions:
         state.place = place
         place.states[state] = None
         if (broker := place.broker) is not None:
-            broker.changed[state] = None
+            broker.changed[state] = broker.unsettled[state] = None
             broker.stirred = True
             if place is broker.wanted and broker.parked is not None and not state.awaits_fetch:
                 broker.add_late(state, drained=before is broker.full)

@@ -259,27 +259,32 @@ class Prefetch:
         Those that have nothing to give, as far as the broker was asked, do not count: they would make all others look
         hungry, and have them fetched one by one. They are asked for all the same.
         """
-        total = holding = 0
-        has_idle = False
-        for place in (broker.wanted, broker.full):
-            for state in place.states:
-                held = state.fetched_bytes - state.shared_partition.drained_bytes
-                if held > 0:
-                    total += held
-                    holding += 1
-                elif (flight := state.flight) is not None and (
-                    0 <= state.named_at < flight.answers
-                    or (flight.under_way and state.in_flight == state.shared_partition.fetch_epoch)
-                ):
-                    # `is_idle` or `awaits_fetch`, without a call for each partition.
-                    has_idle = True
-                else:
-                    return FetchChoice.ALL
-        if total <= self._per_partition * holding:
-            return FetchChoice.ALL
-        for state in broker.candidates:
-            held = state.buffered_bytes
+        total = 0
+        holding: list[PartitionState] = []
+        settled: list[PartitionState] = []
+        has_idle = len(broker.unsettled) < len(broker.wanted.states) + len(broker.full.states)
+        choice = None
+        for state in broker.unsettled:
+            held = state.fetched_bytes - state.shared_partition.drained_bytes
             if held > 0:
+                total += held
+                holding.append(state)
+            elif state.is_idle:
+                has_idle = True
+                settled.append(state)
+            elif state.awaits_fetch:
+                has_idle = True
+            else:
+                choice = FetchChoice.ALL
+                break
+        for state in settled:
+            del broker.unsettled[state]
+        if choice is not None or total <= self._per_partition * len(holding):
+            return FetchChoice.ALL
+        candidates = broker.candidates
+        for state in holding:
+            held = state.buffered_bytes
+            if held > 0 and state in candidates:
                 # Looked at again when half of it is drained, and again, until nothing is left.
                 shared_partition, mark = state.shared_partition, state.fetched_bytes - held // 2
                 shared_partition.wake_bytes = mark

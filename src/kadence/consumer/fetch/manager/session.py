@@ -70,6 +70,8 @@ class Broker:
 
     Attributes:
         wanted: partitions to ask it for. full: those of which enough is buffered.
+        unsettled: partitions of both that must be looked at to know what to ask for. Of the others nothing is buffered,
+            and the broker had nothing when it was asked: a turn costs nothing for them, however many they are.
         session, parked: its fetch session, and the session's fetch under way. side: the fetch outside the session.
         late: of ``wanted``, those that no fetch under way asks for; only kept while ``parked`` is.
         urgent: whether one of them has not just been drained (it was moved, resumed, assigned).
@@ -101,6 +103,7 @@ class Broker:
         "side",
         "side_wait_ms",
         "stirred",
+        "unsettled",
         "urgent",
         "wanted",
     )
@@ -109,6 +112,7 @@ class Broker:
         self.node_id = node_id
         self.wanted = PartitionBucket(self)
         self.full = PartitionBucket(self)
+        self.unsettled: dict[PartitionState, None] = {}
         self.session = FetchSession()
         self.parked: Sent | None = None
         self.side: Sent | None = None
