@@ -25,7 +25,7 @@ ONE_SOURCE := $(addprefix src/kadence/,records/fetched.py consumer/_decoded_reco
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \)) $(ONE_SOURCE)
 
-.PHONY: help demo test test-heavy calm durations test-pythons test-spark soak hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet docs site first-record wheel clean
+.PHONY: help demo test test-heavy calm durations test-pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -36,6 +36,7 @@ help:
 	@echo "make test-pythons    the tests of the core on other Pythons (PYTHONS='3.14 3.14t /path/to/python'; without it on all that are found)"
 	@echo "make test-spark      the tests of the Spark room with another PySpark (PYSPARK=4.2)"
 	@echo "make soak            property tests, simulations and fuzzing with other seeds (MINUTES=10; SEED=n repeats a round)"
+	@echo "make attack          a million damaged or lying frames, answers, documents and directories (ARGS='avro --count 5000')"
 	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
 	@echo "make kill-spark      kill -9 of a Spark application ROUNDS times, every row accounted for (BROKER=kafka, SINK=topic, ARGS='--seed N')"
 	@echo "make kill-lakehouse  the same with a Delta and an Iceberg table, also right before and after their commits; DuckDB counts"
@@ -101,6 +102,9 @@ test-spark: $(VENV)/pyspark-$(PYSPARK)
 
 soak: $(VENV)/.has-fuzz
 	@$(RUN) tools/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) -- $(ARGS)
+
+attack: $(VENV)/.has-test
+	@$(RUN) tools/attack.py $(ARGS)
 
 hold: $(VENV)/.has-test
 	@for seconds in 15 30; do KADENCE_HOLD=$$seconds $(RUN) -m pytest tests/consumer/test_native_heartbeat.py -q -rP $(ARGS) || exit 1; done
