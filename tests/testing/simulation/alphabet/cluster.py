@@ -216,6 +216,17 @@ class Cluster:
             self._story.is_ill(5)
             core.lead(core.partition(TOPIC, 0), self._rng.choice(sorted(core.cluster.nodes)))
 
+    def _a_deserialiser_refuses_records(self) -> None:
+        self._story.write(2, fate=b"junk")
+        self._story.write(2)
+
+    def _a_deserialiser_refuses_a_large_record(self) -> None:
+        """It is as large as the topic of dead letters takes, and the headers of its letter come on top."""
+        cluster = self._simulation.broker.core.cluster
+        cluster.configure(cluster.topics[DEAD], {"max.message.bytes": "1000"})
+        self._story.write(1, fate=b"junk", size=900)
+        self._story.write(2)
+
     def _letters_are_refused_for_good(self) -> None:
         """By a topic that is compacted, say. It must not go on for ever, and nobody know of it."""
         self._for_good("Produce", codes.INVALID_RECORD, most=8, topic=DEAD, fate=b"bad")
@@ -249,9 +260,18 @@ class Cluster:
     def _others_leave_a_transaction_open(self) -> None:
         self._others("open")
 
-    def _others(self, end: str) -> None:
+    def _a_start_by_time_behind_a_transaction_of_old_records(self) -> None:
+        """The marker that ends the transaction is young, and what lies around it is not."""
+        self._others("commit", age_ms=2 * _HOUR_MS)
+        self._story.rests(2)
+        self._story.write(3, age_ms=2 * _HOUR_MS)
+        self._story.write(2)
+        self._restarted(lambda: None)
+
+    def _others(self, end: str, age_ms: int = 0) -> None:
         story = self._story
         records = [story.new_record() for _ in range(3)]
+        written_ms = self._simulation.scheduler.wall_ms() - age_ms if age_ms else None
 
         async def main(program: Program) -> None:
             settings = {"transactional.id": program.name, "transaction.timeout.ms": 8_000}
@@ -260,7 +280,7 @@ class Cluster:
                     await producer.init_transactions()
                     await producer.begin_transaction()
                     for key, value in records:
-                        await producer.send_and_wait(TOPIC, value, key)
+                        await producer.send_and_wait(TOPIC, value, key, timestamp=written_ms)
                     await program.sleep({"open": 20.0}.get(end, 0.3))
                     await (producer.commit_transaction() if end == "commit" else producer.abort_transaction())
             except KafkaError as error:
