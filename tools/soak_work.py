@@ -20,6 +20,7 @@ import gc
 import logging
 import multiprocessing
 import sys
+import traceback
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -58,6 +59,8 @@ def run_alphabet(seed: int) -> tuple[int, dict[str, int], str]:
         story.run()
     except SimulationError as error:
         wrong = f"seed {seed}: {error}"
+    except Exception:  # noqa: BLE001 - it is told with its seed, and others go on
+        wrong = f"seed {seed}: {traceback.format_exc()}"
     return seed, {str(row): count for row, count in story.happened.items()}, wrong
 
 

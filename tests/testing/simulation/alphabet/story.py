@@ -402,7 +402,9 @@ class Story:
         return topic in self.simulation.broker.core.cluster.topics
 
     def create(self, topic: str, partitions: int) -> None:
-        if not self.has(topic):
+        if not self.simulation.broker.is_up:
+            self.later(1.0, lambda: self.create(topic, partitions))
+        elif not self.has(topic):
             self.simulation.broker.core.create_topic(topic, partitions)
             self._keep(topic)
 
