@@ -22,6 +22,7 @@ from harness.flights import departures
 from kadence.registry.columns.avro import AvroFormat, parsed
 from kadence.registry.columns.protobuf import ProtobufFormat
 from kadence.registry.descriptors import Messages
+from kadence.registry.schemas import ResolvedSchema
 from kadence.spark.decode.json_shapes import Rules
 from kadence.spark.decode.json_values import JsonFormat
 
@@ -66,7 +67,7 @@ def main() -> None:
         "name": "Flight",
         "fields": [{"name": name, "type": ["null", FIELDS[kind][0]]} for name, kind in sample.items()],
     }
-    writer = parsed(json.dumps(schema))
+    writer = parsed(ResolvedSchema("AVRO", json.dumps(schema)))
     data = pa.array([avro(writer, row) for row in rows], pa.binary())
     both = AvroFormat(writer, None, target)
     show("Avro: pyruhvro", lambda: both.decode(data))

@@ -13,6 +13,7 @@ from tests.cli.shapes import SHAPES
 from kadence.cli import main
 from kadence.errors import IllegalStateError
 from kadence.spark.checkpoints import Checkpoint, rewrite_for_connector
+from kadence.spark.source.offsets import NOT_BEGUN
 
 ID = "Zc3yHpHcQ-SEaDD5bUYm7w"
 HEAD = ("v1", json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1_700_000_000_123, "conf": {"a": "b"}}))
@@ -64,6 +65,14 @@ def test_a_batch_that_will_be_repeated_begins_where_kadence_began_it(tmp_path: P
         {"t": {"0": 10, "1": 25, "2": 7}},
         {"t": {"0": 12, "1": 30, "2": 9}},
     ]
+
+
+def test_a_source_that_has_not_begun_begins_as_the_connector_says(tmp_path: Path) -> None:
+    """Its line beside that of another source, as in a join whose other side alone has had records."""
+    found = checkpoint(tmp_path, [[OURS, NOT_BEGUN], [NEXT, NOT_BEGUN]], committed=2)
+    rewrite_for_connector(found)
+    assert offsets(found, 1) == ['{"t":{"0":12,"1":20}}', "-"]
+    assert Checkpoint.read(found).is_for_connector
 
 
 def test_a_first_batch_that_is_not_committed_is_left_to_kadence(tmp_path: Path) -> None:

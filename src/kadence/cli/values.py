@@ -128,10 +128,10 @@ def value_serializer(kind: str, file: str, message: str | None, registry: Schema
         raise CommandError(f"--value-schema {file}: {getattr(error, 'strerror', None) or error}") from None
     if kind == "json-schema":
         return formats.JsonSchemaSerializer(registry, schema)
-    from kadence.registry.avro import parsed_avro
+    from kadence.registry.avro_schemas import parsed
     from kadence.registry.schemas import ResolvedSchema
 
-    convert = _AvroFromJson(parsed_avro(ResolvedSchema("AVRO", schema)))
+    convert = _AvroFromJson(parsed(ResolvedSchema("AVRO", schema)))
     return formats.AvroSerializer(registry, schema, to_dict=convert.value)
 
 

@@ -6,17 +6,17 @@ Java, a schema that is nothing but ``bytes`` has no length before its data.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.errors import ConfigError, MissingDependencyError, SerializationError
+from kadence.errors import ConfigError, SerializationError
+from kadence.registry.avro_schemas import EXACT, Reading, library, name_of, parsed, with_default_values
 from kadence.registry.client import SchemaRegistryClient
 from kadence.registry.columns.avro_claims import claims_of
 from kadence.registry.columns.isolation import BadRecordError
 from kadence.registry.framing import HEADER, id_of
-from kadence.registry.schemas import AVRO, ResolvedSchema, Schema
+from kadence.registry.schemas import AVRO, Schema
 from kadence.registry.subjects import SubjectNameStrategy, topic_subject
 from kadence.registry.writing import Subjects, Writing, schema_of
 
@@ -68,17 +68,17 @@ class AvroSerializer:
         is_key: bool = False,
         strict: bool = False,
     ) -> None:
-        fastavro = _fastavro()
+        fastavro = library()
         made = None if schema is None else schema_of(schema, AVRO)
-        parsed = None if made is None else parsed_avro(registry.resolve_schema(made))
+        form = None if made is None else parsed(registry.resolve_schema(made))
         self._to_dict = to_dict
         self._strict = strict
         self._write = fastavro.schemaless_writer
         self._writing = Writing(
             registry,
             made,
-            Subjects(subject_name_strategy, is_key=is_key, record=name_of(parsed)),
-            lambda found: _form(parsed if found is made else parsed_avro(registry.resolve_schema(found))),
+            Subjects(subject_name_strategy, is_key=is_key, record=name_of(form)),
+            lambda found: _form(form if found is made else parsed(registry.resolve_schema(found))),
             auto_register=auto_register,
             use_latest_version=use_latest_version,
             normalize=normalize,
@@ -126,10 +126,10 @@ class AvroDeserializer:
         from_dict: Callable[[Any], Any] | None = None,
         return_record_name: bool = False,
     ) -> None:
-        self._fastavro = _fastavro()
+        library()
         self._registry = registry
         self._schema = None if schema is None else registry.resolve_schema(schema_of(schema, AVRO))
-        self._reader = None if self._schema is None else parsed_avro(self._schema)
+        self._reader = None if self._schema is None else parsed(self._schema)
         self._from_dict = from_dict
         self._with_names = return_record_name
         self._known: dict[bytes, Read] = {}
@@ -162,18 +162,17 @@ class AvroDeserializer:
         schema_id = id_of(data)
         resolved = self._registry.resolve_one(schema_id, AVRO)
         try:
-            read = self._reading(schema_id, parsed_avro(resolved))
+            read = self._reading(schema_id, parsed(resolved, is_writer=True))
         except ConfigError as problem:
             read = _refusing(f"schema id {schema_id} cannot be used: {problem}")
         self._known[bytes(data[:HEADER])] = read
         return read
 
     def _reading(self, schema_id: int, writer: Any) -> Read:
-        reader, with_names = self._reader, self._with_names
         if writer in _BYTES:
             return lambda data: data[HEADER:]
         claims = claims_of(writer)
-        read_one = self._fastavro.schemaless_reader
+        read_one = Reading(writer, self._reader, with_names=self._with_names).one
 
         def read(data: bytes) -> Any:
             source = BytesIO(data)
@@ -181,11 +180,16 @@ class AvroDeserializer:
             try:
                 if claims is not None:
                     claims.check(data[HEADER:])
-                return read_one(source, writer, reader, with_names)
+                return read_one(source)
             except BadRecordError as problem:
                 raise SerializationError(f"schema id {schema_id}: {problem}") from None
             except MemoryError:
                 raise
+            except OverflowError:
+                raise SerializationError(
+                    f"schema id {schema_id}: a date or time is beyond the years 1 to 9999, which Python's do not go "
+                    "beyond; poll_arrow and Spark read it"
+                ) from None
             except Exception as problem:
                 raise SerializationError(
                     f"not Avro of schema id {schema_id} ({type(problem).__name__})"
@@ -196,6 +200,9 @@ class AvroDeserializer:
 
 def _form(schema: Any) -> tuple[Any, bool]:
     """A schema, and whether values are written as they are."""
+    if isinstance(schema, dict) and schema["type"] == "record":
+        # fastavro writes the default of a field that a value lacks as it stands in the schema.
+        schema = with_default_values(schema, schema, EXACT)
     return schema, schema in _BYTES
 
 
@@ -204,74 +211,3 @@ def _refusing(reason: str) -> Read:
         raise SerializationError(reason)
 
     return read
-
-
-def parsed_avro(resolved: ResolvedSchema) -> Any:
-    """A schema with all that it refers to, as fastavro takes it, logical types included.
-
-    Raises:
-        ConfigError: it is no Avro schema.
-    """
-    fastavro = _fastavro()
-    try:
-        root = json.loads(resolved.text)
-        if not resolved.references:
-            return fastavro.parse_schema(root)
-        named: dict[str, Any] = {}
-        _add_references(named, resolved, set())
-        # It puts each definition where its name comes first.
-        return fastavro.schema.load_schema("$root", repo=_repository({**named, "$root": root}))
-    except (ValueError, KeyError, TypeError, AttributeError, fastavro.schema.SchemaParseException) as problem:
-        raise ConfigError(f"this is no Avro schema: {problem}") from None
-    except RecursionError:
-        raise ConfigError("this Avro schema is nested too deep") from None
-
-
-def _add_references(named: dict[str, Any], resolved: ResolvedSchema, added: set[int]) -> None:
-    for name, reference in resolved.references:
-        if id(reference) in added:
-            continue
-        added.add(id(reference))
-        _add_references(named, reference, added)
-        made = json.loads(reference.text)
-        named[name] = made
-        full = name_of(made)
-        if full is not None:
-            named[full] = made
-
-
-def _repository(named: dict[str, Any]) -> Any:
-    from copy import deepcopy
-
-    from fastavro import repository
-
-    class Repository(repository.base.AbstractSchemaRepository):
-        def load(self, name: str) -> Any:
-            if name not in named:
-                raise repository.SchemaRepositoryError(name)
-            # What is loaded is changed.
-            return deepcopy(named[name])
-
-    return Repository()
-
-
-def name_of(schema: Any) -> str | None:
-    """The full name of a record, enum or fixed; of a primitive type, that type; None for unions and the like."""
-    if isinstance(schema, str):
-        return schema
-    if not isinstance(schema, dict):
-        return None
-    name, space = schema.get("name", schema.get("type")), schema.get("namespace")
-    if not isinstance(name, str):
-        return None
-    return f"{space}.{name}" if space and "." not in name and "name" in schema else name
-
-
-def _fastavro() -> Any:
-    try:
-        import fastavro
-        import fastavro.repository
-        import fastavro.schema
-    except ImportError as problem:
-        raise MissingDependencyError("Avro needs fastavro: pip install 'kadence[avro]'") from problem
-    return fastavro

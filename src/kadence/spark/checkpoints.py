@@ -60,7 +60,7 @@ class SourceOffset:
     @property
     def is_for_connector(self) -> bool:
         """Whether Spark's connector reads it as it is meant. Other sources' lines are not its business."""
-        return self.point is None or not (self.point.first or self.point.ids)
+        return self.point is None or (self.point.has_begun and not (self.point.first or self.point.ids))
 
     def for_connector(self, begins: Point | None = None) -> SourceOffset:
         """The same offsets as Spark's connector writes them.
@@ -70,6 +70,8 @@ class SourceOffset:
         """
         if self.point is None:
             return self
+        if not self.point.has_begun:
+            return SourceOffset(_NOTHING, None)
         following = dict(self.point.next) | ({} if begins is None else dict(begins.first))
         if self.is_for_connector and following == self.point.next:
             return self

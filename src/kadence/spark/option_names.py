@@ -50,7 +50,7 @@ OF_SOURCE: Final[dict[str, str]] = {
     "includeHeaders": "Whether there is a column headers.",
     "groupIdPrefix": "A name for the brokers' logs.",
     "commitOffsets": "Stream only: whether kafka.group.id gets the offsets that are in the sink; false.",
-    "idlePollMs": "Stream only: how long an idle query waits for data before it reports to Spark; 500.",
+    "idlePollMs": "Stream only: the longest that an idle query waits for data before it reports to Spark; 500.",
     "brokerTimeoutMs": "Stream only: how long a running query waits for brokers that do not answer; 300000.",
     "kafkaConsumer.pollTimeoutMs": "How long a task may wait for data that must exist; 120000.",
     "fetchOffset.numRetries": "How often a failed look-up of offsets is repeated; 3.",

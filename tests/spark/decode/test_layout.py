@@ -18,7 +18,7 @@ def struct(**columns: T.DataType) -> T.StructType:
 
 
 INNER = struct(a=T.IntegerType())
-LONG, TEXT, BYTES = T.LongType(), T.StringType(), T.BinaryType()
+INT, LONG, TEXT, BYTES = T.IntegerType(), T.LongType(), T.StringType(), T.BinaryType()
 
 
 def layout(schema: T.StructType, **options: str) -> Layout:
@@ -33,6 +33,15 @@ def test_flat_columns_are_kafkas_by_name_and_the_values_else() -> None:
     assert made.sources == (".id", "offset", "value", ":error", ":raw")
     assert made.columns == ("value", "offset")
     assert made.fields == ("id",)
+
+
+def test_a_field_that_has_the_name_of_a_column_of_kafkas_in_other_letters_is_a_field() -> None:
+    made = layout(
+        struct(Timestamp=T.TimestampType(), Offset=LONG, Topic=TEXT, Value=TEXT, Key=TEXT, partition=INT)
+    )
+    assert made.sources == (".Timestamp", ".Offset", ".Topic", ".Value", ".Key", "partition")
+    prefixed = layout(struct(Kafka_offset=LONG, kafka_offset=LONG, Offset=TEXT), metadataPrefix="kafka_x_")
+    assert prefixed.sources == (".Kafka_offset", ".kafka_offset", ".Offset")
 
 
 def test_a_value_that_is_no_bytes_is_decoded_whole() -> None:
@@ -62,6 +71,8 @@ def test_what_is_read_is_what_is_asked_for() -> None:
     ("schema", "message"),
     [
         (struct(id=LONG, timestamp=TEXT), "column 'timestamp' is Kafka's and timestamp, not string"),
+        (struct(Offset=LONG, offset=LONG), "'offset' of Kafka and 'Offset' of the value differ in case only"),
+        (struct(VALUE=LONG, value=BYTES), "'value' of Kafka and 'VALUE' of the value differ in case only"),
         (struct(value=INNER, x=LONG), "beside it 'x', which is no column of Kafka's"),
         (struct(id=LONG, _error=LONG), "column _error is string, not bigint"),
         (T.StructType([T.StructField("id", LONG, nullable=False)]), "column 'id' has NOT NULL"),

@@ -25,8 +25,9 @@ print([row and row["n"] for row in decoded.column.to_pylist()], sorted(decoded.b
 AVRO = """
 from kadence.registry.columns.avro import AvroFormat, parsed
 from kadence.registry.columns.wire import FramedFormat
+from kadence.registry.schemas import ResolvedSchema
 fields = '{"name": "n", "type": "int"}, {"name": "s", "type": "string"}'
-schema = parsed('{"type": "record", "name": "R", "fields": [%s]}' % fields)
+schema = parsed(ResolvedSchema("AVRO", '{"type": "record", "name": "R", "fields": [%s]}' % fields))
 values = pa.array([b"\\0\\0\\0\\0\\7\\2\\2a", None, b"\\0\\0", b"\\0\\0\\0\\0\\4\\6\\2a", b"\\0\\0\\0\\0\\7\\10\\2a"])
 decoded = FramedFormat(kind, lambda frames: dict.fromkeys(frames, AvroFormat(schema, None, kind))).decode(values)
 print([row and row["n"] for row in decoded.column.to_pylist()], sorted(decoded.bad))

@@ -156,16 +156,75 @@ def test_triggers(text: str, ms: int) -> None:
         ('path = "table"', 'path = "a"\nformat = "kadence"', r"^24: sink\.path: format kadence and path do not go"),
         ('path = "table"', 'path = "a"\nkey = "id"', r"^25: sink\.key: is for a topic"),
         ('path = "letters"', 'path = "table"', r"^28: dead_letters\.path: is the sink's own"),
+        *(
+            ('path = "letters"', f'path = "{place}"', r"^28: dead_letters\.path: is the sink's own")
+            for place in ("./table", "x/../table", "table//", "{here}/table", "file:{here}/table", "file://{here}/table")
+        ),
+        ('path = "letters"', 'path = "table/dead"', r"^28: dead_letters\.path: lies in the sink's directory; dead"),
+        ('path = "table"', 'path = "letters/x"', r"^28: dead_letters\.path: is a directory that the sink lies"),
+        ('path = "table"', 'path = "checkpoint"', r"^24: sink\.path: lies in the checkpoint; rows need a directory"),
+        ('path = "table"', 'path = "./checkpoint/rows"', r"^24: sink\.path: lies in the checkpoint; rows"),
+        ('path = "letters"', 'path = "checkpoint/dead"', r"^28: dead_letters\.path: lies in the checkpoint; rows"),
+        ('checkpoint = "checkpoint"', 'checkpoint = "table/x"', r"^2: checkpoint: lies in the sink's directory; it"),
+        ('checkpoint = "checkpoint"', 'checkpoint = "table/_x"', r"^2: checkpoint: lies in the sink's directory; it"),
+        ('checkpoint = "checkpoint"', 'checkpoint = "letters/x"', r"^2: checkpoint: lies in the directory of the dead"),
+        ('path = "table"', 'topic = "more"\nservers = "broker:9092"', r"^24: sink\.topic: the pipeline reads"),
+        ('path = "table"', 'topic = "more"\nservers = "a:1,BROKER:9092"', r"^24: sink\.topic: the pipeline reads"),
+        ('path = "letters"', 'topic = "numbers"', r"^28: dead_letters\.topic: the pipeline reads the topic 'numbers'"),
+        ('topics = ["numbers", "more"]', 'subscribePattern = "tab.*"', None),
         ('path = "letters"', 'topic = "l"\nkey = "id"', r"^29: dead_letters\.key: is the sink's"),
         ("options = { compression", 'partition_by = ["id"]\noptions = { compression', None),
     ],
 )  # fmt: skip
 def test_mistakes(old: str, new: str, told: str | None) -> None:
-    found = mistakes(instead(old, new))
+    found = mistakes(instead(old, new.replace("{here}", str(Path.cwd()))))
     if told is None:
         assert found == []
     else:
         assert any(re.search(told, each) for each in found), found
+
+
+@pytest.mark.parametrize(
+    "topics",
+    ['subscribePattern = "num.*"', """assign = '{"numbers":[0]}'""", 'topics = ["numbers"]'],
+    ids=["pattern", "assign", "list"],
+)
+@pytest.mark.parametrize("servers", ["localhost:9092", "127.0.0.1:9092", "[::1]:9092,other:1", None])
+def test_a_pipeline_that_would_read_its_own_dead_letters(topics: str, servers: str | None) -> None:
+    text = instead('topics = ["numbers", "more"]', topics).replace("broker:9092", "localhost:9092")
+    more = "" if servers is None else f'\nservers = "{servers}"'
+    assert mistakes(text.replace('path = "letters"', f'topic = "numbers"{more}')) == [
+        "28: dead_letters.topic: the pipeline reads the topic 'numbers': it would read what it writes"
+    ]
+    assert mistakes(text.replace('path = "letters"', 'topic = "numbers"\nservers = "elsewhere:9092"')) == []
+    assert mistakes(text.replace('path = "letters"', f'topic = "other"{more}')) == []
+
+
+def test_a_table_of_delta_may_hold_its_checkpoint(tmp_path: Path) -> None:
+    text = instead('path = "table"', f'path = "{tmp_path}/table"\nformat = "kadence-delta"').replace(
+        'options = { compression = "zstd" }', ""
+    )
+    within = text.replace('checkpoint = "checkpoint"', f'checkpoint = "{tmp_path}/table/NAME"')
+    assert mistakes(within.replace("NAME", "_checkpoint")) == []
+    assert mistakes(within.replace("NAME", "checkpoint")) == [
+        "2: checkpoint: lies in the sink's directory; it needs a directory of its own"
+    ]
+
+
+def test_a_symbolic_link_to_the_sink(tmp_path: Path) -> None:
+    (tmp_path / "table").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "table")
+    text = instead('path = "table"', f'path = "{tmp_path}/table"')
+    (told,) = mistakes(text.replace('path = "letters"', f'path = "{tmp_path}/link"'))
+    assert told == "28: dead_letters.path: is the sink's own; dead letters need a place of theirs"
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/x/../table", "s3a://bucket/table/", "s3a://bucket//table"])
+def test_places_of_other_file_systems(place: str) -> None:
+    text = instead('path = "table"', 'path = "s3a://bucket/table"')
+    (told,) = mistakes(text.replace('path = "letters"', f'path = "{place}"'))
+    assert "is the sink's own" in told
+    assert mistakes(text.replace('path = "letters"', 'path = "s3a://other/table"')) == []
 
 
 def test_names_that_stand_twice() -> None:

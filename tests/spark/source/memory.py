@@ -11,7 +11,7 @@ from kadence.errors import BrokerError, KafkaError, for_code
 from kadence.protocol import error_codes
 from kadence.spark.source.options import SourceOptions, parse
 from kadence.spark.source.ports import Listing
-from kadence.spark.source.start import Partitions, Pattern, Subscription, Topics
+from kadence.spark.source.start import Topics, belongs
 from kadence.testing.clock import FakeClock
 from kadence.types import TopicPartition
 
@@ -102,7 +102,7 @@ class MemoryCluster:
 
     def partitions(self, topics: Topics) -> Listing:
         self._answer("partitions")
-        leaders = {p: log.leader for p, log in self.logs.items() if _belongs(p, topics)}
+        leaders = {p: log.leader for p, log in self.logs.items() if belongs(p, topics)}
         return Listing(leaders, {p.topic: self.ids[p.topic] for p in leaders if p.topic in self.ids})
 
     def log_ranges(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
@@ -168,16 +168,6 @@ class MemoryCluster:
         self.closed += 1
 
 
-def _belongs(partition: TopicPartition, topics: Topics) -> bool:
-    match topics:
-        case Subscription(names):
-            return partition.topic in names
-        case Pattern():
-            return topics.matches(partition.topic)
-        case Partitions(partitions):
-            return partition in partitions
-
-
 def broker_failure(retriable: bool = True) -> BrokerError:
     """A broker's error of one kind or the other."""
     code = error_codes.COORDINATOR_NOT_AVAILABLE if retriable else error_codes.GROUP_AUTHORIZATION_FAILED
@@ -238,6 +228,8 @@ class MemoryRecords:
         tables = []
         left = self.at_once if max_records is None else min(max_records, self.at_once)
         for partition, until in sorted(self._until.items()):
+            if partition not in self.logs:
+                continue
             start, end = self.log_range(partition)
             position = self.positions[partition]
             if position >= until:
@@ -270,6 +262,9 @@ class MemoryRecords:
     def others(self) -> dict[str, str]:
         topics = {partition.topic for partition in self._until} & self.meant.keys() & self.ids.keys()
         return {topic: self.ids[topic] for topic in topics if self.ids[topic] != self.meant[topic]}
+
+    def gone(self) -> set[TopicPartition]:
+        return self._until.keys() - self.logs.keys()
 
     def park(self) -> None:
         self.parked += 1

@@ -13,6 +13,7 @@ from tests.spark.source.memory import FakePace, MemoryCluster, broker_failure, s
 from kadence.errors import (
     BrokerError,
     ConfigError,
+    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
@@ -22,7 +23,7 @@ from kadence.spark.source.cluster import DISCOVERY_MS
 from kadence.spark.source.commits import REPEAT_MS, GroupInUseError
 from kadence.spark.source.driver import StreamDriver
 from kadence.spark.source.loss import DataLossError
-from kadence.spark.source.offsets import Json, Point
+from kadence.spark.source.offsets import NOT_BEGUN, Json, Point
 
 COMMITTING = {"kafka_group_id": "g", "commitOffsets": "true"}
 
@@ -50,7 +51,7 @@ def test_nothing_is_asked_before_the_first_offset(cluster: MemoryCluster) -> Non
     assert repr(driver) == "<StreamDriver Subscription(names=('t',)) not connected>"
     driver.close()
     assert cluster.closed == 0
-    driver.latest({})
+    driver.latest(NOT_BEGUN)
     driver.close()
     driver.close()
     assert (cluster.connections, cluster.closed) == (1, 1)
@@ -58,26 +59,57 @@ def test_nothing_is_asked_before_the_first_offset(cluster: MemoryCluster) -> Non
 
 def test_first_batch_from_earliest_carries_its_start(cluster: MemoryCluster) -> None:
     driver = driver_of(cluster, startingOffsets="earliest")
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
     assert end == {"#t": {"0": 0, "1": 5}, "t": {"0": 10, "1": 20}}
-    assert planned(driver, {}, end) == ["t-0 [0, 10)", "t-1 [5, 20)"]
+    assert planned(driver, NOT_BEGUN, end) == ["t-0 [0, 10)", "t-1 [5, 20)"]
     assert driver.report() == {"t": {"0": 10, "1": 20}}
 
 
 def test_idle_returns_the_very_start(cluster: MemoryCluster) -> None:
     pace = FakePace()
     driver = driver_of(cluster, pace, startingOffsets="earliest", idlePollMs="200")
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
     again = json.loads(json.dumps(end))
-    before = pace.now_ms()
-    assert driver.latest(again) is again
-    assert pace.now_ms() - before == 200
+    waited = []
+    for _ in range(6):
+        before = pace.now_ms()
+        assert driver.latest(again) is again
+        waited.append(pace.now_ms() - before)
+    assert waited == [0, 25, 50, 100, 200, 200]
+
+
+def test_a_quiet_source_costs_the_batches_of_another_nothing(cluster: MemoryCluster) -> None:
+    """A union: Spark asks this one before each batch, and the other one has news each time."""
+    pace = FakePace()
+    driver = driver_of(cluster, pace, startingOffsets="earliest")
+    end = driver.latest(NOT_BEGUN)
+    for _ in range(20):
+        pace.advance(70)  # a batch
+        before = pace.now_ms()
+        assert driver.latest(end) is end
+        assert pace.now_ms() == before
+
+
+def test_of_idle_sources_the_first_waits_for_all(cluster: MemoryCluster) -> None:
+    pace = FakePace()
+    sources = [driver_of(cluster, pace, startingOffsets="earliest") for _ in range(5)]
+    ends = [source.latest(NOT_BEGUN) for source in sources]
+    waited = [0] * 5
+    for _ in range(12):
+        for place, source in enumerate(sources):
+            before = pace.now_ms()
+            source.latest(ends[place])
+            waited[place] += pace.now_ms() - before
+        pace.advance(10)
+    assert waited[0] > 3_000
+    assert sum(waited[1:]) < 300
 
 
 def test_idle_wakes_early_on_new_data(cluster: MemoryCluster) -> None:
     pace = FakePace()
     driver = driver_of(cluster, pace, startingOffsets="earliest", idlePollMs="10000")
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
+    driver.latest(end)  # which returns at once: there may be other sources
     pace.on_sleep = lambda: cluster.produce("t-0", 1)
     following = driver.latest(end)
     assert following == {"t": {"0": 11, "1": 20}}
@@ -87,7 +119,10 @@ def test_idle_wakes_early_on_new_data(cluster: MemoryCluster) -> None:
 
 def test_a_batch_waits_for_one_look_and_an_idle_query_looks_twice(cluster: MemoryCluster) -> None:
     driver = driver_of(cluster, startingOffsets="earliest", idlePollMs="400")
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
+    cluster.asked.clear()
+    driver.latest(end)
+    assert cluster.asked == ["log_ranges"]
     cluster.asked.clear()
     driver.latest(end)
     assert cluster.asked == ["log_ranges", "log_ranges"]  # before and after it has waited for records
@@ -99,33 +134,36 @@ def test_a_batch_waits_for_one_look_and_an_idle_query_looks_twice(cluster: Memor
 
 def test_a_producer_at_work_while_the_start_is_looked_up_is_no_loss(cluster: MemoryCluster) -> None:
     cluster.on_question = lambda what: cluster.produce("t-0", 5) if what == "log_ends" else None
-    assert driver_of(cluster).latest({})["#t"] == {"0": 15, "1": 20}
+    assert driver_of(cluster).latest(NOT_BEGUN)["#t"] == {"0": 15, "1": 20}
 
 
 def test_start_at_latest_survives_a_failed_first_batch(cluster: MemoryCluster) -> None:
     """The batch that pins the start down is empty; what comes later is read from there, whoever asks again."""
     first = driver_of(cluster)
-    end = first.latest({})
+    end = first.latest(NOT_BEGUN)
     assert end == {"#t": {"0": 10, "1": 20}, "t": {"0": 10, "1": 20}}
-    assert planned(first, {}, end) == []
+    assert planned(first, NOT_BEGUN, end) == []
     cluster.produce("t-0", 60)
     # The process dies with batch 0 in the log; the next one is asked to plan it again, then goes on.
     second = driver_of(cluster)
-    assert planned(second, {}, end) == []
+    assert planned(second, NOT_BEGUN, end) == []
     following = second.latest(end)
     assert planned(second, end, following) == ["t-0 [10, 70)"]
 
 
 def test_a_first_batch_with_records_is_planned_again_the_same(cluster: MemoryCluster) -> None:
     """Batch 0 failed, the log moved on meanwhile: neither its start nor its end may."""
-    end = driver_of(cluster, startingOffsets="earliest").latest({})
+    end = driver_of(cluster, startingOffsets="earliest").latest(NOT_BEGUN)
     cluster.produce("t-0", 60)
     cluster.logs[next(iter(cluster.logs))].start = 3
-    assert planned(driver_of(cluster, startingOffsets="earliest"), {}, end) == ["t-0 [0, 10)", "t-1 [5, 20)"]
+    assert planned(driver_of(cluster, startingOffsets="earliest"), NOT_BEGUN, end) == [
+        "t-0 [0, 10)",
+        "t-1 [5, 20)",
+    ]
 
 
 def test_restart_with_no_new_data_is_no_batch(cluster: MemoryCluster) -> None:
-    end = driver_of(cluster, startingOffsets="earliest").latest({})
+    end = driver_of(cluster, startingOffsets="earliest").latest(NOT_BEGUN)
     again = json.loads(json.dumps(end))
     restarted = driver_of(cluster)
     restarted.prepare_available_now()
@@ -134,51 +172,96 @@ def test_restart_with_no_new_data_is_no_batch(cluster: MemoryCluster) -> None:
 
 def test_start_at_times_and_offsets(cluster: MemoryCluster) -> None:
     by_time = driver_of(cluster, startingTimestamp="1007")
-    assert by_time.latest({})["#t"] == {"0": 7, "1": 7}
+    assert by_time.latest(NOT_BEGUN)["#t"] == {"0": 7, "1": 7}
     by_offset = driver_of(cluster, startingOffsets='{"t":{"0":4,"1":-1}}')
-    assert by_offset.latest({}) == {"#t": {"0": 4, "1": 20}, "t": {"0": 10, "1": 20}}
+    assert by_offset.latest(NOT_BEGUN) == {"#t": {"0": 4, "1": 20}, "t": {"0": 10, "1": 20}}
 
 
 def test_start_times_without_a_record(cluster: MemoryCluster) -> None:
     with pytest.raises(ConfigError, match=r"no record of t-0 is as late as 1015"):
-        driver_of(cluster, startingTimestamp="1015").latest({})
+        driver_of(cluster, startingTimestamp="1015").latest(NOT_BEGUN)
     lenient = driver_of(cluster, startingTimestamp="1015", startingOffsetsByTimestampStrategy="latest")
-    assert lenient.latest({})["#t"] == {"0": 10, "1": 15}
+    assert lenient.latest(NOT_BEGUN)["#t"] == {"0": 10, "1": 15}
 
 
 def test_start_offsets_must_name_all_partitions(cluster: MemoryCluster) -> None:
     with pytest.raises(ConfigError, match=r"lacks t-1 and names t-7"):
-        driver_of(cluster, startingOffsets='{"t":{"0":4,"7":1}}').latest({})
+        driver_of(cluster, startingOffsets='{"t":{"0":4,"7":1}}').latest(NOT_BEGUN)
 
 
 def test_start_at_committed_offsets_and_earliest_where_there_are_none(cluster: MemoryCluster) -> None:
     cluster.group[next(iter(cluster.logs))] = 6
     driver = driver_of(cluster, startingOffsets="committed", kafka_group_id="g")
-    assert driver.latest({}) == {"#t": {"0": 6, "1": 5}, "t": {"0": 10, "1": 20}}
+    assert driver.latest(NOT_BEGUN) == {"#t": {"0": 6, "1": 5}, "t": {"0": 10, "1": 20}}
 
 
 def test_a_missing_topic_is_named_at_once(cluster: MemoryCluster) -> None:
     pace = FakePace()
     with pytest.raises(UnknownTopicOrPartitionError, match=r"reads u, which"):
-        driver_of(cluster, pace, subscribe="t,u").latest({})
+        driver_of(cluster, pace, subscribe="t,u").latest(NOT_BEGUN)
     assert pace.slept == []
     with pytest.raises(UnknownTopicOrPartitionError, match=r"reads t-9, which"):
-        driver_of(cluster, assign='{"t":[0,9]}').latest({})
+        driver_of(cluster, assign='{"t":[0,9]}').latest(NOT_BEGUN)
 
 
 def test_a_pattern_may_match_nothing_yet(cluster: MemoryCluster) -> None:
     pace = FakePace()
     driver = driver_of(cluster, pace, subscribePattern="late.*")
-    assert driver.latest({}) == {}
+    assert driver.latest(NOT_BEGUN) == {}
     cluster.add("later-0", 4)
     pace.advance(DISCOVERY_MS)
-    assert driver.latest({}) == {"#later": {"0": 0}, "later": {"0": 4}}
+    assert driver.latest(NOT_BEGUN) == {"#later": {"0": 0}, "later": {"0": 4}}
+
+
+STARTS_LATER = [
+    {},
+    {"startingTimestamp": "1"},
+    {"startingOffsets": "committed", "kafka_group_id": "g"},
+]
+
+
+@pytest.mark.parametrize("start", STARTS_LATER, ids=["latest", "time", "committed"])
+def test_a_query_without_partitions_has_begun_all_the_same(
+    cluster: MemoryCluster, start: dict[str, str]
+) -> None:
+    """Its first batch is empty and holds no partition. What comes while the query is down begins at its earliest."""
+    end = driver_of(cluster, None, subscribePattern="later.*", **start).latest(NOT_BEGUN)
+    assert end == {}
+    assert end != NOT_BEGUN, "Spark takes an end that equals the start for no batch"
+    cluster.add("later-0", 50)
+    restarted = driver_of(cluster, None, subscribePattern="later.*", **start)
+    following = restarted.latest(json.loads(json.dumps(end)))
+    assert planned(restarted, end, following) == ["later-0 [0, 50)"]
+
+
+def test_a_nightly_query_without_partitions_has_begun_all_the_same(cluster: MemoryCluster) -> None:
+    night = driver_of(cluster, None, subscribePattern="later.*")
+    assert run_available_now(night, NOT_BEGUN) == [{}]
+    cluster.add("later-0", 50)
+    next_night = driver_of(cluster, None, subscribePattern="later.*")
+    assert run_available_now(next_night, {}) == [{"#later": {"0": 0}, "later": {"0": 50}}]
+
+
+def test_a_query_whose_only_topic_was_deleted_reads_all_of_the_new_one_after_a_restart(
+    cluster: MemoryCluster,
+) -> None:
+    pace = FakePace()
+    driver = driver_of(cluster, pace, failOnDataLoss="false")
+    end = driver.latest(NOT_BEGUN)
+    pace.advance(DISCOVERY_MS)
+    cluster.drop("t-0")
+    cluster.drop("t-1")
+    gone = driver.latest(end)
+    assert gone == {}
+    cluster.add("t-0", 50)
+    again = driver_of(cluster, None, failOnDataLoss="false")
+    assert planned(again, gone, again.latest(gone)) == ["t-0 [0, 50)"]
 
 
 def test_new_partitions_begin_at_their_earliest(cluster: MemoryCluster) -> None:
     pace = FakePace()
     driver = driver_of(cluster, pace)
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
     cluster.add("t-2", 9, start=2)
     pace.advance(DISCOVERY_MS)
     following = driver.latest(end)
@@ -192,7 +275,7 @@ def test_new_partitions_begin_at_their_earliest(cluster: MemoryCluster) -> None:
 def test_an_empty_new_partition_makes_no_batch(cluster: MemoryCluster) -> None:
     pace = FakePace()
     driver = driver_of(cluster, pace)
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
     cluster.add("t-2")
     pace.advance(DISCOVERY_MS)
     assert driver.latest(end) is end
@@ -205,8 +288,8 @@ def test_an_empty_new_partition_makes_no_batch(cluster: MemoryCluster) -> None:
 
 def test_max_offsets_per_trigger(cluster: MemoryCluster) -> None:
     driver = driver_of(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="10")
-    assert driver.latest({})["t"] == {"0": 4, "1": 11}
-    assert driver.latest({}, unlimited=True)["t"] == {"0": 10, "1": 20}
+    assert driver.latest(NOT_BEGUN)["t"] == {"0": 4, "1": 11}
+    assert driver.latest(NOT_BEGUN, unlimited=True)["t"] == {"0": 10, "1": 20}
 
 
 def test_max_bytes_per_partition_splits_by_sizes_at_both_ends(cluster: MemoryCluster) -> None:
@@ -214,9 +297,9 @@ def test_max_bytes_per_partition_splits_by_sizes_at_both_ends(cluster: MemoryClu
     cluster.add("t-0", 10_000, late_bytes=300)
     cluster.add("t-1", 5_000)
     driver = driver_of(cluster, startingOffsets="earliest", maxBytesPerPartition="500k")
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
     assert cluster.sampled == []
-    assert planned(driver, {}, end) == [
+    assert planned(driver, NOT_BEGUN, end) == [
         "t-0 [0, 2500)",
         "t-0 [2500, 5000)",
         "t-0 [5000, 7500)",
@@ -229,9 +312,9 @@ def test_max_bytes_per_partition_splits_by_sizes_at_both_ends(cluster: MemoryClu
 
 def test_max_bytes_per_trigger_follows_samples(cluster: MemoryCluster) -> None:
     driver = driver_of(cluster, startingOffsets="earliest", maxBytesPerTrigger="1000")
-    assert driver.latest({})["t"] == {"0": 4, "1": 11}
+    assert driver.latest(NOT_BEGUN)["t"] == {"0": 4, "1": 11}
     both = driver_of(cluster, startingOffsets="earliest", maxBytesPerTrigger="1000", maxOffsetsPerTrigger="5")
-    assert both.latest({})["t"] == {"0": 2, "1": 8}
+    assert both.latest(NOT_BEGUN)["t"] == {"0": 2, "1": 8}
 
 
 def test_min_offsets_wait_for_volume_or_delay(cluster: MemoryCluster) -> None:
@@ -244,7 +327,7 @@ def test_min_offsets_wait_for_volume_or_delay(cluster: MemoryCluster) -> None:
         maxTriggerDelay="10s",
         idlePollMs="0",
     )
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
     cluster.produce("t-0", 4)
     assert driver.latest(end) is end
     cluster.produce("t-0", 1)
@@ -281,7 +364,7 @@ def test_available_now_ends_under_constant_production(cluster: MemoryCluster) ->
 
     driver.prepare_available_now()
     cluster.log_ends = busy  # type: ignore[method-assign]
-    seen: list[Json] = [{}]
+    seen: list[Json] = [NOT_BEGUN]
     while (end := driver.latest(seen[-1])) is not seen[-1]:
         seen.append(end)
     assert seen[-1]["t"] == {"0": 10, "1": 20}
@@ -290,14 +373,14 @@ def test_available_now_ends_under_constant_production(cluster: MemoryCluster) ->
 
 def test_available_now_commits_its_last_offsets(cluster: MemoryCluster) -> None:
     driver = driver_of(cluster, None, startingOffsets="earliest", maxOffsetsPerTrigger="10", **COMMITTING)
-    run_available_now(driver, {})
+    run_available_now(driver, NOT_BEGUN)
     assert {str(p): offset for p, offset in cluster.group.items()} == {"t-0": 10, "t-1": 20}
 
 
 def test_trigger_once_reads_what_is_there(cluster: MemoryCluster) -> None:
     """Spark then asks without a limit: minOffsetsPerTrigger must not make it read nothing, and end."""
     driver = driver_of(cluster, startingOffsets="earliest", minOffsetsPerTrigger="1000", idlePollMs="0")
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
     cluster.produce("t-0", 4)
     assert driver.latest(end) is end
     assert driver.latest(end, unlimited=True)["t"] == {"0": 14, "1": 20}
@@ -306,19 +389,21 @@ def test_trigger_once_reads_what_is_there(cluster: MemoryCluster) -> None:
 def test_available_now_tries_the_last_commit_even_after_a_failure(cluster: MemoryCluster) -> None:
     cluster.commit_failures = [broker_failure()]
     driver = driver_of(cluster, None, startingOffsets="earliest", **COMMITTING)
-    run_available_now(driver, {})
+    run_available_now(driver, NOT_BEGUN)
     assert {str(p): offset for p, offset in cluster.group.items()} == {"t-0": 10, "t-1": 20}
 
 
 def test_available_now_from_latest_pins_the_start_down(cluster: MemoryCluster) -> None:
-    assert run_available_now(driver_of(cluster), {}) == [{"#t": {"0": 10, "1": 20}, "t": {"0": 10, "1": 20}}]
+    assert run_available_now(driver_of(cluster), NOT_BEGUN) == [
+        {"#t": {"0": 10, "1": 20}, "t": {"0": 10, "1": 20}}
+    ]
 
 
 def test_available_now_with_a_start_above_its_target_is_no_loss(cluster: MemoryCluster) -> None:
     driver = driver_of(cluster)
     driver.prepare_available_now()
     cluster.produce("t-0", 5)
-    assert driver.latest({}) == {"#t": {"0": 15, "1": 20}, "t": {"0": 15, "1": 20}}
+    assert driver.latest(NOT_BEGUN) == {"#t": {"0": 15, "1": 20}, "t": {"0": 15, "1": 20}}
 
 
 # ---------------------------------------------------------------- data loss
@@ -380,7 +465,7 @@ def test_a_topic_made_anew_is_a_loss_whatever_its_length(
     cluster: MemoryCluster, ends: tuple[int, ...]
 ) -> None:
     cluster.ids["t"] = "one"
-    end = driver_of(cluster, startingOffsets="earliest").latest({})
+    end = driver_of(cluster, startingOffsets="earliest").latest(NOT_BEGUN)
     assert end == {"#t": {"0": 0, "1": 5}, "@t=one": {}, "t": {"0": 10, "1": 20}}
     cluster.make_anew("t", *ends)
     with pytest.raises(DataLossError, match=r"'t' was deleted and recreated.* id one, .* id one'") as caught:
@@ -407,7 +492,7 @@ ONE, TWO, THREE = ("Zc3yHpHcQ-SEaDD5bUYm7w", "Yc3yHpHcQ-SEaDD5bUYm7w", "Xc3yHpHc
 def moved(cluster: MemoryCluster, *ends: int) -> Json:
     """The end of a query's first batch; then a copy of its topic is in place of it."""
     cluster.ids["t"] = ONE
-    end = driver_of(cluster, startingOffsets="earliest").latest({})
+    end = driver_of(cluster, startingOffsets="earliest").latest(NOT_BEGUN)
     cluster.make_anew("t", *ends)
     cluster.ids["t"] = TWO
     return end
@@ -465,21 +550,23 @@ def test_a_batch_that_was_begun_before_is_read_from_the_copy(cluster: MemoryClus
     """Spark repeats it first, with the offsets and ids that it noted."""
     end = moved(cluster, 12, 20)
     again = driver_of(cluster, adoptTopicIds=f"t={TWO}")
-    assert planned(again, {}, end) == ["t-0 [0, 10)", "t-1 [5, 20)"]
-    assert {piece.topic_id for task in again.plan({}, end) for piece in task} == {TWO}
+    assert planned(again, NOT_BEGUN, end) == ["t-0 [0, 10)", "t-1 [5, 20)"]
+    assert {piece.topic_id for task in again.plan(NOT_BEGUN, end) for piece in task} == {TWO}
     short = driver_of(cluster, adoptTopicIds=f"t={TWO}")
     cluster.add("t-0", 8)
     with pytest.raises(DataLossError, match="ends at 8, below offset 10"):
-        short.plan({}, end)
+        short.plan(NOT_BEGUN, end)
     cluster.ids["t"] = THREE
     other = driver_of(cluster, adoptTopicIds=f"t={TWO}")
-    assert {piece.topic_id for task in other.plan({}, end) for piece in task} == {ONE}
+    assert {piece.topic_id for task in other.plan(NOT_BEGUN, end) for piece in task} == {ONE}
 
 
 def test_all_topics_to_adopt_are_named_at_once(cluster: MemoryCluster) -> None:
     cluster.add("u-0", 7)
     cluster.ids["u"] = ONE
-    end = driver_of(cluster, None, subscribe="t,u", startingOffsets="earliest").latest({}) | {f"@t={ONE}": {}}
+    end = driver_of(cluster, None, subscribe="t,u", startingOffsets="earliest").latest(NOT_BEGUN) | {
+        f"@t={ONE}": {}
+    }
     cluster.ids |= {"t": TWO, "u": THREE}
     with pytest.raises(DataLossError, match=rf"'t' was deleted .*adoptTopicIds=t={TWO},u={THREE}, or"):
         driver_of(cluster, None, subscribe="t,u").latest(end)
@@ -489,7 +576,7 @@ def test_a_topic_made_anew_since_it_was_listed_is_told_as_that(cluster: MemoryCl
     """The list of partitions may be a second old; what looks like a truncated log is looked at again."""
     cluster.ids["t"] = "one"
     driver = driver_of(cluster, startingOffsets="earliest")
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
     cluster.make_anew("t", 2, 2)
     with pytest.raises(DataLossError, match="recreated"):
         driver.latest(end)
@@ -502,7 +589,7 @@ def test_a_topic_made_anew_during_available_now_is_read_to_its_end(cluster: Memo
         cluster, pace, startingOffsets="earliest", maxOffsetsPerTrigger="10", failOnDataLoss="false"
     )
     driver.prepare_available_now()
-    seen: list[Json] = [{}, driver.latest({})]
+    seen: list[Json] = [NOT_BEGUN, driver.latest(NOT_BEGUN)]
     cluster.make_anew("t", 3, 30)
     pace.advance(DISCOVERY_MS)
     while (end := driver.latest(seen[-1])) is not seen[-1]:
@@ -555,10 +642,10 @@ def test_a_partition_that_is_missing_for_a_moment_is_not_gone(cluster: MemoryClu
 
 def test_start_option_above_the_end(cluster: MemoryCluster) -> None:
     with pytest.raises(DataLossError, match=r"t-0 ends at 10, below offset 99"):
-        driver_of(cluster, startingOffsets='{"t":{"0":99,"1":5}}').latest({})
+        driver_of(cluster, startingOffsets='{"t":{"0":99,"1":5}}').latest(NOT_BEGUN)
     lenient = driver_of(cluster, startingOffsets='{"t":{"0":99,"1":5}}', failOnDataLoss="false")
-    end = lenient.latest({})
-    assert planned(lenient, {}, end) == ["t-1 [5, 20)"]
+    end = lenient.latest(NOT_BEGUN)
+    assert planned(lenient, NOT_BEGUN, end) == ["t-1 [5, 20)"]
 
 
 # ---------------------------------------------------------------- committing
@@ -567,7 +654,7 @@ def test_start_option_above_the_end(cluster: MemoryCluster) -> None:
 def test_start_is_committed_when_it_changes(cluster: MemoryCluster) -> None:
     pace = FakePace()
     driver = driver_of(cluster, pace, startingOffsets="earliest", **COMMITTING, idlePollMs="0")
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
     assert cluster.commits == []  # nothing is in the sink yet
     driver.latest(end)
     driver.latest(end)
@@ -581,9 +668,9 @@ def test_start_is_committed_when_it_changes(cluster: MemoryCluster) -> None:
 
 def test_without_a_group_nothing_is_committed(cluster: MemoryCluster) -> None:
     driver = driver_of(cluster, startingOffsets="earliest", idlePollMs="0")
-    driver.latest(driver.latest({}))
+    driver.latest(driver.latest(NOT_BEGUN))
     refusing = driver_of(cluster, startingOffsets="earliest", kafka_group_id="g", idlePollMs="0")
-    refusing.latest(refusing.latest({}))
+    refusing.latest(refusing.latest(NOT_BEGUN))
     assert cluster.commits == []
     assert "live_members" not in cluster.asked
 
@@ -594,7 +681,7 @@ def test_a_failing_commit_is_told_once_and_tried_later(
     pace = FakePace()
     cluster.commit_failures = [broker_failure(), broker_failure()]
     driver = driver_of(cluster, pace, startingOffsets="earliest", **COMMITTING, idlePollMs="0")
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
     with caplog.at_level(logging.INFO, "kadence.spark"):
         for _ in range(4):
             driver.latest(end)
@@ -609,7 +696,7 @@ def test_a_failing_commit_is_told_once_and_tried_later(
 def test_a_group_with_live_members_is_refused_before_anything_is_read(cluster: MemoryCluster) -> None:
     cluster.members = 2
     with pytest.raises(GroupInUseError, match=r"'g' is in use by a live consumer group \(2 members\)"):
-        driver_of(cluster, None, **COMMITTING).latest({})
+        driver_of(cluster, None, **COMMITTING).latest(NOT_BEGUN)
 
 
 def test_not_being_allowed_to_look_at_the_group_is_no_reason_to_fail(cluster: MemoryCluster) -> None:
@@ -618,7 +705,7 @@ def test_not_being_allowed_to_look_at_the_group_is_no_reason_to_fail(cluster: Me
             raise broker_failure(retriable=False)
 
     cluster.on_question = refuse
-    driver_of(cluster, None, startingOffsets="earliest", **COMMITTING).latest({})
+    driver_of(cluster, None, startingOffsets="earliest", **COMMITTING).latest(NOT_BEGUN)
     assert "live_members" in cluster.asked
 
 
@@ -637,7 +724,7 @@ def test_offsets_of_a_topic_that_is_gone_are_not_committed_to_another_of_its_nam
             cluster, None, subscribe="t,u,v", startingOffsets="earliest", idlePollMs="0", **group
         )
 
-    end = driver_with("true").latest({})
+    end = driver_with("true").latest(NOT_BEGUN)
     cluster.make_anew("u", 9)
     cluster.drop("v-0")
     driver = driver_with(fail)
@@ -656,7 +743,7 @@ def test_offsets_of_a_topic_that_is_gone_are_not_committed_to_another_of_its_nam
 
 def test_an_idle_query_commits(cluster: MemoryCluster) -> None:
     driver = driver_of(cluster, None, startingOffsets="earliest", **COMMITTING)
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
     assert driver.latest(end) is end
     assert {str(p): offset for p, offset in cluster.group.items()} == {"t-0": 10, "t-1": 20}
 
@@ -667,7 +754,7 @@ def test_an_idle_query_commits(cluster: MemoryCluster) -> None:
 def test_the_lag_of_a_new_partition_counts_from_its_start(cluster: MemoryCluster) -> None:
     pace = FakePace()
     driver = driver_of(cluster, pace, minOffsetsPerTrigger="100", idlePollMs="0")
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
     assert driver.report() == {"t": {"0": 10, "1": 20}}
     cluster.add("t-2", 9, start=2)
     pace.advance(DISCOVERY_MS)
@@ -690,7 +777,7 @@ def test_brokers_that_go_away_make_the_lag_unknown_and_end_the_query_after_broke
 ) -> None:
     pace = FakePace()
     driver = driver_of(cluster, pace, startingOffsets="earliest", brokerTimeoutMs="120000", idlePollMs="500")
-    end = driver.latest({})
+    end = driver.latest(NOT_BEGUN)
 
     def no_answer(what: str) -> None:
         pace.advance(10_000)
@@ -727,7 +814,7 @@ def test_available_now_does_not_end_while_brokers_are_away(cluster: MemoryCluste
     driver = driver_of(cluster, startingOffsets="earliest")
     driver.prepare_available_now()
     cluster.failures = [away(), away()]
-    assert driver.latest({})["t"] == {"0": 10, "1": 20}
+    assert driver.latest(NOT_BEGUN)["t"] == {"0": 10, "1": 20}
 
 
 # ---------------------------------------------------------------- failures
@@ -737,18 +824,18 @@ def test_retriable_failures_are_repeated_as_the_options_say(cluster: MemoryClust
     pace = FakePace()
     cluster.failures = [broker_failure(), broker_failure()]
     driver = driver_of(cluster, pace, startingOffsets="earliest", fetchOffset_retryIntervalMs="10")
-    assert driver.latest({})["t"] == {"0": 10, "1": 20}
+    assert driver.latest(NOT_BEGUN)["t"] == {"0": 10, "1": 20}
     assert pace.slept == [10, 10]
     cluster.failures = [broker_failure() for _ in range(9)]
     with pytest.raises(BrokerError):
-        driver.latest({})
+        driver.latest(NOT_BEGUN)
 
 
 def test_other_failures_are_not(cluster: MemoryCluster) -> None:
     pace = FakePace()
     cluster.failures = [broker_failure(retriable=False)]
     with pytest.raises(BrokerError):
-        driver_of(cluster, pace).latest({})
+        driver_of(cluster, pace).latest(NOT_BEGUN)
     assert pace.slept == []
 
 
@@ -756,3 +843,40 @@ def test_a_checkpoint_of_sparks_own_connector_goes_on(cluster: MemoryCluster) ->
     """It notes no start for partitions that it met in a batch; then the earliest has to do."""
     driver = driver_of(cluster)
     assert planned(driver, {"t": {"0": 4}}, {"t": {"0": 10, "1": 20}}) == ["t-0 [4, 10)", "t-1 [5, 20)"]
+
+
+@pytest.mark.parametrize(
+    "start", [{}, {"startingTimestamp": "1"}, {"startingOffsets": '{"t":{"0":4,"1":-1}}'}]
+)
+def test_a_first_batch_of_the_connector_that_did_not_end_is_refused(
+    cluster: MemoryCluster, start: dict[str, str]
+) -> None:
+    """Spark asks for the start again, and where the connector began stands where a source in Python does not see it."""
+    end: Json = {"t": {"0": 10, "1": 20}}
+    with pytest.raises(IllegalStateError, match="let the connector end this batch once"):
+        driver_of(cluster, None, **start).plan(NOT_BEGUN, end)
+    earliest = driver_of(cluster, startingOffsets="earliest")
+    assert planned(earliest, NOT_BEGUN, end) == ["t-0 [0, 10)", "t-1 [5, 20)"]
+
+
+def test_a_checkpoint_of_the_connector_that_met_no_partition_has_begun(cluster: MemoryCluster) -> None:
+    """The connector writes {} where its pattern matched nothing."""
+    cluster.add("later-0", 50)
+    driver = driver_of(cluster, None, subscribePattern="later.*")
+    assert planned(driver, {}, driver.latest({})) == ["later-0 [0, 50)"]
+
+
+@pytest.mark.parametrize("still_there", [True, False])
+def test_a_topic_that_the_options_no_longer_name_is_not_called_deleted(
+    cluster: MemoryCluster, still_there: bool
+) -> None:
+    cluster.add("u-0", 3)
+    end = driver_of(cluster, None, subscribe="t,u", startingOffsets="earliest").latest(NOT_BEGUN)
+    if not still_there:
+        cluster.drop("u-0")
+    with pytest.raises(
+        DataLossError, match=r"partitions that the options no longer name: u-0\. If they belong"
+    ):
+        driver_of(cluster, None, subscribe="t").latest(end)
+    going_on = driver_of(cluster, None, subscribe="t", failOnDataLoss="false")
+    assert going_on.latest(end) == {"t": {"0": 10, "1": 20}}

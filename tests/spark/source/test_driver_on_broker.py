@@ -22,6 +22,7 @@ from kadence.spark.source.cluster import Pace
 from kadence.spark.source.commits import LOOK_MS
 from kadence.spark.source.driver import StreamDriver
 from kadence.spark.source.loss import DataLossError
+from kadence.spark.source.offsets import NOT_BEGUN
 
 NODES = 3
 
@@ -68,7 +69,7 @@ def test_a_batch_waits_for_one_round_trip(broker: Broker, cluster: Cluster, conn
     cluster.create(2 * NODES)
     cluster.produce(range(2 * NODES))
     stream = connect(kafka_group_id=cluster.group, commitOffsets="true")
-    end = stream.latest({})  # looks up leaders, the group and its coordinator
+    end = stream.latest(NOT_BEGUN)  # looks up leaders, the group and its coordinator
     end = stream.latest(end)  # idle: commits, and waits for records
     counted: Counter[str] = Counter()
 
@@ -100,7 +101,7 @@ def test_a_leader_that_moves_is_found_again(broker: Broker, cluster: Cluster, co
     cluster.create(1)
     cluster.produce(range(5))
     stream = connect()
-    end = stream.latest({})
+    end = stream.latest(NOT_BEGUN)
     for node in broker.node_ids:
         broker.move_leader(cluster.topic, 0, node)
         cluster.produce(range(3))
@@ -116,7 +117,7 @@ def test_another_topic_and_a_log_cut_short_are_told_apart_by_the_id(
     for _ in range(2):
         cluster.produce(range(10))
     before = cluster.topic_id()
-    end = connect().latest({})
+    end = connect().latest(NOT_BEGUN)
     assert end == {f"#{cluster.topic}": {"0": 0}, f"@{cluster.topic}={before}": {}, cluster.topic: {"0": 20}}
     broker.elect_uncleanly(cluster.topic, 0, 10)
     with pytest.raises(
@@ -144,7 +145,7 @@ def test_a_commit_does_not_reach_a_topic_made_anew_since_it_was_listed(
     cluster.create(1)
     cluster.produce(range(10))
     stream = connect(FakePace(), kafka_group_id=cluster.group, commitOffsets="true")
-    end = stream.latest({})
+    end = stream.latest(NOT_BEGUN)
     cluster.admin.delete_topics([cluster.topic])
     cluster.create(1)
     cluster.produce(range(30))
@@ -164,7 +165,7 @@ def test_one_leader_of_several_that_is_away_is_named_with_its_partitions(
         cluster.produce(range(2), partition=partition)
     pace = FakePace()
     stream = connect(pace, kafka_default_api_timeout_ms="500", brokerTimeoutMs="60000")
-    end = stream.latest({})
+    end = stream.latest(NOT_BEGUN)
     who = re.escape(f"broker 2 (leader of {cluster.topic}-1, {cluster.topic}-3)")
     with broker.faults.disconnect(ListOffsetsRequest, where=lambda call: call.node_id == 2):
         with caplog.at_level(logging.WARNING, "kadence.spark"):
@@ -188,17 +189,17 @@ def test_two_queries_of_one_group(
     pace = FakePace()
     group = {"kafka_group_id": cluster.group, "commitOffsets": "true", "idlePollMs": "0"}
     first, beside, second = (connect(pace, **group) for _ in range(3))
-    end = first.latest({})
+    end = first.latest(NOT_BEGUN)
     first.latest(end)
     with caplog.at_level(logging.WARNING, "kadence.spark"):
-        beside.latest(beside.latest({}))  # the other side of a self-join
+        beside.latest(beside.latest(NOT_BEGUN))  # the other side of a self-join
         pace.advance(LOOK_MS)
         cluster.produce(range(5))
         end = first.latest(end)
         first.latest(end)
         assert caplog.messages == []
         monkeypatch.setattr(os, "getppid", lambda: -1)  # a runner of another Spark application
-        second.latest(second.latest({}))
+        second.latest(second.latest(NOT_BEGUN))
         pace.advance(LOOK_MS)
         cluster.produce(range(5))
         end = first.latest(end)

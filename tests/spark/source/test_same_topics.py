@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 from collections.abc import Iterator
 
@@ -10,7 +11,7 @@ import pytest
 from tests.spark.conftest import Cluster
 from tests.spark.source.memory import MemoryRecords
 
-from kadence import Broker
+from kadence import Broker, NewTopic, Producer
 from kadence.protocol.metadata import MetadataRequest
 from kadence.spark.source.clients import ConsumerRecords, executor_client
 from kadence.spark.source.executor import Reading, read_ranges
@@ -22,17 +23,20 @@ from kadence.types import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 SCHEMA = pa.schema([("topic", pa.string()), ("offset", pa.int64())])
+WITH_VALUES = SCHEMA.append(pa.field("value", pa.binary()))
 
 
 def log(*offsets: int) -> list[tuple[int, bytes]]:
     return [(offset, b"x") for offset in offsets]
 
 
-def read(client: RecordClient, *task: OffsetRange, fail: bool) -> list[tuple[str, int]]:
-    reading = Reading(tuple(SCHEMA.names), fail_on_data_loss=fail)
+def read(
+    client: RecordClient, *task: OffsetRange, fail: bool, schema: pa.Schema = SCHEMA
+) -> list[tuple[str, int]]:
+    reading = Reading(tuple(schema.names), fail_on_data_loss=fail)
     same = SameTopics(client, task, fail_on_data_loss=fail)
     seen: list[tuple[str, int]] = []
-    for batch in read_ranges(task, same, reading, SCHEMA):
+    for batch in read_ranges(task, same, reading, schema):
         seen += zip(batch["topic"].to_pylist(), batch["offset"].to_pylist(), strict=True)
     return seen
 
@@ -80,7 +84,7 @@ def test_a_task_without_ids_is_read_as_it_is() -> None:
 @pytest.fixture
 def worker(cluster: Cluster) -> Iterator[ConsumerRecords]:
     """The reader that a worker keeps from task to task."""
-    columns = ("topic", "offset", "value")
+    columns = tuple(WITH_VALUES.names)
     made = executor_client({"bootstrap.servers": cluster.bootstrap_servers}, "test-worker", columns)
     yield made
     made.close()
@@ -91,9 +95,10 @@ def task_of(
 ) -> list[int]:
     """The values of one task's records."""
     task = (OffsetRange(cluster.topic, 0, start, end, topic_id),)
-    schema = pa.schema([("topic", pa.string()), ("offset", pa.int64()), ("value", pa.binary())])
     same = SameTopics(worker, task, fail_on_data_loss=fail)
-    batches = list(read_ranges(task, same, Reading(tuple(schema.names), fail_on_data_loss=fail), schema))
+    batches = list(
+        read_ranges(task, same, Reading(tuple(WITH_VALUES.names), fail_on_data_loss=fail), WITH_VALUES)
+    )
     worker.park()
     return [int(value) for batch in batches for value in batch["value"].to_pylist()]
 
@@ -141,3 +146,48 @@ def test_tasks_that_go_on_with_what_is_at_hand_ask_nobody(
         assert task_of(worker, cluster, 5, 10, topic_id) == list(range(5, 10))
         assert task_of(worker, cluster, 10, 20, topic_id) == list(range(10, 20))
         assert asked.hits == 0
+
+
+def two_topics(cluster: Cluster, other: str) -> tuple[OffsetRange, ...]:
+    """What a task reads of two topics of ten records."""
+    topics = (cluster.topic, other)
+    cluster.admin.create_topics([NewTopic(topic, 1) for topic in topics])
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for topic in topics:
+            for value in range(10):
+                producer.send(topic, b"%d" % value)
+    described = cluster.admin.describe_topics(topics)
+    ids = {t: base64.urlsafe_b64encode(described[t].topic_id).decode().rstrip("=") for t in topics}
+    return tuple(OffsetRange(topic, 0, 2, 10, ids[topic]) for topic in topics)
+
+
+def test_a_topic_deleted_since_the_batch_was_planned(caplog: pytest.LogCaptureFixture) -> None:
+    client = memory(10, 10)
+    del client.logs[T0], client.logs[T1]
+    task = (
+        OffsetRange("t", 0, 5, 9, "one"),
+        OffsetRange("t", 1, 5, 9, "one"),
+        OffsetRange("u", 0, 1, 9, "two"),
+    )
+    with pytest.raises(DataLossError, match="do not exist any more: t-0, t-1"):
+        read(client, *task, fail=True)
+    with caplog.at_level(logging.WARNING, "kadence.spark"):
+        assert read(client, *task, fail=False) == [("u", offset) for offset in range(1, 9)]
+        assert read(client, *task[:2], fail=False) == []
+    assert "do not exist any more: t-0, t-1" in caplog.text
+
+
+def test_a_worker_finds_that_a_topic_was_deleted(
+    cluster: Cluster, worker: ConsumerRecords, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Long before kafkaConsumer.pollTimeoutMs, and with a client that has read the topic."""
+    other = f"{cluster.topic}-other"
+    task = two_topics(cluster, other)
+    assert len(read(worker, *task, fail=True, schema=WITH_VALUES)) == 16
+    worker.park()
+    cluster.admin.delete_topics([cluster.topic])
+    with caplog.at_level(logging.WARNING, "kadence.spark"):
+        assert read(worker, *task, fail=False, schema=WITH_VALUES) == [(other, n) for n in range(2, 10)]
+    assert f"do not exist any more: {cluster.topic}-0" in caplog.text
+    with pytest.raises(DataLossError, match=f"do not exist any more: {cluster.topic}-0"):
+        read(worker, *task, fail=True, schema=WITH_VALUES)

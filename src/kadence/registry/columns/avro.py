@@ -14,9 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.errors import ConfigError, MissingDependencyError
+from kadence.errors import ConfigError
+from kadence.registry import avro_schemas
+from kadence.registry.avro_schemas import Reading
 from kadence.registry.columns.avro_claims import claims_of
-from kadence.registry.columns.avro_types import arrow_of, nullable, simplified
+from kadence.registry.columns.avro_types import TIMES, arrow_of, nullable
 from kadence.registry.columns.fitting import fit, fits
 from kadence.registry.columns.isolation import (
     BadRecordError,
@@ -31,7 +33,7 @@ from kadence.registry.schemas import ResolvedSchema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["AvroFormat", "parsed", "parsed_registered", "read_schema"]
+__all__ = ["AvroFormat", "parsed", "read_schema"]
 
 _WHOLE: Final = {
     "null",
@@ -66,41 +68,16 @@ def read_schema(option: str, text: str) -> str:
         ) from None
 
 
-def parsed(text: str, named: dict[str, Any] | None = None) -> Any:
-    """A schema as fastavro takes it, without the logical types that are not read.
+def parsed(found: ResolvedSchema, *, is_writer: bool = False) -> Any:
+    """A schema as fastavro takes it, with the logical types that columns have.
 
     Args:
-        named: definitions of other schemas that it may refer to; it adds its own.
+        is_writer: see `kadence.registry.avro_schemas.parsed`.
 
     Raises:
         ConfigError: it is no Avro schema.
     """
-    try:
-        import fastavro
-    except ImportError as problem:
-        raise MissingDependencyError("format avro needs fastavro: pip install 'kadence[decode]'") from problem
-    try:
-        return fastavro.parse_schema(simplified(json.loads(text)), named_schemas=named)
-    except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as problem:
-        raise ConfigError(f"this is no Avro schema: {problem}") from None
-    except RecursionError:
-        raise ConfigError("this Avro schema is nested too deep") from None
-
-
-def parsed_registered(registered: ResolvedSchema) -> Any:
-    """A registry's schema with all that it refers to."""
-    named: dict[str, Any] = {}
-    # By identity: several may refer to one, which is resolved once, and its types are defined once.
-    added: set[int] = set()
-
-    def add(found: ResolvedSchema) -> Any:
-        for _, reference in found.references:
-            if id(reference) not in added:
-                added.add(id(reference))
-                add(reference)
-        return parsed(found.text, named)
-
-    return add(registered)
+    return avro_schemas.parsed(found, TIMES | avro_schemas.NUMBERS, is_writer=is_writer)
 
 
 class AvroFormat:
@@ -115,10 +92,9 @@ class AvroFormat:
     """
 
     def __init__(self, writer: Any, reader: Any, target: pa.DataType) -> None:
-        self._writer = writer
-        self._reader = reader
+        self._reading = Reading(writer, reader, avro_schemas.NUMBERS)
         self._target = target
-        self._arrow = arrow_of(reader if reader is not None else writer, target)
+        self._arrow = arrow_of(reader if reader is not None else writer, target, as_written=True)
         problem = fits(self._arrow, target)
         if problem is not None:
             raise ConfigError(f"the query's schema does not fit the Avro schema: {problem}")
@@ -158,7 +134,7 @@ class AvroFormat:
         import fastavro
 
         try:
-            return fastavro.schemaless_reader(io.BytesIO(value), self._writer, self._reader)
+            return self._reading.one(io.BytesIO(value))
         except UnicodeDecodeError:
             raise BadRecordError("not Avro of this schema: a text is not UTF-8") from None
         except fastavro.read.SchemaResolutionError:
@@ -200,40 +176,9 @@ def _whole(deserialize: Any, text: str, target: pa.DataType, values: pa.Array) -
         # An int of more than 32 bits, which no writer makes, was cut to 32 by pyruhvro: that cannot be seen here.
         # pyruhvro takes the bytes of a text as they are; the full validation looks whether they are UTF-8.
         batch.validate(full=True)
-        if not all(map(_within_years, batch.columns)):
-            raise WholeRefusedError
         return fit(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), target)
     except (pa.ArrowInvalid, BadRecordError):
         raise WholeRefusedError from None
-
-
-_DAYS: Final = (-719_162, 2_932_896)
-"""The first day of year 1 and the last of year 9999: fastavro reads no others, so none are read."""
-
-_IN_A_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000}
-
-
-def _within_years(array: pa.Array) -> bool:
-    """Whether all times and dates in an array lie in the years 1 to 9999."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    types = pa.types
-    if types.is_struct(array.type):
-        return all(map(_within_years, array.flatten()))
-    if types.is_list(array.type):
-        return _within_years(array.values)
-    if types.is_map(array.type):
-        return _within_years(array.items)
-    if types.is_timestamp(array.type):
-        numbers, factor = array.cast(pa.int64()), _IN_A_DAY[array.type.unit]
-    elif types.is_date(array.type):
-        numbers, factor = array.cast(pa.int32()), 1
-    else:
-        return True
-    found = pc.min_max(numbers).as_py()
-    low, high = _DAYS[0] * factor, (_DAYS[1] + 1) * factor
-    return found["min"] is None or (low <= found["min"] and found["max"] < high)
 
 
 def _plain(schema: Any) -> Any:

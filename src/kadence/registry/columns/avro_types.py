@@ -9,54 +9,48 @@ from kadence.errors import ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["arrow_of", "nullable", "simplified"]
+__all__ = ["TIMES", "arrow_of", "nullable"]
 
-_LOGICAL: Final = {
-    "decimal",
-    "date",
-    "timestamp-millis",
-    "timestamp-micros",
-    "local-timestamp-millis",
-    "local-timestamp-micros",
-}
-"""The logical types that are read; values of the others are what they are written as."""
+TIMES: Final = frozenset(
+    {
+        "date",
+        "timestamp-millis",
+        "timestamp-micros",
+        "local-timestamp-millis",
+        "local-timestamp-micros",
+    }
+)
+"""The logical types that are read beside decimals; values of the others are what they are written as."""
 
-
-def simplified(schema: Any) -> Any:
-    """The schema without the logical types that are not read: a uuid is a text then, and time-millis an int."""
-    if isinstance(schema, dict):
-        dropped = schema.get("logicalType", "decimal") not in _LOGICAL
-        return {
-            name: item if name == "default" else simplified(item)
-            for name, item in schema.items()
-            if not (dropped and name == "logicalType")
-        }
-    return [simplified(item) for item in schema] if isinstance(schema, list) else schema
+MOST_DIGITS: Final = 76
+"""Of a decimal of Arrow."""
 
 
 def nullable(union: list[Any]) -> Any:
-    """The type of a union of null and one other; None for other unions."""
-    others = [item for item in union if item != "null"]
-    return others[0] if len(others) == 1 and len(union) == 2 else None
+    """The type of a union of one type, or of null and one other; None for other unions."""
+    others = [item for item in union if item != "null"] or union
+    return others[0] if len(others) == 1 and len(union) <= 2 else None
 
 
-def arrow_of(schema: Any, wanted: pa.DataType | None = None) -> pa.DataType:
+def arrow_of(schema: Any, wanted: pa.DataType | None = None, *, as_written: bool = False) -> pa.DataType:
     """The Arrow type of a parsed schema's values.
 
     Args:
         wanted: what the query asks for: of records only the fields that it names; None for all of them.
+        as_written: times in the unit in which they are written. Otherwise they are microseconds, as Spark has them.
 
     Raises:
         ConfigError: a type that cannot be a column, such as a union of several types, or a record inside itself.
     """
     # Where fastavro's parser leaves the definitions that came from elsewhere.
     named = schema.get("__named_schemas", {}) if isinstance(schema, dict) else {}
-    return _Types(dict(named)).of(schema, wanted, "")
+    return _Types(dict(named), as_written=as_written).of(schema, wanted, "")
 
 
 class _Types:
-    def __init__(self, named: dict[str, Any]) -> None:
+    def __init__(self, named: dict[str, Any], *, as_written: bool) -> None:
         self._named = named
+        self._as_written = as_written
         self._open: list[str] = []
 
     def of(self, schema: Any, wanted: pa.DataType | None, path: str) -> pa.DataType:
@@ -76,7 +70,7 @@ class _Types:
         if isinstance(schema, str):
             if schema in self._named:
                 return self.of(self._named[schema], wanted, path)
-            return _primitive(schema, {})
+            return self._primitive(schema, {}, path)
         kind = schema["type"]
         if kind in ("record", "error"):
             return self._record(schema, wanted, path)
@@ -92,7 +86,7 @@ class _Types:
             return self.of(kind, wanted, path)
         if kind in self._named and kind != "enum":
             return self.of(self._named[kind], wanted, path)
-        return _primitive(kind, schema)
+        return self._primitive(kind, schema, path)
 
     def _record(self, schema: Any, wanted: pa.DataType | None, path: str) -> pa.DataType:
         import pyarrow as pa
@@ -120,29 +114,34 @@ class _Types:
         self._open.pop()
         return pa.struct(fields)
 
+    def _primitive(self, kind: str, schema: dict[str, Any], path: str) -> pa.DataType:
+        import pyarrow as pa
 
-def _primitive(kind: str, schema: dict[str, Any]) -> pa.DataType:
-    import pyarrow as pa
-
-    logical = schema.get("logicalType")
-    if logical == "decimal":
-        return pa.decimal128(schema["precision"], schema.get("scale", 0))
-    if logical == "date":
-        return pa.date32()
-    if logical is not None:
-        return pa.timestamp("us", None if logical.startswith("local") else "UTC")
-    known = {
-        "null": pa.null(),
-        "boolean": pa.bool_(),
-        "int": pa.int32(),
-        "long": pa.int64(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-        "string": pa.string(),
-        "enum": pa.string(),
-        "bytes": pa.binary(),
-        "fixed": pa.binary(),
-    }
-    if kind not in known:
-        raise ConfigError(f"Avro type {kind} cannot be a column")
-    return known[kind]
+        logical = schema.get("logicalType")
+        if logical == "decimal":
+            precision, scale = schema["precision"], schema.get("scale", 0)
+            if precision > MOST_DIGITS:
+                raise ConfigError(
+                    f"field {path or '(all)'} is a decimal of {precision} digits, a column has at most {MOST_DIGITS}"
+                )
+            return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+        if logical == "date":
+            return pa.date32()
+        if logical in TIMES:
+            unit = "ms" if self._as_written and logical.endswith("-millis") else "us"
+            return pa.timestamp(unit, None if logical.startswith("local") else "UTC")
+        known = {
+            "null": pa.null(),
+            "boolean": pa.bool_(),
+            "int": pa.int32(),
+            "long": pa.int64(),
+            "float": pa.float32(),
+            "double": pa.float64(),
+            "string": pa.string(),
+            "enum": pa.string(),
+            "bytes": pa.binary(),
+            "fixed": pa.binary(),
+        }
+        if kind not in known:
+            raise ConfigError(f"Avro type {kind} cannot be a column")
+        return known[kind]

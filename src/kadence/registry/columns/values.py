@@ -108,11 +108,11 @@ def avro_columns(registry: SchemaRegistryClient, reader: ResolvedSchema | None) 
     Args:
         reader: the reader's schema, if there is one.
     """
-    schema = None if reader is None else avro.parsed_registered(reader)
+    schema = None if reader is None else avro.parsed(reader)
     return ValueColumns(
         registry,
         AVRO,
-        lambda found, _: avro.parsed_registered(found),
+        lambda found, _: avro.parsed(found, is_writer=True),
         arrow_of,
         lambda writer, target: avro.AvroFormat(writer, schema, target),
         None if schema is None else arrow_of(schema),

@@ -84,14 +84,14 @@ def _avro(side: SideOptions, target: pa.DataType) -> SideDecoder:
 
     reader = None
     if side.schema is not None:
-        reader = avro.parsed(avro.read_schema(f"{side.name}.schema", side.schema))
+        reader = avro.parsed(_schema_of_option(side))
     registry = side.registry
     if registry is None or not side.framed:
         made = avro.AvroFormat(reader, None, target)
         return FramedFormat(target, _always(made)) if side.framed else made
 
     def decoder(found: ResolvedSchema, frame: Frame) -> SideDecoder:
-        writer = avro.parsed_registered(found)
+        writer = avro.parsed(found, is_writer=True)
         return _or_bad(lambda: avro.AvroFormat(writer, reader, target))
 
     return FramedFormat(target, _registered(registry, AVRO, decoder))
@@ -157,8 +157,8 @@ def arrow_of_side(side: SideOptions, subject: str) -> pa.DataType:
         from kadence.registry.columns.avro_types import arrow_of
 
         if side.schema is not None:
-            return arrow_of(avro.parsed(avro.read_schema(f"{side.name}.schema", side.schema)))
-        return arrow_of(avro.parsed_registered(_newest(side, subject, AVRO)))
+            return arrow_of(avro.parsed(_schema_of_option(side)))
+        return arrow_of(avro.parsed(_newest(side, subject, AVRO), is_writer=True))
     from kadence.registry.columns.protobuf import arrow_of_message
     from kadence.registry.descriptors import Messages
 
@@ -167,6 +167,12 @@ def arrow_of_side(side: SideOptions, subject: str) -> pa.DataType:
     else:
         messages = Messages.of_registered(_newest(side, subject, PROTOBUF))
     return arrow_of_message(messages.named(side.message) if side.message else messages.at((0,)))
+
+
+def _schema_of_option(side: SideOptions) -> ResolvedSchema:
+    from kadence.registry.columns.avro import read_schema
+
+    return ResolvedSchema(AVRO, read_schema(f"{side.name}.schema", side.schema or ""))
 
 
 def _newest(side: SideOptions, subject: str, kind: str) -> ResolvedSchema:

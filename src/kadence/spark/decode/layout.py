@@ -1,7 +1,8 @@
 """The columns of a query that decodes: which come from Kafka, which from the value.
 
 Two forms. *Whole*: the column ``value`` has the decoded value's type, mostly a struct, and all others are Kafka's.
-*Flat*: columns that have one of Kafka's names are Kafka's, all others are fields of the value. In both, ``_error`` is
+*Flat*: columns that have exactly one of Kafka's names are Kafka's, all others are fields of the value: ``Timestamp`` is
+a field, and ``timestamp`` the record's. In both, ``_error`` is
 why a record could not be decoded, and ``_raw`` its bytes. A key is decoded into the column ``key`` only.
 """
 
@@ -52,7 +53,7 @@ def layout_of(options: DecodeOptions, schema: StructType, known: dict[str, str])
     Raises:
         ConfigError: the schema and the options do not fit together.
     """
-    kafka = {(options.prefix + name).lower(): name for name in known}
+    kafka = {options.prefix + name: name for name in known}
     sources = []
     for column in schema.fields:
         sources.append(_source(options, column.name, column.dataType, kafka, known))
@@ -63,6 +64,7 @@ def layout_of(options: DecodeOptions, schema: StructType, known: dict[str, str])
             raise ConfigError(
                 f"column {column.name!r} has NOT NULL in it; what is decoded may be null, so leave that out"
             )
+    _check_case(schema, sources)
     if options.value.format is Format.BINARY:
         stray = [source[1:] for source in sources if source.startswith(".")]
         if stray:
@@ -100,12 +102,12 @@ def _source(
     if name in (ERROR, RAW):
         raise ConfigError(f"column {name} is {'string' if name == ERROR else 'binary'}, not {short}")
     for side in (options.value, options.key):
-        wanted = name.lower() in (side.name, (options.prefix + side.name).lower())
+        wanted = name in (side.name, options.prefix + side.name)
         if wanted and side.format is not Format.BINARY and short != "binary":
             if side.format is Format.STRING and short != "string":
                 raise ConfigError(f"column {name!r} is string with {side.name}.format=string, not {short}")
             return f":{side.name}"
-    ours = kafka.get(name.lower())
+    ours = kafka.get(name)
     if ours is None:
         return f".{name}"
     if short.replace(" ", "") != known[ours]:
@@ -115,6 +117,21 @@ def _source(
             "metadataPrefix"
         )
     return ours
+
+
+def _check_case(schema: StructType, sources: list[str]) -> None:
+    """Refuse a field beside a column of Kafka's that differs in case only: Spark would take one for the other."""
+    fields = {
+        column.name.lower(): column.name
+        for column, source in zip(schema.fields, sources, strict=True)
+        if source.startswith(".")
+    }
+    for column, source in zip(schema.fields, sources, strict=True):
+        if not source.startswith(".") and (field := fields.get(column.name.lower())) is not None:
+            raise ConfigError(
+                f"columns {column.name!r} of Kafka and {field!r} of the value differ in case only, by which Spark does "
+                "not tell columns apart: give Kafka's columns other names with the option metadataPrefix"
+            )
 
 
 def _odd(kind: DataType, *, text_keys: bool) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kadence.errors import ConfigError
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["ddl_of_fields", "ddl_of_type"]
+
+MOST_DIGITS: Final = 38
 
 
 def ddl_of_type(kind: pa.DataType) -> str:
@@ -27,6 +29,11 @@ def ddl_of_type(kind: pa.DataType) -> str:
         return f"array<{ddl_of_type(kind.value_type)}>"
     if types.is_map(kind):
         return f"map<{ddl_of_type(kind.key_type)}, {ddl_of_type(kind.item_type)}>"
+    if types.is_decimal(kind) and kind.precision > MOST_DIGITS:
+        raise ConfigError(
+            f"Spark's decimals have at most {MOST_DIGITS} digits, and a field of the value has {kind.precision}: give "
+            "load() a schema with a type that its values fit, such as decimal(38,2)"
+        )
     if types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if types.is_timestamp(kind):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kadence.environment import Environment
 from kadence.errors import ConfigError
+from kadence.spark.pipeline import places
 from kadence.spark.pipeline.failures import reason
 from kadence.spark.pipeline.model import FIRST_VIEW, Output, Pipeline
 from kadence.spark.pipeline.outputs import FILE_FORMATS, LAKEHOUSE, MODES, lakehouse_options, topic_options
@@ -56,6 +57,7 @@ def check(document: Document, environment: Environment, spark: SparkSession | No
         *_aggregate(document, pipeline),
         *_output(document, pipeline, "sink", pipeline.sink, environment),
         *_output(document, pipeline, "dead_letters", pipeline.dead_letters, environment),
+        *_meetings(document, pipeline, environment),
     ]
     told = [each for each in found if not _follows(each.path, document.wrong)] + document.mistakes
     if spark is not None and not told:
@@ -232,7 +234,6 @@ def _output(
         wrong("key", "is the sink's; a dead letter has the key of its record")
     elif output.partition_by:
         wrong("partition_by", "is for a table; a topic's partition follows from the key")
-    found += _loops(document, pipeline, table, output, environment)
     if output.topic is not None and not found:
         found += _topic(document, pipeline, table, output, environment)
     if form in LAKEHOUSE and not found:
@@ -240,22 +241,71 @@ def _output(
     return found
 
 
-def _loops(
-    document: Document, pipeline: Pipeline, table: str, output: Output, environment: Environment
+def _meetings(document: Document, pipeline: Pipeline, environment: Environment) -> list[Mistake]:
+    """Outputs that the pipeline would read, or write twice, or keep beside its own files."""
+    fill = environment.fill
+    found = []
+    sink, dead = pipeline.sink, pipeline.dead_letters
+    for table, output in (("sink", sink), ("dead_letters", dead)):
+        if output is None:
+            continue
+        if output.topic is not None and _reads_what_it_writes(pipeline, output, environment):
+            text = f"the pipeline reads the topic {output.topic!r}: it would read what it writes"
+            found.append(document.mistake((table, "topic"), text))
+        if output.path is not None:
+            found += _beside_checkpoint(document, table, output, fill(output.path), fill(pipeline.checkpoint))
+    if dead is not None and (why := _in_the_way(sink, dead, environment)):
+        key = "topic" if dead.topic else "path" if dead.path else "table"
+        found.append(document.mistake(("dead_letters", key), f"{why}; dead letters need a place of theirs"))
+    return found
+
+
+def _reads_what_it_writes(pipeline: Pipeline, output: Output, environment: Environment) -> bool:
+    try:
+        source = source_options.parse(environment.fill_all(pipeline.source_options()), streaming=True)
+    except ConfigError:
+        return False  # which is a mistake of its own
+    if not places.reads_topic(source, environment.fill(output.topic or "")):
+        return False
+    if output.servers is None:
+        return True
+    return places.may_be_same_cluster(source.client, {"bootstrap.servers": environment.fill(output.servers)})
+
+
+def _beside_checkpoint(
+    document: Document, table: str, output: Output, path: str, checkpoint: str
 ) -> list[Mistake]:
-    """Outputs that would be read, or written, twice."""
-    place = environment.fill(output.place).rstrip("/")
-    topics = environment.fill(",".join(pipeline.source.topics)).split(",")
-    path: Path = (table, "topic" if output.topic else "path" if output.path else "table")
-    if output.topic is not None and output.servers is None and place in topics:
+    if not path.strip() or not checkpoint.strip():
+        return []  # which is a mistake of its own
+    if places.is_inside(path, checkpoint):
         return [
-            document.mistake(
-                path, f"the pipeline reads the topic {output.topic!r}: it would read what it writes"
-            )
+            document.mistake((table, "path"), "lies in the checkpoint; rows need a directory of their own")
         ]
-    if table == "dead_letters" and place and place == environment.fill(pipeline.sink.place).rstrip("/"):
-        return [document.mistake(path, "is the sink's own; dead letters need a place of theirs")]
-    return []
+    if not places.is_inside(checkpoint, path):
+        return []
+    below = places.directory(checkpoint).removeprefix(places.directory(path)).lstrip("/")
+    if output.written_as not in FILE_FORMATS and below.startswith("_"):
+        return []  # Delta and Iceberg leave hidden directories alone
+    where = "the sink's directory" if table == "sink" else "the directory of the dead letters"
+    return [document.mistake(("checkpoint",), f"lies in {where}; it needs a directory of its own")]
+
+
+def _in_the_way(sink: Output, dead: Output, environment: Environment) -> str | None:
+    """What dead letters would do to the rows of the sink."""
+    if sink.path is not None and dead.path is not None:
+        ours, theirs = environment.fill(dead.path), environment.fill(sink.path)
+        if places.directory(ours) == places.directory(theirs):
+            return "is the sink's own"
+        if places.is_inside(ours, theirs):
+            return "lies in the sink's directory"
+        if places.is_inside(theirs, ours):
+            return "is a directory that the sink lies in"
+    if sink.table is not None and dead.table is not None:
+        names = {environment.fill(each).replace("`", "").lower() for each in (dead.table, sink.table)}
+        return "is the sink's own" if len(names) == 1 else None
+    if sink.topic is not None and sink.topic == dead.topic and sink.servers == dead.servers:
+        return "is the sink's own"
+    return None
 
 
 def _topic(

@@ -73,17 +73,17 @@ def writer(output: Output, pipeline: Pipeline, environment: Environment, files: 
         ConfigError: the output lacks what its format needs.
     """
     options = environment.fill_all(output.options)
+    part = "sink" if output is pipeline.sink else "dead letters"
     is_complete = (
         output is pipeline.sink and pipeline.aggregate is not None and pipeline.aggregate.mode == "complete"
     )
     if output.topic is not None:
         source = environment.fill_all(pipeline.source_options())
-        part = "sink" if output is pipeline.sink else "dead letters"
         return _Topic(topic_options(output, source, environment), part)
     if output.written_as in FILE_FORMATS:
         if output.path is None:
             raise ConfigError(f"a table of format {output.written_as} needs a path")
-        return _Directory(output, environment.fill(output.path), options, files)
+        return _Directory(output, environment.fill(output.path), options, files, part)
     if output.written_as in LAKEHOUSE:
         return _Lakehouse(output.written_as, lakehouse_options(output, environment))
     return _Table(output, environment.fill(output.place), options, "overwrite" if is_complete else "append")
@@ -109,8 +109,9 @@ def lakehouse_options(output: Output, environment: Environment) -> dict[str, str
 class _Directory:
     """Files below ``path/batch=<number>``, a column of the table for whoever reads it."""
 
-    def __init__(self, output: Output, path: str, options: dict[str, str], files: Files) -> None:
+    def __init__(self, output: Output, path: str, options: dict[str, str], files: Files, part: str) -> None:
         self._output = output
+        self._part = part
         self._path = path.rstrip("/")
         self._options = options
         self._files = files
@@ -128,7 +129,7 @@ class _Directory:
         saver.save(f"{self._path}/{BATCH}={batch}")
 
     def _claim(self, rows: DataFrame, query: str) -> None:
-        """The table is this checkpoint's: numbers of another one would overwrite its batches."""
+        """The table is this checkpoint's and this part's: numbers of others would overwrite its batches."""
         if self._is_ours:
             return
         recover(self._files, self._path)
@@ -137,14 +138,23 @@ class _Directory:
             raise IllegalStateError(
                 f"{self._path} has files that this pipeline did not write; give the table a directory of its own"
             )
-        if marker is not None and json.loads(marker)["query"] != query:
+        owner = {} if marker is None else json.loads(marker)
+        # A table of an older version does not say which part it is of.
+        if owner.get("part", self._part) != self._part:
+            raise IllegalStateError(
+                f"{self._path} holds the {owner['part']} of this pipeline, which the {self._part} would overwrite: "
+                "give each a directory of its own"
+            )
+        if owner.get("query", query) != query:
             raise IllegalStateError(
                 f"{self._path} was written under another checkpoint; "
                 "bring that back, or begin a new table at another path"
             )
         must_fit(rows, self._output.written_as, self._path, batches_of(self._files, self._path))
         if marker is None:
-            self._files.write(f"{self._path}/{_MARKER}", json.dumps({"query": query}) + "\n")
+            self._files.write(
+                f"{self._path}/{_MARKER}", json.dumps({"query": query, "part": self._part}) + "\n"
+            )
         self._is_ours = True
 
 

@@ -35,9 +35,12 @@ from kadence.spark.pipeline.frames import (
 from kadence.spark.pipeline.judging import ROWS, Judge, named, observed, record_counts
 from kadence.spark.pipeline.lock import Lock
 from kadence.spark.pipeline.model import Pipeline
-from kadence.spark.pipeline.outputs import writer
+from kadence.spark.pipeline.outputs import topic_options, writer
+from kadence.spark.pipeline.places import check_clusters
 from kadence.spark.pipeline.progress import Batch, Progress, progress_file
 from kadence.spark.progress import lag
+from kadence.spark.sink.options import parse as parse_sink
+from kadence.spark.source.options import parse as parse_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -163,6 +166,7 @@ class Run:
         """
         with Lock(self._checkpoint, self._pipeline.name), told_simply(self._environment):
             columns = self._check_plan()
+            self._check_clusters()
             if self._asked.is_set():
                 self._end("stopped")
                 return self.progress
@@ -205,6 +209,14 @@ class Run:
         empty = loaded(self._pipeline, self._options, self._spark.read).limit(0)
         check_plan(empty, self._pipeline)
         return rows(judged_rows(decoded(empty, self._pipeline), self._pipeline), ROWS).schema
+
+    def _check_clusters(self) -> None:
+        """A sink with servers of its own may write to the source's cluster all the same: other names, one broker."""
+        source = parse_source(self._options, streaming=True)
+        for output in (self._pipeline.sink, self._pipeline.dead_letters):
+            if output is not None and output.topic is not None and output.servers is not None:
+                options = parse_sink(topic_options(output, self._options, self._environment))
+                check_clusters(source, options.client, self._environment.fill(output.topic))
 
     def _stop_aggregation(self) -> None:
         if self._aggregation is not None:

@@ -229,9 +229,9 @@ def _check_open(cluster: Cluster, prefix: str, wanted: Collection[OpenTransactio
     if wanted and not cluster.are_open(wanted):
         cluster.fence(cluster.open_names(prefix))
         raise TransactionAbortedError(
-            "a task's transaction is no longer open, so nothing is committed: brokers abort a transaction after "
-            "kafka.transaction.timeout.ms, and it must stay open until all tasks have written. Raise it, or make the "
-            "batch smaller"
+            "a task's transaction is no longer open, so nothing is committed. Either another application runs with "
+            "the same checkpoint and has aborted it: end one of the two. Or it was open for longer than "
+            "kafka.transaction.timeout.ms, after which brokers abort it: raise that, or make the batch smaller"
         )
 
 

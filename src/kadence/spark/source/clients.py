@@ -55,6 +55,9 @@ COMMIT_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 0.05
 """The pause after waiting for records has failed."""
 
+GONE_SECONDS: Final = 2.0
+"""How long the brokers must not have had a partition until it counts as gone. Their metadata may lag behind."""
+
 RUN_MARK: Final = "kadence run "
 """What the metadata of a commit begins with."""
 
@@ -425,6 +428,21 @@ class ConsumerRecords:
         same = {name for name, topic_id in ids.items() if topic_id == self._ids[name]}
         self._proved |= {p: (end, ids[p.topic]) for p, (_, end) in self._ranges.items() if p.topic in same}
         return {name: topic_id for name, topic_id in ids.items() if name not in same}
+
+    def gone(self) -> set[TopicPartition]:
+        from kadence import NotFetchedReason
+
+        waiting = self._consumer.not_fetched()
+        gone = {
+            partition
+            for partition in self._ranges.keys() & waiting.keys()
+            if waiting[partition].reason is NotFetchedReason.UNKNOWN_TOPIC
+            and waiting[partition].since >= GONE_SECONDS
+        }
+        # Once more, and not what the client remembers.
+        for topic in {partition.topic for partition in gone}:
+            gone -= {TopicPartition(topic, info.partition) for info in self._consumer.partitions_for(topic)}
+        return gone
 
     def poll(self, max_records: int | None, timeout: float) -> pa.Table:
         try:

@@ -5,11 +5,11 @@ What Spark does not do, and what follows (reference: Structured Streaming's micr
 * It calls ``commit(end)`` one batch late and never for the last batch, but `latest(start)` only after all below
   ``start`` is in the sink and in its commit log, also as the last call of an availableNow query and after a crash. So
   ``start`` is what gets committed to the group, there.
-* It asks about 86 times a second when there is nothing new. So `latest` waits for data itself; blocking is
-  harmless, a query is stopped by ending the process.
+* It asks about 86 times a second when there is nothing new. So `latest` waits for data itself
+  (`kadence.spark.source.idle`); blocking is harmless, a query is stopped by ending the process.
 * It compares offsets as text. So ``start`` comes back as the very dict it was when nothing is new.
-* It evaluates the initial offset again after a crash of the first batch. So that offset is ``{}`` always, and where
-  the partitions start is written into the end of the first batch. Where "start" cannot be found again the same
+* It evaluates the initial offset again after a crash of the first batch. So that offset is `NOT_BEGUN` always, and
+  where the partitions start is written into the end of the first batch. Where "start" cannot be found again the same
   (latest, times) an empty first batch is worth having: it pins it down before the first record arrives.
 
 A batch waits for one round trip: starts and ends of all logs, asked from all leaders at once. Partitions are listed
@@ -25,14 +25,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kadence.errors import IllegalStateError
 from kadence.spark.source.cluster import DISCOVERY_MS, Cluster, Pace
 from kadence.spark.source.commits import Commits
+from kadence.spark.source.idle import IdleWait
 from kadence.spark.source.judge import Judge, Step
 from kadence.spark.source.limits import ByteEstimate, Gate, measured, offsets_for_bytes, spread
 from kadence.spark.source.offsets import FIRST_MARK, Json, Offsets, Point, to_shape
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.planning import OffsetRange, Task, plan
 from kadence.spark.source.ports import OffsetClient
+from kadence.spark.source.start import Everywhere, Found
 from kadence.types import TopicPartition
 
 __all__ = ["StreamDriver"]
@@ -64,6 +67,7 @@ class StreamDriver:
         self._commits: Commits | None = None
         self._gate = Gate(options.min_offsets_per_trigger, options.max_trigger_delay_ms)
         self._bytes = ByteEstimate()
+        self._idle = IdleWait(options.idle_poll_ms)
         self._begins: Offsets = {}
 
     def __repr__(self) -> str:
@@ -97,15 +101,18 @@ class StreamDriver:
         if self._options.commit_offsets:
             self._committing()  # refuses a group in use before anything is read
         try:
-            return self._latest(start_json, start, unlimited=unlimited)
+            end = self._latest(start_json, start, unlimited=unlimited)
+            self._idle.answered(self._pace.now_ms(), has_news=end is not start_json)
+            return end
         finally:
             # The commit runs beside the batch. Begun any sooner, its thread would slow down the look at the offsets.
             if self._options.commit_offsets:
                 self._committing().offer(*self._committable(start))
 
     def _latest(self, start_json: Json, start: Point, *, unlimited: bool) -> Json:
-        deadline = self._pace.now_ms() + self._options.idle_poll_ms
-        if start.next:
+        now = self._pace.now_ms()
+        deadline = now + self._idle.asked(now)
+        if start.has_begun:
             self._judge.has_begun = True
         while True:
             step = self._look(start)
@@ -142,11 +149,21 @@ class StreamDriver:
         return to_shape(self._begins, FIRST_MARK) | to_shape(ends)
 
     def plan(self, start_json: Json, end_json: Json) -> list[Task]:
-        """The tasks of a batch, also of one that was begun before a crash: the same offsets always."""
+        """The tasks of a batch, also of one that was begun before a crash: the same offsets always.
+
+        Raises:
+            IllegalStateError: Spark's connector planned it as the first one, and began elsewhere than at the earliest.
+        """
         start, end = Point.from_json(start_json), Point.from_json(end_json)
         ids = self._ids_of(end)
-        # A checkpoint of Spark's own connector notes no starts: it asks for the earliest here.
+        # A checkpoint of Spark's own connector has no starts in its points. What it meets later begins at the earliest.
         unknown = [p for p in end.next if end.start_after(start, p) is None]
+        if unknown and not start.has_begun and self._options.starting != Everywhere(Found.EARLIEST):
+            raise IllegalStateError(
+                "the checkpoint has a first batch that Spark's connector planned and that has not ended. Where it "
+                "begins stands in a file of the connector, which a source in Python cannot read: let the connector end "
+                "this batch once (format kafka, same options), then go on with format kadence"
+            )
         earliest = self._cluster.insist(lambda: self._cluster.client.log_starts(unknown)) if unknown else {}
         ranges: list[OffsetRange] = []
         for partition, until in end.next.items():

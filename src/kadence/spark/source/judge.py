@@ -13,7 +13,7 @@ from kadence.spark.source.cluster import Cluster
 from kadence.spark.source.loss import Loss
 from kadence.spark.source.offsets import Point
 from kadence.spark.source.options import SourceOptions
-from kadence.spark.source.start import Everywhere, Found, check_existence, resolve
+from kadence.spark.source.start import Everywhere, Found, belongs, check_existence, resolve
 from kadence.types import TopicPartition
 
 __all__ = ["Judge", "Step"]
@@ -96,8 +96,11 @@ class Judge:
         made_anew = self._made_anew(start, step)
         step.drop = set(start.next) - present
         gone = {partition for partition in step.drop if partition.topic not in made_anew}
-        if gone:
-            self._loss.gone(gone)
+        left_out = {p for p in gone if not belongs(p, self._options.topics)}
+        if left_out:
+            self._loss.left_out(left_out)
+        if gone - left_out:
+            self._loss.gone(gone - left_out)
         step.must_move |= bool(step.drop)
         begun = {partition for partition in start.next if partition.topic not in made_anew}
         wanted = present if self.target is None else present & (self.target.keys() | start.next.keys())

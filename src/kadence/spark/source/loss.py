@@ -96,6 +96,14 @@ class Loss:
         names = ", ".join(map(str, sorted(partitions)))
         self._report(f"partitions that the query reads do not exist any more: {names}")
 
+    def left_out(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions of the checkpoint that the options do not name any more, whether they exist or not."""
+        names = ", ".join(map(str, sorted(partitions)))
+        self._report(
+            f"the checkpoint has partitions that the options no longer name: {names}",
+            "If they belong to the query, name them again in subscribe, subscribePattern or assign. ",
+        )
+
     def _report(self, what: str, advice: str = "") -> None:
         if self.fail:
             raise DataLossError(f"data loss: {what}. {advice}{_ADVICE}")

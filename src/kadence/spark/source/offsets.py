@@ -4,7 +4,7 @@ The shape is that of Spark's own Kafka connector, ``{"topic": {"0": 12}}`` with 
 tools parse it. Spark compares offsets as text, so topics and partitions are always sorted, and whoever has
 nothing new returns the very dict it was given.
 
-Two things are added, under marks that no topic's name can begin with, so that the shape stays that of the connector:
+Three things are added, under marks that no topic's name can begin with, so that the shape stays that of the connector:
 
 * Where a partition began. A source in Python has no place in the checkpoint where it could note at which offset a
   partition began when the query first met it, and asking the brokers again after a crash gives another answer
@@ -13,6 +13,9 @@ Two things are added, under marks that no topic's name can begin with, so that t
 * The id of each topic (KIP-516), in the letters of Kafka's tools: ``{"@topic=Zc3yHpHcQ-SEaDD5bUYm7w": {}}``. A topic
   that was deleted and made anew has the old name and another id; the offsets of the old one mean nothing in it. A
   checkpoint without ids, of the connector or of an older Kadence, gets them with its next batch.
+* That the query has not begun: ``{"#not begun": {}}`` is where every stream starts. A point without partitions, ``{}``,
+  is another thing: the query began, and there was no partition, as of a pattern that matches no topic yet. What the
+  query meets from then on begins at its earliest, also after a restart, or records would be lost.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from typing import Any, Final
 from kadence.errors import IllegalStateError
 from kadence.types import TopicPartition
 
-__all__ = ["Json", "Offsets", "Point", "to_shape"]
+__all__ = ["NOT_BEGUN", "Json", "Offsets", "Point", "to_shape"]
 
 Json = dict[str, dict[str, int]]
 """``{topic: {partition: offset}}``, what `json.dumps` is given."""
@@ -33,6 +36,8 @@ Offsets = Mapping[TopicPartition, int]
 
 FIRST_MARK: Final = "#"
 ID_MARK: Final = "@"
+NOT_BEGUN: Final[Json] = {f"{FIRST_MARK}not begun": {}}
+"""The point of a stream that has not begun. Spark's connector sees a topic without partitions in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,18 @@ class Point:
         first: for each partition that this point is the first to name, or that had to skip ahead, where the
             batch that ends here begins. It goes before what the previous point says.
         ids: the id of each topic whose id is known.
+        has_begun: whether the options have said where the query begins. Only `NOT_BEGUN` says no.
     """
 
     next: Offsets
     first: Offsets = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
+    has_begun: bool = True
 
     def to_json(self) -> Json:
         """Sorted, so that equal points are equal texts."""
+        if not self.has_begun:
+            return dict(NOT_BEGUN)
         ids: Json = {f"{ID_MARK}{topic}={topic_id}": {} for topic, topic_id in sorted(self.ids.items())}
         return to_shape(self.first, FIRST_MARK) | ids | to_shape(self.next)
 
@@ -80,7 +89,7 @@ class Point:
                 f"the checkpoint holds {shape!r} where an offset such as {{'topic': {{'0': 12}}}} belongs; "
                 "it seems to be the checkpoint of another source: give this query a checkpointLocation of its own"
             ) from None
-        return cls(following, first, ids)
+        return cls(following, first, ids, shape != NOT_BEGUN)
 
     def start_after(self, previous: Point, partition: TopicPartition) -> int | None:
         """Where the batch between ``previous`` and this point begins in ``partition``; None: unknown."""

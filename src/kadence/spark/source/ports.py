@@ -135,6 +135,9 @@ class RecordClient(Protocol):
         ranges are of the topic that is meant. Asks nobody where that is known.
         """
 
+    def gone(self) -> set[TopicPartition]:
+        """Partitions of the ranges that the cluster has not had for some seconds. Asks nobody where there are none."""
+
     def park(self) -> None:
         """End of the task: read nothing, keep connections, and what may be of use to the next one."""
 

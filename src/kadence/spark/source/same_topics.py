@@ -4,7 +4,7 @@ A topic may be deleted and made anew after a batch was planned. Its offsets mean
 hold them. Brokers serve a consumer by the topic's id, and the consumer keeps to the id that it met first; so when
 the first records of some ranges are here and the topic still has the id that the task was planned with, they and all
 that follow are of that topic. This file looks at the id when the first records are here, before it hands them out. What
-a worker kept from the task before needs no look.
+a worker kept from the task before needs no look. A topic that was deleted, and that nobody made anew, is the same loss.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kadence.errors import OffsetOutOfRangeError
+from kadence.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kadence.spark.source.loss import Loss
 from kadence.spark.source.planning import Task
 from kadence.spark.source.ports import RecordClient
@@ -27,8 +27,8 @@ __all__ = ["SameTopics"]
 class SameTopics:
     """`kadence.spark.source.ports.RecordClient` over another one, for one task.
 
-    With failOnDataLoss=false the ranges of a topic that was made anew count as read to their ends: the driver will see
-    the new topic too, and read all of it.
+    With failOnDataLoss=false the ranges of a topic that was deleted count as read to their ends. If another topic has
+    its name by now, the driver will see that, too, and read all of it.
     """
 
     def __init__(self, client: RecordClient, task: Task, *, fail_on_data_loss: bool) -> None:
@@ -53,15 +53,18 @@ class SameTopics:
         except OffsetOutOfRangeError:
             if not self._pass_over_others():
                 raise
-            left = {
-                p: (self._client.position(p), end)
-                for p, (_, end) in self._ranges.items()
-                if p not in self._passed
-            }
         else:
-            if self._is_proved or not table.num_rows or not self._pass_over_others():
+            if table.num_rows:
+                if self._is_proved or not self._pass_over_others():
+                    return table
+                return self._go_on(self._ranges, max_records, timeout)  # nothing of them was handed out yet
+            if not self._pass_over(self._client.gone()):
                 return table
-            left = self._ranges  # nothing of them was handed out yet
+        left = {
+            partition: (self._client.position(partition), end)
+            for partition, (_, end) in self._ranges.items()
+            if partition not in self._passed
+        }
         return self._go_on(left, max_records, timeout)
 
     def _go_on(
@@ -77,8 +80,17 @@ class SameTopics:
         self._is_proved = True
         others = self._client.others()
         self._loss.made_anew({topic: (self._ids[topic], topic_id) for topic, topic_id in others.items()})
-        self._passed |= {p: end for p, (_, end) in self._ranges.items() if p.topic in others}
-        return bool(others)
+        return self._let_go({partition for partition in self._ranges if partition.topic in others})
+
+    def _pass_over(self, gone: set[TopicPartition]) -> bool:
+        """Whether the cluster does not have partitions of the ranges; as `_pass_over_others`."""
+        if gone:
+            self._loss.gone(gone)
+        return self._let_go(gone)
+
+    def _let_go(self, partitions: set[TopicPartition]) -> bool:
+        self._passed |= {partition: self._ranges[partition][1] for partition in partitions}
+        return bool(partitions)
 
     def is_done(self) -> bool:
         return not self._ranges or self._client.is_done()
@@ -88,10 +100,18 @@ class SameTopics:
         return self._client.position(partition) if passed is None else passed
 
     def log_range(self, partition: TopicPartition) -> tuple[int, int]:
-        return self._client.log_range(partition)
+        try:
+            return self._client.log_range(partition)
+        except UnknownTopicOrPartitionError:
+            if not self._pass_over(self._client.gone()):
+                raise
+            return 0, self._ranges[partition][1]  # nothing of it is read any more
 
     def others(self) -> dict[str, str]:
         return self._client.others()
+
+    def gone(self) -> set[TopicPartition]:
+        return self._client.gone()
 
     def park(self) -> None:
         self._client.park()

@@ -72,6 +72,17 @@ class Partitions:
 Topics = Subscription | Pattern | Partitions
 
 
+def belongs(partition: TopicPartition, topics: Topics) -> bool:
+    """Whether the options name the partition."""
+    match topics:
+        case Subscription(names):
+            return partition.topic in names
+        case Pattern():
+            return topics.matches(partition.topic)
+        case Partitions(partitions):
+            return partition in partitions
+
+
 def read_subscribe(text: str) -> Subscription:
     """``"a, b"``."""
     names = tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))

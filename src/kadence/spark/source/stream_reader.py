@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 
 from kadence.errors import KafkaError
 from kadence.spark.source.driver import StreamDriver
+from kadence.spark.source.offsets import NOT_BEGUN
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.reads import KadencePartition, Reads
 
@@ -49,7 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
         """Always the same: where partitions start is written into the end of the first batch."""
-        return {}
+        return dict(NOT_BEGUN)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Tells Spark *that* there is a limit; which offsets that are is decided in `latestOffset`."""
