@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from kadence import (
     AsyncConsumer,
+    AsyncRebalanceListener,
     ClosedError,
     Consumer,
     ProducerRecord,
-    RebalanceListener,
     Record,
     Retry,
     TopicPartition,
@@ -36,7 +36,7 @@ STOP_S = 30
 """So long a member may take to begin, and to end."""
 
 
-class SeeksOnce(RebalanceListener):
+class SeeksOnce(AsyncRebalanceListener):
     """Seeks when a partition comes, the first time."""
 
     def __init__(self, member: Member, partition: int, to: int) -> None:
@@ -51,22 +51,6 @@ class SeeksOnce(RebalanceListener):
         self._member.story.account.is_sought(self._seek.partition, self._to)
         # Of an AsyncConsumer it is awaited.
         return self._member.consumer.seek(self._seek, self._to)
-
-    def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
-        """Nothing is to be done."""
-
-    on_partitions_lost = on_partitions_revoked
-
-
-class AsyncSeeksOnce(SeeksOnce):
-    async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
-        if (seeking := super().on_partitions_assigned(partitions)) is not None:
-            await seeking
-
-    async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:  # type: ignore[override]
-        """As that of a Consumer."""
-
-    on_partitions_lost = on_partitions_revoked  # type: ignore[assignment]
 
 
 class Member:
@@ -91,10 +75,7 @@ class Member:
         self._error: BaseException | None = None
         self._how, self._ended = "", 0.0
         self._began = threading.Event()
-        self._listener: Any = None
-        if seek is not None:
-            kind = AsyncSeeksOnce if story.draw.kind == "async" else SeeksOnce
-            self._listener = kind(self, *seek)
+        self._listener: Any = None if seek is None else SeeksOnce(self, *seek)
         self.thread = threading.Thread(target=self._run, name=f"member-{number}", daemon=True)
         self.thread.start()
         if not self._began.wait(STOP_S):
