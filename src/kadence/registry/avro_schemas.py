@@ -220,13 +220,16 @@ class Reading:
         self, writer: Any, reader: Any, kept: Collection[str] = EXACT, *, with_names: bool = False
     ) -> None:
         fastavro = library()
+        self._is_wrapped = not (_is_record(writer) and (reader is None or _is_record(reader)))
+        wrapped = _wrapped if self._is_wrapped else lambda schema: schema
         try:
             laid = _Laying(writer, writer if reader is None else reader, kept).schema()
-            self._writer = fastavro.parse_schema(_wrapped(laid))
+            self._writer = fastavro.parse_schema(wrapped(laid))
             self._reader = None
-            if reader is not None:
-                bare = fastavro.parse_schema(_wrapped(_narrow_first(_bare(reader))))
-                self._reader = with_default_values(bare, _wrapped(reader), kept)
+            # With the same fields there is nothing to resolve, which would take twice the time.
+            if reader is not None and _shape(reader) != _shape(writer):
+                bare = fastavro.parse_schema(wrapped(_narrow_first(_bare(reader))))
+                self._reader = with_default_values(bare, wrapped(reader), kept)
         except (*_UNUSABLE, fastavro.schema.SchemaParseException) as problem:
             raise ConfigError(f"this Avro schema cannot be used: {problem}") from None
         self._with_names = with_names
@@ -234,7 +237,12 @@ class Reading:
 
     def one(self, source: BytesIO) -> Any:
         """The value that begins where the source stands; raises whatever the bytes make fastavro trip over."""
-        return self._read(source, self._writer, self._reader, self._with_names)[_WRAPPED]
+        found = self._read(source, self._writer, self._reader, self._with_names)
+        return found[_WRAPPED] if self._is_wrapped else found
+
+
+def _is_record(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema["type"] == "record"
 
 
 def _wrapped(schema: Any) -> Any:
@@ -391,6 +399,20 @@ def _bare(schema: Any) -> Any:
     if "fields" in made:
         made["fields"] = [{**field, "type": _bare(field["type"])} for field in made["fields"]]
     return made
+
+
+def _shape(schema: Any) -> Any:
+    """What a parsed schema says of the data: names, types and their order."""
+    if isinstance(schema, list):
+        return [_shape(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: schema[name] for name in ("name", "size", "symbols") if name in schema}
+    made |= {name: _shape(schema[name]) for name in ("type", "items", "values") if name in schema}
+    if "fields" in schema:
+        made["fields"] = [(field["name"], _shape(field["type"])) for field in schema["fields"]]
+    # {"type": "long"} is "long".
+    return made["type"] if list(made) == ["type"] else made
 
 
 def _narrow_first(schema: Any) -> Any:

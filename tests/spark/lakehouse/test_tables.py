@@ -15,7 +15,7 @@ import pytest
 from tests.spark.lakehouse.conftest import Lake, needs
 
 from kadence.errors import ConfigError, IllegalStateError, MissingDependencyError, SerializationError
-from kadence.spark.lakehouse.commit import ConflictError, commit_once
+from kadence.spark.lakehouse.commit import ConflictError, RefusedError, commit_once
 from kadence.spark.lakehouse.task import write_rows
 from kadence.spark.stamp import Stamp
 
@@ -266,6 +266,109 @@ def test_delta_tables_that_ask_more_of_their_writers_are_refused(
     lake = Lake("delta", tmp_path)
     with pytest.raises(ConfigError, match=said):
         lake._library.prepared(lake.parsed(), pa.schema([("id", pa.int64())]))
+
+
+def with_features(lake: Lake, *features: str, **configuration: str) -> None:
+    """Say in the table's log that its writers need these features."""
+    log = Path(lake.options["path"]) / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            both = {"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint"}
+            read = [each for each in features if each in both]
+            action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7}
+            action["protocol"] |= {"readerFeatures": read, "writerFeatures": list(features)}
+        if "metaData" in action:
+            action["metaData"]["configuration"] = configuration
+    log.write_text("\n".join(map(json.dumps, actions)))
+
+
+def parquet_files(lake: Lake) -> set[Path]:
+    return set(Path(lake.options["path"]).rglob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    "feature",
+    ["clustering", "domainMetadata", "identityColumns", "inCommitTimestamp", "rowTracking", "typeWidening", "new"],
+)  # fmt: skip
+def test_delta_features_that_the_library_cannot_write_are_named_before_a_file_is(
+    tmp_path: Path, feature: str
+) -> None:
+    needs("deltalake")
+    lake = Lake("delta", tmp_path)
+    lake.add(ROWS.slice(0, 0))
+    with_features(lake, feature, "appendOnly")
+    with pytest.raises(
+        ConfigError, match=f"the table has the writer feature {feature}, which this sink cannot"
+    ):
+        lake.files(ROWS)
+    assert parquet_files(lake) == set()
+
+
+def test_delta_features_that_an_append_keeps_up(tmp_path: Path) -> None:
+    from kadence.spark.lakehouse.delta import _FEATURES
+
+    needs("deltalake")
+    for place, feature in enumerate(sorted(_FEATURES)):
+        if feature == "columnMapping":  # of a table with a mode, which is refused by its property
+            continue
+        lake = Lake("delta", tmp_path / str(place))
+        lake.directory.mkdir()
+        lake.add(ROWS.slice(0, 0))
+        with_features(lake, feature)
+        lake.add(ROWS)
+        assert len(parquet_files(lake)) == 1, feature
+
+
+def test_a_delta_table_whose_rows_cannot_be_replaced(tmp_path: Path) -> None:
+    needs("deltalake")
+    lake = Lake("delta", tmp_path)
+    lake.add(ROWS.slice(0, 0))
+    with_features(lake, "appendOnly", **{"delta.appendOnly": "true"})
+    lake.add(ROWS)
+    before = parquet_files(lake)
+    with pytest.raises(RefusedError, match="the table is append-only"):
+        lake.add(ROWS, overwrite=True)
+    assert parquet_files(lake) == before
+
+
+def test_a_commit_that_fails_although_nobody_changed_the_table_is_not_repeated(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the library refuses for good has the same error as a conflict, and the files of the batch go."""
+    lake.add(ROWS)
+    files = lake.files(ROWS)
+    before, tries = lake.rows(), []
+    if lake.kind == "delta":
+        import deltalake
+        from deltalake.exceptions import CommitFailedError
+
+        def refuse(*_: Any, **__: Any) -> None:
+            tries.append(1)
+            raise CommitFailedError("no such thing")
+
+        monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", refuse)
+    else:
+        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table import Transaction
+
+        def refuse(*_: Any, **__: Any) -> None:
+            tries.append(1)
+            raise CommitFailedException("no such thing")
+
+        monkeypatch.setattr(Transaction, "commit_transaction", refuse)
+    with pytest.raises(RefusedError, match="no such thing"):
+        lake.commit(files)
+    assert len(tries) == 1
+    monkeypatch.undo()
+    assert lake.rows() == before
+    assert not any(path.exists() for path in written_files(lake, files))
+
+
+def written_files(lake: Lake, files: list[Any]) -> list[Path]:
+    if lake.kind == "delta":
+        return [Path(lake.options["path"]) / each.path for each in files]
+    return [Path(each.data.file_path.removeprefix("file://")) for each in files]
 
 
 def test_a_table_of_others_with_transforms(tmp_path: Path) -> None:

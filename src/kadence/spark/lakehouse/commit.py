@@ -15,7 +15,7 @@ from kadence.errors import IllegalStateError
 from kadence.logs import logger
 from kadence.spark.stamp import Stamp
 
-__all__ = ["ConflictError", "Table", "Wait", "back_out", "commit_once"]
+__all__ = ["ConflictError", "RefusedError", "Table", "Wait", "back_out", "commit_once"]
 
 _log = logger("kadence.spark")
 
@@ -25,6 +25,10 @@ ATTEMPTS: Final = 20
 
 class ConflictError(Exception):
     """Another writer has changed the table since it was opened; this commit is not in it, or its answer was lost."""
+
+
+class RefusedError(IllegalStateError):
+    """The table does not take the commit, and will not take it later. Nothing of it is in the table."""
 
 
 class Table(Protocol):
@@ -41,6 +45,7 @@ class Table(Protocol):
 
         Raises:
             ConflictError: the table has changed since it was opened.
+            RefusedError: it has not, so to try again is in vain.
         """
 
     def remove(self, files: Sequence[Any]) -> None:
@@ -65,6 +70,7 @@ def commit_once(
 
     Raises:
         IllegalStateError: others changed the table during each of the tries.
+        RefusedError: the table does not take the commit; its files are deleted.
     """
     if not files and not overwrite:
         return True
@@ -82,6 +88,9 @@ def commit_once(
         except ConflictError as problem:
             _log.info("another writer changed the table, so the commit is tried again: %s", problem)
             wait(random.uniform(0.5, 1.0) * min(0.05 * 2**attempt, 5.0))
+        except RefusedError:
+            table.remove(files)
+            raise
         else:
             return True
     raise IllegalStateError(f"others changed the table during each of {ATTEMPTS} tries to commit a batch")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.errors import ConfigError, IllegalStateError, MissingDependencyError
 from kadence.logs import logger
 from kadence.spark.lakehouse.columns import Columns, fit
-from kadence.spark.lakehouse.commit import ConflictError
+from kadence.spark.lakehouse.commit import ConflictError, RefusedError
 from kadence.spark.lakehouse.options import TableOptions, hidden
 from kadence.spark.stamp import Stamp
 
@@ -35,6 +35,21 @@ _NEEDS_MORE: Final = {
     "delta.enableRowTracking": "row tracking",
 }
 """Properties of tables whose files need more than this sink writes."""
+
+_FEATURES: Final = frozenset(
+    {
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "columnMapping",
+        "deletionVectors",
+        "generatedColumns",
+        "invariants",
+        "timestampNtz",
+        "v2Checkpoint",
+    }
+)
+"""Delta's writer features that an append keeps up; of some of them only where no property or column uses them."""
 
 _FIELD_NEEDS_MORE: Final = {
     "delta.generationExpression": "is generated",
@@ -75,7 +90,7 @@ class Layout:
             or any(kinds.get(name) != kind for name, kind in self.columns)
             or not all(item.nullable or item.name in written for item in now)
         ):
-            raise IllegalStateError(
+            raise RefusedError(
                 "the table was replaced, or its columns or partitioning changed, while files were written for it as it "
                 "was; nothing was added"
             )
@@ -143,6 +158,10 @@ class DeltaTarget:
 
         for layout in {each.layout for each in files}:
             layout.check(self._table)
+        if overwrite and self._table.metadata().configuration.get("delta.appendOnly", "").lower() == "true":
+            raise RefusedError(
+                "the table is append-only (delta.appendOnly), so its rows cannot be replaced: write with mode append"
+            )
         now = time.time_ns() // 1_000_000
         actions = [
             AddAction(each.path, each.size, dict(each.partition), now, True, each.stats) for each in files
@@ -162,7 +181,15 @@ class DeltaTarget:
                     commit_properties=properties,
                 )
         except CommitFailedError as problem:
-            raise ConflictError(hidden(str(problem), self._settings)) from None
+            said = hidden(str(problem), self._settings)
+            # The library has one error for a conflict and for what it never takes.
+            raise (ConflictError(said) if self._has_changed() else RefusedError(f"Delta: {said}")) from None
+
+    def _has_changed(self) -> bool:
+        with _told(self._settings):
+            version = self._table.version()
+            self._table.update_incremental()
+            return bool(self._table.version() != version)
 
     def remove(self, files: Sequence[DeltaFile]) -> None:
         _remove(self._table.table_uri, self._settings, files)
@@ -270,6 +297,7 @@ def _check_features(table: Any) -> None:
     }
     if any(key.startswith("delta.constraints.") for key in table.metadata().configuration):
         said.add("CHECK constraints")
+    said |= {f"the writer feature {each}" for each in set(table.protocol().writer_features or ()) - _FEATURES}
     if said:
         raise ConfigError(f"the table has {', '.join(sorted(said))}, which this sink cannot keep up")
     for item in json.loads(table.schema().to_json())["fields"]:

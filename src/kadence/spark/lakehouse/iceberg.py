@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.errors import ConfigError, IllegalStateError, KafkaError, MissingDependencyError
 from kadence.logs import logger
 from kadence.spark.lakehouse.columns import Columns, fit
-from kadence.spark.lakehouse.commit import ConflictError
+from kadence.spark.lakehouse.commit import ConflictError, RefusedError
 from kadence.spark.lakehouse.options import TableOptions, hidden
 from kadence.spark.stamp import Stamp
 
@@ -93,7 +93,7 @@ class IcebergTarget:
 
         now = self._table.metadata
         if any((each.table, each.spec) != (str(now.table_uuid), now.default_spec_id) for each in files):
-            raise IllegalStateError(
+            raise RefusedError(
                 "the table was replaced, or its partitioning changed, while files were written for it as it was; "
                 "nothing was added"
             )
@@ -117,7 +117,13 @@ class IcebergTarget:
                         for each in files:
                             added.append_data_file(each.data)
         except CommitFailedException as problem:
-            raise ConflictError(hidden(str(problem), self._settings)) from None
+            said = hidden(str(problem), self._settings)
+            raise (ConflictError(said) if self._has_changed() else RefusedError(f"Iceberg: {said}")) from None
+
+    def _has_changed(self) -> bool:
+        before = self._table.metadata_location
+        with _told(self._settings):
+            return bool(self._table.refresh().metadata_location != before)
 
     def remove(self, files: Sequence[IcebergFile]) -> None:
         _remove(self._table.io, files, self._settings)
