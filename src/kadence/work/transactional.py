@@ -287,6 +287,8 @@ class TransactionalProcessing(Processing):
         self._last_error = None if refused else error
         if error is None:
             self._repeating.succeeded()
+            # That of a revocation waits for nothing, and ends the wait of those that failed before.
+            self._commit_at = min(self._commit_at, add_ms(self._clock.now_ms(), self._commit_ms))
             self.committed.update(this.offsets)
         elif not refused and self._is_shortened(error, {p: each.at for p, each in this.offsets.items()}):
             self._last_error = None
