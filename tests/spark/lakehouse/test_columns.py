@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
@@ -47,13 +49,13 @@ def test_instants_lose_the_zone_of_the_session() -> None:
         (pa.int64(), pa.int32()),
         (pa.timestamp("us", "UTC"), pa.timestamp("us")),
         (pa.decimal128(10, 2), pa.decimal128(10, 3)),
-        (pa.struct([("a", pa.int64()), ("b", pa.int64())]), pa.struct([("a", pa.int64())])),
+        (pa.struct([("a", pa.string())]), pa.struct([("a", pa.int64())])),
         (pa.list_(pa.int64()), pa.list_(pa.field("item", pa.int64(), nullable=False))),
         (pa.map_(pa.string(), pa.int64()), pa.map_(pa.string(), pa.string())),
     ],
 )
 def test_types_that_do_not_fit(rows: pa.DataType, table: pa.DataType) -> None:
-    with pytest.raises(ConfigError, match=r"column x is .* in the rows and .* in the table: cast it"):
+    with pytest.raises(ConfigError, match=r"column x\S* is .* in the rows and .* in the table: cast it"):
         fit(pa.schema([("x", rows)]), pa.schema([("x", table)]), may_add=True)
 
 
@@ -63,3 +65,70 @@ def test_a_name_in_another_case_is_no_new_column(may_add: bool) -> None:
     rows, table = pa.schema([("City", pa.string())]), pa.schema([("city", pa.string())])
     with pytest.raises(ConfigError, match="column City of the rows is city in the table: rename it"):
         fit(rows, table, may_add=may_add)
+
+
+STRUCT = pa.struct([("a", pa.int64()), ("b", pa.string())])
+MORE = pa.struct([("c", pa.bool_()), ("b", pa.string()), ("a", pa.int64())])
+BOTH = pa.struct([("a", pa.int64()), ("b", pa.string()), ("c", pa.bool_())])
+HOLDERS = {
+    "itself": lambda kind: kind,
+    "a list": pa.list_,
+    "a large list": pa.large_list,
+    "a map": lambda kind: pa.map_(pa.string(), kind),
+    "a struct": lambda kind: pa.struct([("s", kind)]),
+    "a list of lists": lambda kind: pa.list_(pa.list_(kind)),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_fields_that_come_go_and_move(holder: str) -> None:
+    """The rows have one field more, in another order; then they lack it."""
+    hold = HOLDERS[holder]
+    rows, table = pa.schema([("x", hold(MORE))]), pa.schema([("x", hold(STRUCT))])
+    [changed] = fit(rows, table, may_add=True)
+    assert changed.type == hold(BOTH)
+    with pytest.raises(
+        ConfigError, match=r"the table has no column x.*\.c: leave it out .* mergeSchema=true"
+    ):
+        fit(rows, table, may_add=False)
+    assert fit(table, pa.schema([changed]), may_add=False) == []
+    for given in (rows, table):
+        value = {"a": 1, "b": "x"} | ({"c": True} if given is rows else {})
+        held: dict[str, Any] = {
+            "itself": value,
+            "a list": [value, None],
+            "a large list": [value, None],
+            "a map": [("k", value), ("l", None)],
+            "a struct": {"s": value},
+            "a list of lists": [[value], None],
+        }
+        whole = pa.RecordBatch.from_pylist(
+            [{"x": None}, {"x": held[holder]}, {"x": held[holder]}], schema=given
+        )
+        for batch in (whole, whole.slice(1), whole.slice(2)):
+            made = Columns(pa.schema([changed])).align(batch)
+            made.validate(full=True)
+            assert made.schema.field("x").type == changed.type
+            filled = str({"a": 1, "b": "x", "c": True if given is rows else None})
+            assert str(made.to_pylist()[-1]).count(filled) == 1
+            assert made.num_rows == batch.num_rows
+
+
+def test_types_that_grow() -> None:
+    for small, large in (
+        (pa.int32(), pa.int64()),
+        (pa.float32(), pa.float64()),
+        (pa.decimal128(9, 2), pa.decimal128(12, 2)),
+    ):
+        rows, table = pa.schema([("x", pa.list_(large))]), pa.schema([("x", pa.list_(small))])
+        assert [item.type for item in fit(rows, table, may_add=True, may_widen=True)] == [pa.list_(large)]
+        with pytest.raises(ConfigError, match="cast it"):
+            fit(rows, table, may_add=True)
+        if small != pa.float32():
+            assert fit(table, rows, may_add=False) == []
+
+
+def test_a_nested_field_that_must_not_be_null_is_refused() -> None:
+    table = pa.schema([("x", pa.struct([pa.field("a", pa.int64(), nullable=False)]))])
+    with pytest.raises(ConfigError, match=r"field x\.a of the table must not be null"):
+        fit(pa.schema([("x", pa.struct([("a", pa.int64())]))]), table, may_add=True)

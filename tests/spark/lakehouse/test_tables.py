@@ -6,8 +6,10 @@ import datetime as dt
 import json
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -188,6 +190,90 @@ def test_columns_that_the_table_lacks(lake: Lake) -> None:
     batches = ((cities, nothing), (cities, zips), (nothing, nothing))
     wanted = [row for batch in batches for row in zip(ids, *batch, strict=True)]
     assert lake.rows("id, city, zip") == sorted(wanted, key=str)
+
+
+def nested(**fields: pa.DataType) -> pa.Schema:
+    inner = pa.struct(list(fields.items()))
+    return pa.schema(
+        [("id", pa.int64()), ("addr", inner), ("all", pa.list_(inner)), ("by", pa.map_(pa.string(), inner))]
+    )
+
+
+def nested_row(number: int, **values: Any) -> dict[str, Any]:
+    return {"id": number, "addr": values, "all": [values, None], "by": [("k", values)]}
+
+
+def test_nested_fields_that_come_go_move_and_grow(lake: Lake) -> None:
+    old, new = (
+        nested(city=pa.string(), zip=pa.int64()),
+        nested(land=pa.string(), zip=pa.int32(), city=pa.string()),
+    )
+    lake.add(pa.Table.from_pylist([nested_row(1, city="Bonn", zip=5)], schema=old))
+    # A task of before has written its files, and commits them after the table has changed.
+    early = lake.files(pa.Table.from_pylist([nested_row(2, city="Ulm", zip=6)], schema=old))
+    lake.add(
+        pa.Table.from_pylist([nested_row(3, land="DE", zip=7, city="Köln")], schema=new), mergeSchema="true"
+    )
+    assert lake.commit(early)
+    lake.add(pa.Table.from_pylist([nested_row(4, zip=8)], schema=nested(zip=pa.int32())))
+    known = {
+        1: {"city": "Bonn", "zip": 5, "land": None},
+        2: {"city": "Ulm", "zip": 6, "land": None},
+        3: {"city": "Köln", "zip": 7, "land": "DE"},
+        4: {"city": None, "zip": 8, "land": None},
+    }
+    for row in read_back(lake):
+        value = known[row["id"]]
+        assert row["addr"] == value
+        assert row["all"] == [value, None]
+        assert dict(row["by"]) == {"k": value}
+
+
+def test_types_that_grow(lake: Lake) -> None:
+    """Iceberg's own rule of ints to longs; Delta's library cannot do it."""
+    lake.add(pa.table({"n": pa.array([1], pa.int32())}))
+    wide = pa.table({"n": pa.array([2**40], pa.int64())})
+    if lake.kind == "delta":
+        with pytest.raises(
+            ConfigError, match="column n is int64 in the rows and int32 in the table: cast it"
+        ):
+            lake.add(wide, mergeSchema="true")
+        return
+    lake.add(wide, mergeSchema="true")
+    assert sorted(row["n"] for row in read_back(lake)) == [1, 2**40]
+
+
+def read_back(lake: Lake) -> list[dict[str, Any]]:
+    """The rows by the table's own library, which knows the schemas of all its files."""
+    if lake.kind == "delta":
+        import deltalake
+
+        found = deltalake.DeltaTable(lake.options["path"]).to_pyarrow_table()
+    else:
+        found = lake.table.scan().to_arrow()
+    rows: list[dict[str, Any]] = found.to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same column", "columns of their own"])
+def test_writers_that_add_columns_at_once(lake: Lake, same: bool) -> None:
+    """Each finds that another was faster, and looks at what is still missing."""
+    lake.add(ROWS)
+    at_once = Barrier(4)
+
+    def write(number: int) -> bool:
+        name = "more" if same else f"more{number}"
+        at_once.wait()
+        return lake.add(ROWS.append_column(name, pa.array([number] * 3)), mergeSchema="true")
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(write, range(4)))
+    rows = read_back(lake)
+    assert len(rows) == 15
+    names = ["more"] if same else [f"more{number}" for number in range(4)]
+    assert sorted(row[name] for row in rows for name in names if row[name] is not None) == sorted(
+        [0, 1, 2, 3] * 3
+    )
 
 
 def test_a_column_of_another_type_is_refused(lake: Lake) -> None:

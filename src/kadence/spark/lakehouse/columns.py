@@ -87,7 +87,7 @@ class Columns:
     table: pa.Schema
 
     def align(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows with the table's columns; those that the rows lack are null.
+        """The same rows with the table's columns, and fields of structs; those that the rows lack are null.
 
         Raises:
             SerializationError: a column that must not be null is.
@@ -97,72 +97,148 @@ class Columns:
         arrays = []
         for item in self.table:
             place = batch.schema.get_field_index(item.name)
-            if place < 0:
-                array = pa.nulls(batch.num_rows, item.type)
-            else:
-                # Spark's instants carry the zone of the session, which says how they are shown.
-                array = batch.column(place).cast(item.type)
+            array = (
+                pa.nulls(batch.num_rows, item.type) if place < 0 else _aligned(batch.column(place), item.type)
+            )
             if not item.nullable and array.null_count:
                 raise SerializationError(f"column {item.name} of the table must not be null, and a row's is")
             arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self.table)
 
 
-def fit(rows: pa.Schema, table: pa.Schema, *, may_add: bool) -> Sequence[pa.Field]:
-    """The columns of the rows that the table lacks.
+def _aligned(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The array as one of ``target``: fields by their names."""
+    import pyarrow as pa
+
+    is_of = pa.types
+    if array.type == target:
+        return array
+    if is_of.is_struct(target):
+        # Not field(): below a null there may be anything, and flatten() makes it null.
+        found = dict(zip((item.name for item in array.type), array.flatten(), strict=True))
+        children = [
+            _aligned(found[item.name], item.type) if item.name in found else pa.nulls(len(array), item.type)
+            for item in target
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
+    if _is_list(target) and _is_list(array.type) and _has_struct(target):
+        elements = _aligned(array.values, target.value_type)
+        kind = pa.LargeListArray if is_of.is_large_list(array.type) else pa.ListArray
+        whole = pa.large_list if is_of.is_large_list(array.type) else pa.list_
+        made = kind.from_buffers(
+            whole(target.value_field),
+            len(array),
+            array.buffers()[:2],
+            array.null_count,
+            array.offset,
+            children=[elements],
+        )
+        return made.cast(target)
+    if is_of.is_map(target) and _has_struct(target):
+        entries = pa.StructArray.from_arrays(
+            [_aligned(array.keys, target.key_type), _aligned(array.items, target.item_type)],
+            fields=[target.key_field, target.item_field],
+        )
+        return pa.Array.from_buffers(
+            target, len(array), array.buffers()[:2], array.null_count, array.offset, children=[entries]
+        )
+    # Spark's instants carry the zone of the session, which says how they are shown.
+    return array.cast(target)
+
+
+def _has_struct(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_struct(kind) or any(
+        _has_struct(kind.field(place).type) for place in range(kind.num_fields)
+    )
+
+
+def fit(rows: pa.Schema, table: pa.Schema, *, may_add: bool, may_widen: bool = False) -> Sequence[pa.Field]:
+    """The columns of the table that have to change for the rows, and those that it lacks, with their types then.
 
     Args:
-        may_add: whether there may be any.
+        may_add: whether columns, and fields inside of them, may be added. may_widen: whether types may grow, too.
 
     Raises:
         ConfigError: a column is of another type in the table, or missing on one of the sides.
     """
-    missing = [item for item in rows if item.name not in table.names]
-    # Spark reads no table with two names that differ only in case.
-    known = {name.lower(): name for name in table.names}
-    for item in missing:
-        if item.name.lower() in known:
-            raise ConfigError(
-                f"column {item.name} of the rows is {known[item.name.lower()]} in the table: rename it, case counts"
-            )
-    if missing and not may_add:
-        names = ", ".join(item.name for item in missing)
-        raise ConfigError(
-            f"the table has no column {names}: leave it out of the rows, or add it with the option mergeSchema=true"
-        )
-    for item in table:
-        if item.name not in rows.names:
-            if not item.nullable:
-                raise ConfigError(f"column {item.name} of the table must not be null, and the rows lack it")
-            continue
-        given = rows.field(item.name).type
-        if not _takes(item.type, given):
-            raise ConfigError(
-                f"column {item.name} is {given} in the rows and {item.type} in the table: cast it"
-            )
-    return missing
+    wanted = _Fitting(may_add=may_add, may_widen=may_widen).fields(list(table), list(rows), "")
+    return [
+        item for item in wanted if item.name not in table.names or item.type != table.field(item.name).type
+    ]
 
 
-def _takes(table: Any, rows: Any) -> bool:
-    """Whether a column of one type holds every value of another."""
+class _Fitting:
+    def __init__(self, *, may_add: bool, may_widen: bool) -> None:
+        self._may_add = may_add
+        self._may_widen = may_widen
+
+    def fields(self, table: Sequence[pa.Field], rows: Sequence[pa.Field], path: str) -> list[pa.Field]:
+        """The fields that hold those of both, the table's first."""
+        given = {item.name: item for item in rows}
+        names = {item.name for item in table}
+        missing = [item for item in rows if item.name not in names]
+        # Spark reads no table with two names that differ only in case.
+        known = {item.name.lower(): item.name for item in table}
+        for item in missing:
+            if item.name.lower() in known:
+                raise ConfigError(
+                    f"column {path}{item.name} of the rows is {known[item.name.lower()]} in the table: rename it, case "
+                    "counts"
+                )
+        if missing and not self._may_add:
+            some = ", ".join(path + item.name for item in missing)
+            raise ConfigError(
+                f"the table has no column {some}: leave it out of the rows, or add it with the option mergeSchema=true"
+            )
+        made = []
+        for item in table:
+            if item.name in given:
+                made.append(item.with_type(self.kind(item.type, given[item.name].type, path + item.name)))
+            elif item.nullable:
+                made.append(item)
+            else:
+                raise ConfigError(
+                    f"column {path}{item.name} of the table must not be null, and the rows lack it"
+                )
+            if path and not item.nullable:
+                raise ConfigError(
+                    f"field {path}{item.name} of the table must not be null: no rows can be added"
+                )
+        return made + missing
+
+    def kind(self, table: Any, rows: Any, path: str) -> Any:
+        """The type that holds values of both."""
+        import pyarrow as pa
+
+        is_of = pa.types
+        if is_of.is_struct(table) and is_of.is_struct(rows):
+            return pa.struct(self.fields(list(table), list(rows), f"{path}."))
+        if _is_list(table) and _is_list(rows) and table.value_field.nullable:
+            inner = table.value_field.with_type(self.kind(table.value_type, rows.value_type, f"{path}[]"))
+            return pa.large_list(inner) if is_of.is_large_list(table) else pa.list_(inner)
+        if is_of.is_map(table) and is_of.is_map(rows) and table.item_field.nullable:
+            key = table.key_field.with_type(self.kind(table.key_type, rows.key_type, f"{path} (a key)"))
+            return pa.map_(
+                key, table.item_field.with_type(self.kind(table.item_type, rows.item_type, f"{path}[]"))
+            )
+        if _holds(table, rows):
+            return table
+        if self._may_widen and (_holds(rows, table) or (is_of.is_float32(table) and is_of.is_float64(rows))):
+            return rows
+        raise ConfigError(f"column {path} is {rows} in the rows and {table} in the table: cast it")
+
+
+def _holds(table: Any, rows: Any) -> bool:
+    """Whether a plain column of one type holds every value of another."""
     import pyarrow as pa
 
     is_of = pa.types
-    if is_of.is_struct(table) and is_of.is_struct(rows):
-        inner = {item.name: item for item in table}
-        return [item.name for item in table] == [item.name for item in rows] and all(
-            inner[item.name].nullable and _takes(inner[item.name].type, item.type) for item in rows
-        )
-    if _is_list(table) and _is_list(rows):
-        return table.value_field.nullable and _takes(table.value_type, rows.value_type)
-    if is_of.is_map(table) and is_of.is_map(rows):
-        return (
-            table.item_field.nullable
-            and _takes(table.key_type, rows.key_type)
-            and _takes(table.item_type, rows.item_type)
-        )
     if is_of.is_signed_integer(table) and is_of.is_signed_integer(rows):
         return bool(table.bit_width >= rows.bit_width)
+    if is_of.is_decimal(table) and is_of.is_decimal(rows):
+        return bool(table.scale == rows.scale and table.precision >= rows.precision)
     # Iceberg's library has offsets of 64 bits.
     return bool(
         table == rows

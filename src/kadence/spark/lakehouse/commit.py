@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from kadence.errors import IllegalStateError
 from kadence.logs import logger
 from kadence.spark.stamp import Stamp
 
-__all__ = ["ConflictError", "RefusedError", "Table", "Wait", "back_out", "commit_once"]
+__all__ = ["ConflictError", "RefusedError", "Table", "Wait", "back_out", "commit_once", "until_unopposed"]
 
 _log = logger("kadence.spark")
 
@@ -54,6 +54,27 @@ class Table(Protocol):
 
 Wait = Callable[[float], None]
 
+T = TypeVar("T")
+
+
+def until_unopposed(attempt: Callable[[], T], what: str, wait: Wait = time.sleep) -> T:
+    """What ``attempt`` returns; while others change the table it is made again, each time with the table as it is.
+
+    Args:
+        attempt: raises `ConflictError` where the table has changed meanwhile. what: what it is to do, for the error.
+        wait: waits that many seconds between two tries.
+
+    Raises:
+        IllegalStateError: others changed the table during each of the tries.
+    """
+    for number in range(ATTEMPTS):
+        try:
+            return attempt()
+        except ConflictError as problem:
+            _log.info("another writer changed the table, so this is tried again: %s: %s", what, problem)
+            wait(random.uniform(0.5, 1.0) * min(0.05 * 2**number, 5.0))
+    raise IllegalStateError(f"others changed the table during each of {ATTEMPTS} tries to {what}")
+
 
 def commit_once(
     opened: Callable[[], Table],
@@ -74,26 +95,26 @@ def commit_once(
     """
     if not files and not overwrite:
         return True
-    for attempt in range(ATTEMPTS):
-        table = opened()
+    is_first = True
+
+    def attempt() -> bool:
+        nonlocal is_first
+        table, was_first, is_first = opened(), is_first, False
         last = None if stamp is None else table.last_batch(stamp.writer)
         if stamp is not None and last is not None and last >= stamp.batch:
             _log.info("batch %d is in the table already; it is not added again", stamp.batch)
             # After a conflict the batch may be there by these very files: a lost answer looks like a conflict.
-            if attempt == 0:
+            if was_first:
                 table.remove(files)
             return False
         try:
             table.commit(files, stamp, overwrite=overwrite)
-        except ConflictError as problem:
-            _log.info("another writer changed the table, so the commit is tried again: %s", problem)
-            wait(random.uniform(0.5, 1.0) * min(0.05 * 2**attempt, 5.0))
         except RefusedError:
             table.remove(files)
             raise
-        else:
-            return True
-    raise IllegalStateError(f"others changed the table during each of {ATTEMPTS} tries to commit a batch")
+        return True
+
+    return until_unopposed(attempt, "commit a batch", wait)
 
 
 def back_out(opened: Callable[[], Table], messages: Sequence[Sequence[Any] | None]) -> None:

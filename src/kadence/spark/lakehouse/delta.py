@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.errors import ConfigError, IllegalStateError, MissingDependencyError
 from kadence.logs import logger
 from kadence.spark.lakehouse.columns import Columns, fit
-from kadence.spark.lakehouse.commit import ConflictError, RefusedError
+from kadence.spark.lakehouse.commit import ConflictError, RefusedError, until_unopposed
 from kadence.spark.lakehouse.options import TableOptions, hidden
 from kadence.spark.stamp import Stamp
 
@@ -66,12 +66,12 @@ class Layout:
     """What a table is made of while files are written for it.
 
     Attributes:
-        table: its id, another one where it was made anew. columns: names and types.
+        table: its id, another one where it was made anew. columns: those that the files have.
     """
 
     table: str
     partition_by: tuple[str, ...]
-    columns: tuple[tuple[str, str], ...]
+    columns: pa.Schema
 
     def check(self, table: Any) -> None:
         """Make sure that a table still takes the files.
@@ -81,15 +81,14 @@ class Layout:
         """
         import pyarrow as pa
 
-        now = pa.schema(table.schema().to_arrow())
-        kinds, written = {item.name: str(item.type) for item in now}, dict(self.columns)
         metadata = table.metadata()
         is_same = (self.table, self.partition_by) == (str(metadata.id), tuple(metadata.partition_columns))
-        if (
-            not is_same
-            or any(kinds.get(name) != kind for name, kind in self.columns)
-            or not all(item.nullable or item.name in written for item in now)
-        ):
+        try:
+            # Columns and fields that others have added meanwhile are null in these files.
+            takes = is_same and not fit(self.columns, pa.schema(table.schema().to_arrow()), may_add=False)
+        except ConfigError:
+            takes = False
+        if not takes:
             raise RefusedError(
                 "the table was replaced, or its columns or partitioning changed, while files were written for it as it "
                 "was; nothing was added"
@@ -153,7 +152,6 @@ class DeltaTarget:
 
     def commit(self, files: Sequence[DeltaFile], stamp: Stamp | None, *, overwrite: bool) -> None:
         from deltalake import CommitProperties, Transaction
-        from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
 
         for layout in {each.layout for each in files}:
@@ -171,25 +169,14 @@ class DeltaTarget:
             max_commit_retries=0,
             app_transactions=[] if stamp is None else [Transaction(stamp.writer, stamp.batch)],
         )
-        try:
-            with _told(self._settings, CommitFailedError):
-                self._table.create_write_transaction(
-                    actions,
-                    "overwrite" if overwrite else "append",
-                    self._table.schema(),
-                    self._table.metadata().partition_columns,
-                    commit_properties=properties,
-                )
-        except CommitFailedError as problem:
-            said = hidden(str(problem), self._settings)
-            # The library has one error for a conflict and for what it never takes.
-            raise (ConflictError(said) if self._has_changed() else RefusedError(f"Delta: {said}")) from None
-
-    def _has_changed(self) -> bool:
-        with _told(self._settings):
-            version = self._table.version()
-            self._table.update_incremental()
-            return bool(self._table.version() != version)
+        with _changing(self._table, self._settings):
+            self._table.create_write_transaction(
+                actions,
+                "overwrite" if overwrite else "append",
+                self._table.schema(),
+                self._table.metadata().partition_columns,
+                commit_properties=properties,
+            )
 
     def remove(self, files: Sequence[DeltaFile]) -> None:
         _remove(self._table.table_uri, self._settings, files)
@@ -227,10 +214,15 @@ def prepared(options: TableOptions, rows: pa.Schema) -> DeltaFiles:
             )
         table = deltalake.DeltaTable(uri, storage_options=settings)
     _check_features(table)
-    missing = fit(rows, pa.schema(table.schema().to_arrow()), may_add=options.merge_schema)
-    if missing:
-        with _told(settings):
-            table.alter.add_columns(deltalake.Schema.from_arrow(pa.schema(missing)).fields)
+
+    def widen() -> None:
+        table.update_incremental()
+        changed = fit(rows, pa.schema(table.schema().to_arrow()), may_add=options.merge_schema)
+        if changed:
+            with _changing(table, settings):
+                table.alter.add_columns(deltalake.Schema.from_arrow(pa.schema(changed)).fields)
+
+    until_unopposed(widen, "add columns to the table")
     partition_by = tuple(table.metadata().partition_columns)
     if options.partition_by and options.partition_by != partition_by:
         raise ConfigError(
@@ -239,8 +231,7 @@ def prepared(options: TableOptions, rows: pa.Schema) -> DeltaFiles:
         )
     found = pa.schema(table.schema().to_arrow())
     _check_partitions(found, partition_by)
-    columns = tuple((item.name, str(item.type)) for item in found)
-    return DeltaFiles(uri, settings, Columns(found), Layout(str(table.metadata().id), partition_by, columns))
+    return DeltaFiles(uri, settings, Columns(found), Layout(str(table.metadata().id), partition_by, found))
 
 
 def _library() -> Any:
@@ -266,6 +257,28 @@ def _told(settings: Mapping[str, str], *passed: type[BaseException]) -> Iterator
         if isinstance(problem, ConfigError):
             raise
         raise IllegalStateError(f"Delta: {hidden(str(problem), settings)}") from None
+
+
+@contextmanager
+def _changing(table: Any, settings: Mapping[str, str]) -> Iterator[None]:
+    """A commit. The library has one error for a conflict and for what it never takes.
+
+    Raises:
+        ConflictError: the table has changed since it was opened. RefusedError: it has not.
+    """
+    from deltalake.exceptions import CommitFailedError
+
+    version = table.version()
+    try:
+        with _told(settings, CommitFailedError):
+            yield
+    except CommitFailedError as problem:
+        said = hidden(str(problem), settings)
+        with _told(settings):
+            table.update_incremental()
+        raise (
+            ConflictError(said) if table.version() != version else RefusedError(f"Delta: {said}")
+        ) from None
 
 
 def _uri(place: str) -> str:

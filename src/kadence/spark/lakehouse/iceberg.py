@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.errors import ConfigError, IllegalStateError, KafkaError, MissingDependencyError
 from kadence.logs import logger
 from kadence.spark.lakehouse.columns import Columns, fit
-from kadence.spark.lakehouse.commit import ConflictError, RefusedError
+from kadence.spark.lakehouse.commit import ConflictError, RefusedError, until_unopposed
 from kadence.spark.lakehouse.options import TableOptions, hidden
 from kadence.spark.stamp import Stamp
 
@@ -88,7 +88,6 @@ class IcebergTarget:
         return None if found is None else int(found)
 
     def commit(self, files: Sequence[IcebergFile], stamp: Stamp | None, *, overwrite: bool) -> None:
-        from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.expressions import AlwaysTrue
 
         now = self._table.metadata
@@ -104,26 +103,17 @@ class IcebergTarget:
         summary = {}
         if stamp is not None:
             summary = {"kadence.writer": stamp.writer, "kadence.batch": str(stamp.batch)}
-        try:
-            with _told(self._settings, CommitFailedException), warnings.catch_warnings():
-                # There may be nothing to replace.
-                warnings.filterwarnings("ignore", "Delete operation did not match any records")
-                with self._table.transaction() as change:
-                    if stamp is not None:
-                        change.set_properties({LAST_BATCH + stamp.writer: str(stamp.batch)})
-                    if overwrite:
-                        change.delete(AlwaysTrue(), snapshot_properties=summary)
-                    with change.update_snapshot(snapshot_properties=summary).fast_append() as added:
-                        for each in files:
-                            added.append_data_file(each.data)
-        except CommitFailedException as problem:
-            said = hidden(str(problem), self._settings)
-            raise (ConflictError(said) if self._has_changed() else RefusedError(f"Iceberg: {said}")) from None
-
-    def _has_changed(self) -> bool:
-        before = self._table.metadata_location
-        with _told(self._settings):
-            return bool(self._table.refresh().metadata_location != before)
+        with _changing(self._table, self._settings), warnings.catch_warnings():
+            # There may be nothing to replace.
+            warnings.filterwarnings("ignore", "Delete operation did not match any records")
+            with self._table.transaction() as change:
+                if stamp is not None:
+                    change.set_properties({LAST_BATCH + stamp.writer: str(stamp.batch)})
+                if overwrite:
+                    change.delete(AlwaysTrue(), snapshot_properties=summary)
+                with change.update_snapshot(snapshot_properties=summary).fast_append() as added:
+                    for each in files:
+                        added.append_data_file(each.data)
 
     def remove(self, files: Sequence[IcebergFile]) -> None:
         _remove(self._table.io, files, self._settings)
@@ -145,13 +135,18 @@ def prepared(options: TableOptions, rows: pa.Schema) -> IcebergFiles:
 
     with _told(options.settings):
         table = _made(_catalog(options), options, rows)
-        found = table.schema().as_arrow()
-    missing = fit(_as_iceberg(rows), found, may_add=options.merge_schema)
+
+    def widen() -> None:
+        with _told(options.settings):
+            found = table.refresh().schema().as_arrow()
+        changed = fit(_as_iceberg(rows), found, may_add=options.merge_schema, may_widen=options.merge_schema)
+        if changed:
+            with _changing(table, options.settings), table.update_schema() as change:
+                change.union_by_name(pa.schema(changed))
+
+    until_unopposed(widen, "add columns to the table")
     with _told(options.settings):
-        if missing:
-            with table.update_schema() as change:
-                change.union_by_name(pa.schema(missing))
-            found = table.schema().as_arrow()
+        found = table.schema().as_arrow()
         names = (
             tuple(found.names[place] for place in _identities(table, found)) if options.partition_by else ()
         )
@@ -245,6 +240,26 @@ def _remove(io: Any, files: Sequence[IcebergFile], settings: Mapping[str, Any]) 
             io.delete(file.data.file_path)
         except Exception as problem:  # noqa: BLE001 - no reader sees the file
             _log.warning("%s was not deleted: %s", file.data.file_path, hidden(str(problem), settings))
+
+
+@contextmanager
+def _changing(table: Any, settings: Mapping[str, Any]) -> Iterator[None]:
+    """A commit.
+
+    Raises:
+        ConflictError: the table has changed since it was opened. RefusedError: it has not, and the commit is not in it.
+    """
+    from pyiceberg.exceptions import CommitFailedException
+
+    before = table.metadata_location
+    try:
+        with _told(settings, CommitFailedException):
+            yield
+    except CommitFailedException as problem:
+        said = hidden(str(problem), {name: str(text) for name, text in settings.items()})
+        with _told(settings):
+            has_changed = table.refresh().metadata_location != before
+        raise (ConflictError(said) if has_changed else RefusedError(f"Iceberg: {said}")) from None
 
 
 @contextmanager

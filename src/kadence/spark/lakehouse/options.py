@@ -16,7 +16,8 @@ __all__ = ["DELTA_OPTIONS", "ICEBERG_OPTIONS", "TableOptions", "hidden", "parse"
 
 _SHARED: Final = {
     "partitionBy": "Columns by which a table that does not exist yet is partitioned, separated by commas.",
-    "mergeSchema": "Whether columns that the table lacks are added to it; false: they are refused.",
+    "mergeSchema": "Whether columns, and fields of structs, that the table lacks are added to it; "
+    "false: they are refused.",
     "txnAppId": "For batches: who writes. With txnVersion, a version that the table has is not written again. "
     "A stream has the id of its query.",
     "txnVersion": "For batches: the number of this write, higher than that of the one before. A stream has the number "
