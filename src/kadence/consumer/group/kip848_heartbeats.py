@@ -547,7 +547,9 @@ class ConsumerHeartbeats(abc.ABC):
         known = self._names | cluster.names_of(target.keys() - self._names.keys())
         self._names = {topic_id: known[topic_id] for topic_id in target if topic_id in known}
         names = {
-            topic_id: name for topic_id, name in self._names.items() if not cluster.is_made_anew(name, topic_id)
+            topic_id: name
+            for topic_id, name in self._names.items()
+            if not cluster.is_made_anew(name, topic_id)
         }
         self._unresolved, self._cluster = len(names) < len(target), cluster
         by_broker = self._subscription.regex is not None

@@ -130,9 +130,9 @@ class Ledger:
         topic = self._core.cluster.topic_by_id(log[0])
         return topic is not None and topic.partitions[log[1]].start_offset <= offset
 
-    def is_settled(self) -> bool:
-        """Whether no transaction is open in the topics written to: its offsets may count before its records do."""
-        topics = [self._core.cluster.topics[name] for name in (OUT, DEAD, AGAIN)]
+    def is_settled(self, names: tuple[str, ...] = (OUT, DEAD, AGAIN)) -> bool:
+        """Whether no transaction is open in topics, else those written to: its offsets may count before its records."""
+        topics = [self._core.cluster.topics[name] for name in names if name in self._core.cluster.topics]
         return all(
             each.last_stable_offset == each.end_offset for topic in topics for each in topic.partitions
         )

@@ -332,6 +332,8 @@ class Story:
             self.ledger.is_begun = True
         self.write(4)
         simulation.run(0.5)
+        # What lies behind an open transaction of others comes when brokers have ended that.
+        simulation.run_until(lambda: self.ledger.is_settled((TOPIC, OTHER)), 30)
         until = self.now + _REST_S
         while left := self.model.unfinished():
             if self.now > until:
