@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from kadence.errors import MissingDependencyError
+from kadence.own_files import own_directory
 
 __all__ = ["MINIMUM_VERSION", "Java", "cache_directory", "find_java"]
 
@@ -60,6 +61,7 @@ def find_java(cache: Path | None = None) -> Java:
 
     Raises:
         MissingDependencyError: none is usable; the message names what was looked at and what to install.
+        PermissionError: a wrapper is needed, and the cache is not this user's alone.
     """
     looked_at: list[str] = []
     for source, candidate in _candidates():
@@ -82,9 +84,15 @@ def find_java(cache: Path | None = None) -> Java:
 
 
 def cache_directory() -> Path:
-    """The per-user directory for what Kadence can make again: ``$XDG_CACHE_HOME/kadence`` or ``~/.cache/kadence``."""
+    """The per-user directory for what Kadence can make again: ``$XDG_CACHE_HOME/kadence`` or ``~/.cache/kadence``.
+
+    Programs in it are run, so others may not write to it.
+
+    Raises:
+        PermissionError: it belongs to another user, or others may write to it. OSError: it cannot be made.
+    """
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "kadence"
+    return own_directory((Path(base) if base else Path.home() / ".cache") / "kadence")
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
@@ -145,9 +153,8 @@ def _wrapped(home: Path, cache: Path) -> Path:
         f'exec {shlex.quote(str(home / "bin" / "java"))} "$@"\n'
     )
     wrapper = cache / f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
-    target = wrapper / "bin" / "java"
+    target = own_directory(own_directory(wrapper) / "bin") / "java"
     if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
         # Written beside and renamed: two processes may come here at once, and one must never run half a script.
         with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False, encoding="utf-8") as half:
             half.write(script)

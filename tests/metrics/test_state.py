@@ -195,7 +195,7 @@ def test_a_process_that_is_stopped_and_one_that_was_killed(directory: Path) -> N
 def test_nobody_else_may_write_into_the_directory(directory: Path) -> None:
     directory.mkdir()
     directory.chmod(0o777)
-    with pytest.raises(PermissionError, match="nobody else may write there"):
+    with pytest.raises(PermissionError, match="other users of this machine may write to"):
         publish_state()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import gzip
 import logging
@@ -190,6 +191,23 @@ def test_redirects_that_lead_nowhere(where: str) -> None:
             of(url).get_subjects()
         assert len(asked) <= 12
     assert "passwd" not in str(told.value)
+
+
+def test_a_redirect_is_followed_without_the_login() -> None:
+    seen: list[str | None] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        seen.append(handler.headers["Authorization"])
+        sent(handler, 200, b'["a"]')
+
+    def lead_away(handler: BaseHTTPRequestHandler) -> None:
+        seen.append(handler.headers["Authorization"])
+        sent(handler, 302, Location=f"{elsewhere}/subjects")
+
+    with serving(answer) as (elsewhere, _), serving(lead_away) as (url, _):
+        client = of(url, user_info="me:password")
+        assert client.get_subjects() == ["a"]
+    assert seen == [f"Basic {base64.b64encode(b'me:password').decode()}", None]
 
 
 def test_a_body_that_is_packed_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:

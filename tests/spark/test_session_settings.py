@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ ADDED = {
 
 OF_ONE_START = {
     "spark.app.id",
+    "spark.python.unix.domain.socket.dir",
     "spark.app.startTime",
     "spark.app.submitTime",
     "spark.driver.port",
@@ -147,11 +149,13 @@ def test_a_null_of_a_users_function_is_a_null_or_an_error_as_in_a_plain_session(
 
 @pytest.mark.skipif(os.name != "posix", reason="elsewhere there are no sockets of Unix")
 def test_no_other_user_of_the_machine_is_given_anything(sessions: tuple[Told, Told]) -> None:
-    """Spark's own sockets belong to this user, and nothing of ours lies or listens where others come.
+    """Spark's own sockets lie where nobody else may enter, and nothing of ours lies or listens where others come.
 
     Which variables name places: see `test_the_environment`.
     """
     _, ours = sessions
-    assert ours["ours"] == []
+    place = ours["settings"]["spark.python.unix.domain.socket.dir"]
+    assert ours["ours"] == {place: 0o700}
     assert ours["sockets"]
-    assert [place for place, mode in ours["sockets"].items() if mode & 0o022] == []
+    assert {str(Path(each).parent) for each in ours["sockets"]} == {place}
+    assert not Path(place).exists(), "it goes with its process"

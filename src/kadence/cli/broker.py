@@ -18,6 +18,7 @@ from kadence.cli.common import (
     read_settings,
     say,
 )
+from kadence.security.files import warn_if_open
 
 if TYPE_CHECKING:
     from kadence.broker import TlsFiles
@@ -186,6 +187,7 @@ def _users(path: str | None) -> dict[str, str] | None:
         return None
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
+        warn_if_open(path, "passwords")
     except OSError as error:
         raise CommandError(f"--users {path}: {error.strerror or error}") from None
     users: dict[str, str] = {}

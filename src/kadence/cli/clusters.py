@@ -86,6 +86,9 @@ def _clusters(path: Path) -> dict[str, Any]:
 
 
 def _text(path: Path) -> str:
+    from kadence.security.files import warn_if_changeable
+
+    warn_if_changeable(path, "to which brokers to connect, and how")
     try:
         # Editors of Windows put a mark before the text.
         return path.read_text("utf-8-sig")

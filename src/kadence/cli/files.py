@@ -73,9 +73,10 @@ def whole_file(name: str) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(name))
     if target.exists() and not (target.is_file() and not _is_our_output(target)):
         raise UsageError(f"{name} is no regular file; without -o records go to stdout, as lines")
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}.part")
     try:
-        with part.open("wb") as file:
+        # "x": others may write to the folder, and have a link there that leads elsewhere.
+        with part.open("xb") as file:
             yield file
             file.flush()
             # Else a machine that loses power may keep the name and lose what is in the file.

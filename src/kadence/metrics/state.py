@@ -26,6 +26,7 @@ from typing import Any, Final, Protocol, Self
 
 from kadence.errors import KafkaError, MissingDependencyError
 from kadence.metrics import MetricName
+from kadence.own_files import check_own, own_directory
 from kadence.types import GroupMetadata, TopicPartition
 
 __all__ = ["StatePublisher", "publish_state", "published", "state_directory"]
@@ -66,8 +67,14 @@ def published(directory: Path) -> Iterator[tuple[Path, int]]:
     """The sockets of `publish_state` in a directory, each with the number of its process.
 
     The directory may have files of other programs, too: they are not ours to open or to remove.
+
+    Raises:
+        PermissionError: it belongs to another user, or others may write to it: they could answer in our place.
     """
-    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+    if not directory.is_dir():
+        return
+    check_own(directory)
+    for path in sorted(directory.iterdir()):
         named = _NAME.fullmatch(path.name)
         if named is not None and _is_own_socket(path):
             yield path, int(named[1])
@@ -93,7 +100,7 @@ def publish_state(*consumers: _Told) -> StatePublisher:
 
     Raises:
         MissingDependencyError: this system has no Unix sockets. OSError: the socket cannot be made, or its directory
-            belongs to somebody else.
+            belongs to another user, or others may write to it.
     """
     return StatePublisher(*consumers)
 
@@ -112,7 +119,7 @@ class StatePublisher:
             )
         self._consumers: weakref.WeakSet[_Told] = weakref.WeakSet(consumers)
         self._pid = os.getpid()
-        directory = _own(state_directory())
+        directory = own_directory(state_directory())
         _clear(directory)
         self.path = directory / f"{self._pid}-{id(self):x}.sock"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -184,15 +191,6 @@ class StatePublisher:
         said: dict[str, Any] = {"pid": self._pid, "at": time.time()}
         said["consumers"] = [_state_of(consumer) for consumer in tuple(self._consumers)]
         return json.dumps(said).encode()
-
-
-def _own(directory: Path) -> Path:
-    """The directory, made if it is not there; others must not be able to put sockets into it."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    about = directory.stat()
-    if about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o022:
-        raise PermissionError(f"{directory} must belong to this user, and nobody else may write there")
-    return directory
 
 
 def _clear(directory: Path) -> None:

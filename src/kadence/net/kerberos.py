@@ -17,6 +17,7 @@ from kadence.connection.sasl.exchange import Exchange
 from kadence.connection.sasl.gssapi import Gssapi
 from kadence.errors import AuthenticationError, ConnectError, KafkaError, MissingDependencyError
 from kadence.logs import OwnThread
+from kadence.security.files import warn_if_open
 
 if TYPE_CHECKING:
     from kadence.security import Kerberos
@@ -136,6 +137,7 @@ def contexts(kerberos: Kerberos) -> Callable[[str], Exchange]:
 
     store: dict[bytes | str, bytes | str] = {}
     if kerberos.keytab is not None:
+        warn_if_open(kerberos.keytab.removeprefix("FILE:"), "a key")
         # Tickets of a keytab are this client's alone, in memory; the library renews them.
         store = {"client_keytab": kerberos.keytab, "ccache": f"MEMORY:kadence-{uuid.uuid4().hex}"}
     elif kerberos.ticket_cache is not None:

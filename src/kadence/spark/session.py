@@ -2,7 +2,8 @@
 
 * Spark starts its workers with the ``python3`` of PATH, in a virtual environment the wrong one (`interpreter`).
 * Java may have to be found, or to be brought along (`kadence.java`).
-* Workers talk over TCP by default, where each task waits 34 ms for an acknowledgement; Unix sockets have no such wait.
+* Workers talk over TCP by default, where each task waits 34 ms for an acknowledgement; Unix sockets have no such wait,
+  and need a directory that is closed to other users (`kadence.spark.sockets`).
 * Tasks have to be told the session's time zone, in which the source reads times of JSON that name none, and how many of
   them run at once (`parallelism`).
 * A stream whose application dies while Spark writes its first offsets has to start again (Spark 4.2 and 4.3 refuse).
@@ -30,6 +31,7 @@ from kadence.java import find_java
 from kadence.logs import logger
 from kadence.spark.interpreter import NAMED_BY, choose, is_submitted, what_it_lacks
 from kadence.spark.parallelism import known_parallelism, parallelism_of, told
+from kadence.spark.sockets import socket_settings
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
@@ -120,7 +122,7 @@ def started(
         return spark
     place = master or str((conf or {}).get("spark.master", "" if is_submitted() else "local"))
     named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
-    settings = {**named, **SETTINGS, **(conf or {})}
+    settings = {**named, **SETTINGS, **socket_settings(place, conf or {}), **(conf or {})}
     with _environment(_surroundings(place) | told(place, conf or {})):
         with _handlers_kept(hold=hold):
             start(SparkConf().setAll([(key, _as_text(value)) for key, value in settings.items()]))

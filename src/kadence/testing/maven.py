@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kadence.errors import MissingDependencyError
 from kadence.java import cache_directory, find_java
+from kadence.own_files import check_own, own_directory
 
 __all__ = ["maven_jars"]
 
@@ -30,12 +31,13 @@ def maven_jars(name: str, coordinates: Sequence[str], excluded: Sequence[str] = 
 
     Raises:
         MissingDependencyError: Maven is missing, or could not get them.
+        PermissionError: the cache belongs to another user, or others may write to it.
     """
-    home = cache_directory() / "jars" / name
+    home = own_directory(own_directory(cache_directory() / "jars") / name)
     jars = home / "libs"
     if jars.is_dir():
+        check_own(jars)
         return jars
-    home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not jars.is_dir():

@@ -195,6 +195,7 @@ def test_a_segment_that_was_lost_is_a_hole_that_readers_step_over(tmp_path: Path
     sealed_segments(tmp_path)
     first, second, third, *_ = sorted(tmp_path.glob("t-0/*.log"))
     second.unlink()
+    (tmp_path / ".kafka_cleanshutdown").unlink()
     again = Disk(tmp_path, segment_bytes=30_000)
     views = again.partition.read(int(second.stem), 1, Isolation.LOG_END)
     assert BatchHeader.parse(views[0]).base_offset == int(third.stem) > int(first.stem)
@@ -206,6 +207,7 @@ def test_a_log_that_lost_its_end_above_which_records_were_deleted_gives_no_offse
 ) -> None:
     sealed_segments(tmp_path)
     (tmp_path / "t-0" / "log-start-offset").write_bytes(b"1000")
+    (tmp_path / ".kafka_cleanshutdown").unlink()
     logs = {path.name for path in tmp_path.glob("t-0/*.log")}
     again = Disk(tmp_path, segment_bytes=30_000)
     assert (again.partition.start_offset, again.partition.end_offset) == (1000, 1000)
@@ -696,12 +698,17 @@ STEPS = st.lists(
 def test_whatever_happened_a_restart_finds_the_log_and_what_follows_from_it(
     steps: list[tuple[str, int]],
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(os, "fsync"):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(os, "fsync"),
+        mock.patch("kadence.broker.storage.recovery._log") as said,
+    ):
         path = Path(folder)
         disk = Disk(path / "0", segment_bytes=8_000)
         for number, (what, producer) in enumerate([*steps, ("crash", 1), ("restart", 1)]):
             disk = _step(disk, path, number, what, producer)
         disk.close()
+        assert said.mock_calls == [], "nothing is missing"
 
 
 def _step(disk: Disk, path: Path, number: int, what: str, producer: int) -> Disk:

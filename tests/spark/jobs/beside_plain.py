@@ -20,6 +20,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 kind, settings = sys.argv[1], json.loads(sys.argv[2])
+# What other users may do must not hang on it.
+os.umask(0)
 if kind == "session":
     from kadence.spark import session
 
@@ -109,9 +111,10 @@ told["settings"] = dict(spark.sparkContext.getConf().getAll())
 told["of the session"] = {row.key: row.value for row in spark.sql("SET").collect()}
 told["properties"] = {str(name): str(value) for name, value in java.java.lang.System.getProperties().items()}
 told["environment"] = {str(name): str(value) for name, value in java.java.lang.System.getenv().items()}
-places = [place for place in Path(tempfile.gettempdir()).rglob("*") if place.exists()]
-modes = {str(place): place.stat().st_mode for place in places}
-told["sockets"] = {place: stat.S_IMODE(mode) for place, mode in modes.items() if stat.S_ISSOCK(mode)}
-told["ours"] = [str(place) for place in places if "kadence" in place.name]
+apart = told["settings"].get("spark.python.unix.domain.socket.dir")
+places = [*Path(tempfile.gettempdir()).rglob("*"), *([Path(apart), *Path(apart).iterdir()] if apart else [])]
+modes = {str(place): place.stat().st_mode for place in places if place.exists()}
+told["sockets"] = [place for place, mode in modes.items() if stat.S_ISSOCK(mode)]
+told["ours"] = {place: stat.S_IMODE(mode) for place, mode in modes.items() if "kadence" in Path(place).name}
 print(json.dumps(told))
 spark.stop()

@@ -21,6 +21,7 @@ from kadence.broker.server.sasl import (
 from kadence.connection.sasl.scram import HASHES
 from kadence.errors import ConfigError
 from kadence.security import Secret
+from kadence.security.files import warn_if_open
 
 __all__ = ["Security", "TlsFiles"]
 
@@ -57,6 +58,8 @@ class TlsFiles:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
+            if not self.key_password:
+                warn_if_open(os.fspath(self.key or self.certificate), "a private key")
             # An empty password, or OpenSSL would ask for one on the terminal.
             context.load_cert_chain(self.certificate, self.key, self.key_password or "")
         except OSError as error:

@@ -1,7 +1,7 @@
 """The data directory of a broker: who owns it, which topics there are, and a folder for each partition.
 
     .lock                         held while a broker uses the directory
-    .kafka_cleanshutdown          the last broker ended in order
+    .kafka_cleanshutdown          the last broker ended in order, and what it left
     meta.properties               cluster id
     topics.journal                topics, their ids, settings and leaders; groups' settings; blocks of producer ids
     NAME-PARTITION/               the log, laid out as Kafka's (`kadence.broker.storage.files`)
@@ -24,13 +24,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
+from kadence.broker.storage.clean_stop import (
+    CLEAN_FILE,
+    CleanStop,
+    LeftLog,
+    read_clean_stop,
+    write_clean_stop,
+)
 from kadence.broker.storage.config import LogConfig
-from kadence.broker.storage.files import DIRECTORY_MODE, open_private, write_durably
+from kadence.broker.storage.files import open_private, write_durably
 from kadence.broker.storage.flusher import Flusher
 from kadence.broker.storage.folder import PartitionFolder
 from kadence.broker.storage.journal import Journal
 from kadence.errors import ConfigError
 from kadence.logs import logger
+from kadence.own_files import own_directory
 
 if TYPE_CHECKING:
     from kadence.broker.storage.partition import Partition
@@ -39,7 +47,6 @@ __all__ = ["FSYNC", "DataDirectory", "FsyncPolicy", "StoredTopic"]
 
 FsyncPolicy = Literal["flush", "interval", "never"]
 FSYNC: Final = ("flush", "interval", "never")
-_CLEAN: Final = ".kafka_cleanshutdown"
 _LOCK: Final = ".lock"
 _META: Final = "meta.properties"
 _JOURNAL: Final = "topics.journal"
@@ -77,8 +84,8 @@ class DataDirectory:
             decides).
 
     Raises:
-        ConfigError: another broker uses it, it is not a directory that we can write to, or what it says of its topics
-            cannot be read.
+        ConfigError: another broker uses it, it is not a directory that we can write to, it belongs to another user or
+            others may write to it, or what it says of its topics cannot be read, or is not all there.
 
     Attributes:
         topics: what there is, by name; kept up to date.
@@ -94,8 +101,8 @@ class DataDirectory:
         try:
             self.cluster_id = self._identify(cluster_id)
             self._journal = Journal(self.path / _JOURNAL)
-            clean = self.path / _CLEAN
-            self.was_clean = clean.exists() or not (self.path / _JOURNAL).exists()
+            stop = read_clean_stop(self.path)
+            self.was_clean = stop is not None or not (self.path / _JOURNAL).exists()
             self.topics: dict[str, StoredTopic] = {}
             self.group_configs: dict[str, dict[str, int]] = {}
             self._deleted: set[str] = set()
@@ -103,8 +110,14 @@ class DataDirectory:
             self._used_producer_ids = 0
             for number, entry in enumerate(self._journal.read(may_be_torn=not self.was_clean), 1):
                 self._apply_read(number, entry)
+            self._check_journal(stop)
+            left = {} if stop is None else stop.logs
+            self._unopened: dict[str, LeftLog | None] = {
+                name: left.get(name) for name in self._folders_of_topics()
+            }
+            """The partitions that were there at the start and were not opened yet, and what is known of their logs."""
             # Not before the journal was read: a start that it refuses leaves the directory as it was.
-            clean.unlink(missing_ok=True)
+            (self.path / CLEAN_FILE).unlink(missing_ok=True)
             if not self.was_clean:
                 _log.warning(
                     "%s: the broker was not shut down cleanly; checking the ends of the logs", self.path
@@ -142,7 +155,7 @@ class DataDirectory:
         import fcntl
 
         try:
-            self.path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+            own_directory(self.path)
             lock = open_private(self.path / _LOCK, appends=True)
         except OSError as error:
             raise ConfigError(
@@ -165,16 +178,14 @@ class DataDirectory:
                 if name == b"cluster.id" and value and value.isascii():
                     return value.decode()
             raise ConfigError(f"{path} names no cluster.id; mend it, or delete it to have another id")
+        if (self.path / _JOURNAL).exists():
+            _log.warning("%s is not there; from now on the id of the cluster is %s", path, cluster_id)
         write_durably(path, f"version=1\ncluster.id={cluster_id}\nnode.id=1\n".encode())
         return cluster_id
 
     def _sweep(self) -> None:
         """Remove what deleted topics left, and put aside what no topic owns."""
-        known = {
-            f"{each.name}-{index}": each
-            for each in self.topics.values()
-            for index in range(len(each.leaders))
-        }
+        known = self._folders_of_topics()
         for folder in self.path.iterdir():
             if not folder.is_dir():
                 continue
@@ -189,7 +200,32 @@ class DataDirectory:
                 _log.warning("%s belongs to no topic, and is put aside as %s", folder, aside.name)
                 folder.rename(aside)
 
+    def _folders_of_topics(self) -> dict[str, StoredTopic]:
+        """The names of the partitions' folders."""
+        return {
+            f"{each.name}-{index}": each
+            for each in self.topics.values()
+            for index in range(len(each.leaders))
+        }
+
     # The journal
+
+    def _check_journal(self, stop: CleanStop | None) -> None:
+        """Raise `ConfigError` if entries are lost: with them would be topics, settings, or which ids were given out."""
+        path = self.path / _JOURNAL
+        size = path.stat().st_size if path.exists() else 0
+        # A journal that was written once has an entry at least.
+        if not size and (stop is not None or any(_owner(each) for each in self.path.iterdir())):
+            raise ConfigError(
+                f"{path} is not there, or empty, and with it which topics there are; nothing has been changed. Restore "
+                f"it; or, to begin without topics, move all else that is in {self.path} away"
+            )
+        if size and stop is not None and stop.journal_bytes not in (None, size):
+            raise ConfigError(
+                f"{path} has {size} bytes, and had {stop.journal_bytes} when the broker ended in order: what it says "
+                "of topics may not be all, and nothing has been changed. Restore it; or, to go on with what it says, "
+                f"delete {self.path / CLEAN_FILE}"
+            )
 
     def _apply_read(self, number: int, entry: Any) -> None:
         """Let an entry of the file take effect; what another version, or somebody's hand, has written may be none."""
@@ -281,8 +317,16 @@ class DataDirectory:
         assert self._flusher is not None
         path = self.path / f"{partition.topic.name}-{partition.index}"
         folder = PartitionFolder(
-            path, partition, self._flusher, now, flushes=self.fsync == "flush", was_clean=self.was_clean
+            path,
+            partition,
+            self._flusher,
+            now,
+            flushes=self.fsync == "flush",
+            was_clean=self.was_clean,
+            is_new=path.name not in self._unopened,
+            left=self._unopened.get(path.name),
         )
+        self._unopened.pop(path.name, None)
         self._folders[partition] = folder
         return folder
 
@@ -306,7 +350,9 @@ class DataDirectory:
             if self._is_clean():
                 with contextlib.suppress(OSError):
                     self._journal.sync()
-                    write_durably(self.path / _CLEAN, b'{"version":0}\n')
+                    logs = {name: left for name, left in self._unopened.items() if left is not None}
+                    logs |= {folder.path.name: folder.left() for folder in self._folders.values()}
+                    write_clean_stop(self.path, CleanStop(self._journal.size, logs))
             for folder in self._folders.values():
                 folder.release()
         self._journal.close()

@@ -21,10 +21,10 @@ from kadence.broker.storage.config import LogConfig
 from kadence.broker.storage.flusher import NotTriedError
 from kadence.broker.storage.indexes import encode_offsets, encode_times
 from kadence.broker.storage.segment import Segment
+from kadence.own_files import FILE_MODE
 
 __all__ = [
     "DELETED",
-    "DIRECTORY_MODE",
     "FileSegment",
     "FileStore",
     "fsync_path",
@@ -35,9 +35,6 @@ __all__ = [
 ]
 
 DELETED: Final = ".deleted"
-DIRECTORY_MODE: Final = 0o700
-FILE_MODE: Final = 0o600
-"""Records are the business of the user whose broker has them."""
 _FIRST_TAIL: Final = 16 * 1024
 _LARGEST_TAIL: Final = 1024 * 1024
 _NAME: Final = re.compile("[0-9]{20}")

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kadence.broker.storage.clean_stop import LeftLog
 from kadence.broker.storage.files import (
-    DIRECTORY_MODE,
     FileSegment,
     FileStore,
     fsync_path,
@@ -22,9 +22,10 @@ from kadence.broker.storage.files import (
 )
 from kadence.broker.storage.flusher import Flusher, NotTriedError
 from kadence.broker.storage.indexes import encode_aborted, encode_epochs, encode_producers
-from kadence.broker.storage.recovery import EPOCHS_FILE, START_FILE, recover
+from kadence.broker.storage.recovery import EPOCHS_FILE, START_FILE, recover, refuse_losses
 from kadence.broker.storage.segment import Segment
 from kadence.logs import logger
+from kadence.own_files import DIRECTORY_MODE
 
 if TYPE_CHECKING:
     from kadence.broker.storage.partition import Partition
@@ -52,6 +53,8 @@ class PartitionFolder:
         *,
         flushes: bool,
         was_clean: bool,
+        is_new: bool,
+        left: LeftLog | None,
     ) -> None:
         self.path = path
         self.flushes = flushes
@@ -63,6 +66,10 @@ class PartitionFolder:
         """How many of the store's files have entries that are, or are becoming, durable."""
         self._is_dirty = False
         self._is_gone = False
+        if left is not None:
+            refuse_losses(path, left)
+        if not (is_new or path.exists()):
+            _log.warning("%s is not there: the records of this partition, if it had any, are lost", path)
         path.mkdir(DIRECTORY_MODE, exist_ok=True)
         metadata = path / _METADATA
         if not metadata.exists():
@@ -71,7 +78,7 @@ class PartitionFolder:
                 file.write(f"version: 0\ntopic_id: {topic_id}\n".encode())
         self._store = FileStore(path, lambda: partition.config, flusher.run, self._rolled)
         log, producers, self.cut_bytes, self._aborted_upto = recover(
-            path, self._store, now, was_clean=was_clean
+            path, self._store, now, was_clean=was_clean, left=left
         )
         partition.load(log, producers)
 
@@ -193,6 +200,19 @@ class PartitionFolder:
         if isinstance(newest, FileSegment) and newest.is_open:  # else nothing came since it was sealed
             self._rolled(self._partition.end_offset)
             self._store.seal(newest)
+
+    def left(self) -> LeftLog:
+        """What a broker that ends in order leaves; the flusher has ended."""
+        log = self._partition.log
+        aborted = {
+            each.base_offset: self.path / log_name(each.base_offset, ".txnindex") for each in log.segments
+        }
+        return LeftLog(
+            log.start_offset,
+            log.end_offset,
+            {each.base_offset: each.size for each in log.segments if each.size},
+            {base: path.stat().st_size for base, path in aborted.items() if path.exists()},
+        )
 
     @property
     def is_safe(self) -> bool:

@@ -13,7 +13,7 @@ from zlib import crc32
 from kadence.broker.storage.files import fsync_path, write_durably
 from kadence.errors import ConfigError
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "entry_of", "line_of"]
 
 
 class Journal:
@@ -56,7 +56,7 @@ class Journal:
 
     def rewrite(self, entries: Iterable[dict[str, Any]]) -> None:
         """Let the file hold just these, durably."""
-        data = b"".join(_line(each) for each in entries)
+        data = b"".join(line_of(each) for each in entries)
         write_durably(self._path, data)
         fsync_path(self._path.parent)
         self.close()
@@ -69,7 +69,7 @@ class Journal:
         Raises:
             OSError: there is no room for all of them; the file is as before.
         """
-        data = b"".join(_line(each) for each in entries)
+        data = b"".join(line_of(each) for each in entries)
         at = self._size
         try:
             while data:
@@ -81,6 +81,11 @@ class Journal:
                 os.ftruncate(self._descriptor, self._size)
             raise
         self._size = at
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file, once it was written."""
+        return self._size
 
     def on_durable(self, callback: Callable[[OSError | None], None]) -> None:
         """Call ``callback`` once all entries so far are durable, or may not be."""
@@ -123,6 +128,14 @@ def _is_whole(line: bytes) -> bool:
     return crc == b"%08x" % crc32(body)
 
 
-def _line(entry: dict[str, Any]) -> bytes:
+def entry_of(line: bytes) -> Any:
+    """The entry in a line without its end. Raises `ValueError`: the line is damaged, or holds no JSON."""
+    if not _is_whole(line):
+        raise ValueError("a line with a wrong checksum")
+    return json.loads(line.partition(b" ")[2])
+
+
+def line_of(entry: dict[str, Any]) -> bytes:
+    """An entry as a line of a file: a checksum, JSON and the end of the line."""
     body = json.dumps(entry, separators=(",", ":"), sort_keys=True).encode()
     return b"%08x %s\n" % (crc32(body), body)

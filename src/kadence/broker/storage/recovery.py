@@ -10,6 +10,10 @@ once (after a clean end, everything) is never cut: it can only be damaged. A dam
 kept, and its readers find the damage; where no next one can be found, the log is refused.
 
 Producers, epochs and aborted transactions come from the newest snapshot, and from the batches behind it.
+
+A log may also end early without a torn end: somebody has cut or deleted a file of it. What a broker left that ended in
+order is known (`kadence.broker.storage.clean_stop`), so the log is refused. After a crash a snapshot or a leader epoch
+beyond the end is the only proof; a warning names the offsets that are missing.
 """
 
 from __future__ import annotations
@@ -19,19 +23,29 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kadence.broker.storage.aborted import Aborted
+from kadence.broker.storage.clean_stop import CLEAN_FILE, LeftLog
 from kadence.broker.storage.epochs import LeaderEpochs
 from kadence.broker.storage.files import (
     DELETED,
     FileSegment,
     FileStore,
     fsync_path,
+    log_name,
     named_files,
     write_durably,
 )
-from kadence.broker.storage.indexes import decode_aborted, decode_epochs, decode_producers, load_indexes
+from kadence.broker.storage.indexes import (
+    decode_aborted,
+    decode_epochs,
+    decode_producers,
+    encode_epochs,
+    load_indexes,
+)
 from kadence.broker.storage.log import Log
 from kadence.broker.storage.producers import Producers
 from kadence.errors import ConfigError
@@ -39,7 +53,7 @@ from kadence.logs import logger
 from kadence.records import BatchHeader, crc32c, scan
 from kadence.records.batch import CRC_FROM, HEADER_SIZE, LOG_OVERHEAD, MAGIC, frame_fault
 
-__all__ = ["EPOCHS_FILE", "START_FILE", "Recovered", "recover"]
+__all__ = ["EPOCHS_FILE", "START_FILE", "Recovered", "recover", "refuse_losses"]
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 START_FILE: Final = "log-start-offset"
@@ -75,12 +89,37 @@ class _Batch(NamedTuple):
     offset: int
 
 
-def recover(folder: Path, store: FileStore, now: int, *, was_clean: bool) -> Recovered:
+def refuse_losses(folder: Path, left: LeftLog) -> None:
+    """Raise `ConfigError` if a segment's file has gone since the broker ended in order, or is shorter."""
+    for base_offset, size in left.segments.items():
+        path = folder / log_name(base_offset)
+        found = path.stat().st_size if path.exists() else None
+        if found is None or found < size:
+            is_now = "is not there" if found is None else f"has {found} bytes"
+            missing_from = _end_of(path, base_offset) if found else base_offset
+            missing_to = min((each for each in left.segments if each > base_offset), default=left.end) - 1
+            raise ConfigError(
+                f"{path} {is_now}, and had {size} bytes when the broker ended in order: offsets {missing_from} to "
+                f"{missing_to} are missing, and nothing has been changed. Restore the file; or, to go on without them, "
+                f"delete {folder.parent / CLEAN_FILE}"
+            )
+
+
+def _end_of(path: Path, base_offset: int) -> int:
+    """Where the whole batches of a file end, which is not empty."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        return scan(mapped, base_offset)[0]
+
+
+def recover(
+    folder: Path, store: FileStore, now: int, *, was_clean: bool, left: LeftLog | None = None
+) -> Recovered:
     """Read a partition's folder; an empty one is an empty log.
 
     Args:
         now: milliseconds since 1970.
         was_clean: whether everything was made durable at the last end.
+        left: what was there at the last end, if that is known; `refuse_losses` has taken it.
 
     Raises:
         OSError: the disk does not give or take what is needed.
@@ -90,17 +129,28 @@ def recover(folder: Path, store: FileStore, now: int, *, was_clean: bool) -> Rec
         if path.name.endswith(_LEFTOVERS) and path.is_file():
             path.unlink()
     segments, cut_bytes = _segments(folder, store, was_clean=was_clean)
-    start = _start_offset(folder)
+    start = _start_offset(folder, left)
     if segments and segments[-1].next_offset < start:
         # Records up to the start were deleted, and then the end of the log was lost: no offset is given out again.
         _log.warning("%s: the log ends at %d, below its start at %d", folder, segments[-1].next_offset, start)
         for segment in segments:
             _put_aside(segment.path)
         segments = []
+    if segments and segments[0].base_offset > start:
+        # Retention deletes files first, and says then from where on records count.
+        _log.warning(
+            "%s: the log begins at %d, and not at %d as %s says: the records between are missing, unless a crash came "
+            "while they were deleted",
+            folder,
+            segments[0].base_offset,
+            start,
+            START_FILE,
+        )
+        write_durably(folder / START_FILE, str(segments[0].base_offset).encode())
     log = Log(store, segments, start_offset=start)
     if not segments:
         log.end_offset = log.start_offset = start
-    producers, replayed_from = _state(folder, log, now)
+    producers, replayed_from = _state(folder, log, now, left)
     return Recovered(log, producers, cut_bytes, replayed_from)
 
 
@@ -118,7 +168,7 @@ def _segments(folder: Path, store: FileStore, *, was_clean: bool) -> tuple[list[
         segment = store.segment(path, int(path.stem), position)
         damaged = _read(segment, size, was_durable=number < durable)
         if number < durable:
-            _accept(segment, size, damaged, paths[number + 1 :])
+            _accept(segment, size, damaged, paths[number + 1 :], was_clean=was_clean)
             # What is appended to a damaged one would be taken for a torn end after a crash.
             segment.may_reopen = number == len(paths) - 1 and not damaged
         segments.append(segment)
@@ -129,6 +179,8 @@ def _segments(folder: Path, store: FileStore, *, was_clean: bool) -> tuple[list[
     for path in overlapping:
         _put_aside(path)
     cut_bytes = _cut(segments[-1], paths) if segments else 0
+    for before, segment in pairwise(segments):
+        _warn_of_missing(folder, before.next_offset, segment.base_offset)
     for segment in segments:
         segment.map()
         first = next(segment.batches(0), None)
@@ -154,7 +206,9 @@ def _known_durable(paths: list[Path]) -> int:
     )
 
 
-def _accept(segment: FileSegment, size: int, damaged: list[_Batch], later: list[Path]) -> None:
+def _accept(
+    segment: FileSegment, size: int, damaged: list[_Batch], later: list[Path], *, was_clean: bool
+) -> None:
     """Take a segment that was durable once, if all of its batches can be found.
 
     Raises:
@@ -174,6 +228,8 @@ def _accept(segment: FileSegment, size: int, damaged: list[_Batch], later: list[
     leave = f"cut it to {at.position} bytes"
     if later:
         leave += f" and move {later[0].name} and the later .log files of its folder away"
+    if was_clean:
+        leave += f", and delete {segment.path.parent.parent / CLEAN_FILE}"
     raise ConfigError(
         f"{segment.path} is damaged at byte {at.position}, offset {at.offset}; it was whole when it was stored, and "
         f"nothing has been changed. Restore the file; or, to give up all records from offset {at.offset} on, {leave}"
@@ -292,25 +348,66 @@ def _fault(header: BatchHeader) -> str | None:
     return frame_fault(header.base_offset, header.batch_length, header.last_offset_delta, header.record_count)
 
 
-def _state(folder: Path, log: Log, now: int) -> tuple[Producers, int]:
+def _warn_of_missing(folder: Path, first: int, end: int) -> None:
+    """Say which offsets are missing, if any are: those from ``first`` on, below ``end``."""
+    if first < end:
+        _log.warning("%s: the records of offsets %d to %d are missing", folder, first, end - 1)
+
+
+def _state(folder: Path, log: Log, now: int, left: LeftLog | None) -> tuple[Producers, int]:
     """Producers and aborted transactions, and from where the log was read for them; the log's epochs on the way."""
     producers = Producers()
-    replay_from = log.start_offset
     entries = decode_epochs(_bytes(folder / EPOCHS_FILE) or b"")
+    reached = _reached(folder, entries or [])
+    _warn_of_missing(folder, log.end_offset, reached)
     if entries is not None:
         log.epochs = LeaderEpochs(entries)
         log.epochs.truncate(log.end_offset)
-        replay_from = _snapshot(folder, log, producers)
-    elif log.segments:
-        replay_from = log.segments[0].base_offset
-    for path in named_files(folder, ".txnindex"):
-        for aborted in decode_aborted(_bytes(path) or b"") or ():
-            if log.start_offset <= aborted.last_offset < replay_from:
-                producers.aborted.add(aborted)
+        if reached > log.end_offset:
+            # It is said once.
+            write_durably(folder / EPOCHS_FILE, encode_epochs(log.epochs.entries))
+    else:
+        for _ in _batches(log, _first(log)):
+            pass
+    replay_from = _snapshot(folder, log, producers)
+    if left is not None and replay_from < left.end and log.start_offset:
+        _log.warning(
+            "%s: a snapshot is lost, and with it the producers all of whose records are deleted: what one of them "
+            "sends again is stored twice",
+            folder,
+        )
+    for aborted in _aborted(folder, log, now, left):
+        if log.start_offset <= aborted.last_offset < replay_from:
+            producers.aborted.add(aborted)
     for _ in producers.replay(_batches(log, replay_from), now):
         pass
     producers.aborted.delete_before(log.start_offset)
     return producers, replay_from
+
+
+def _reached(folder: Path, epochs: list[tuple[int, int]]) -> int:
+    """Where the log ended at least once, as snapshots and leader epochs say."""
+    snapshots = [int(path.stem) for path in named_files(folder, ".snapshot")]
+    return max([0, *snapshots[-1:], *(offset + 1 for _, offset in epochs[-1:])])
+
+
+def _aborted(folder: Path, log: Log, now: int, left: LeftLog | None) -> list[Aborted]:
+    """The aborted transactions of which the indexes know; of all of the log, if one of its indexes is lost."""
+    found: list[Aborted] = []
+    expected = {} if left is None else dict(left.aborted)
+    is_whole = True
+    for path in named_files(folder, ".txnindex"):
+        data = path.read_bytes()
+        entries = decode_aborted(data)
+        is_whole = is_whole and entries is not None and len(data) == expected.pop(int(path.stem), len(data))
+        found += entries or ()
+    if is_whole and not expected:
+        return found
+    _log.warning("%s: an index of aborted transactions is lost, and is made anew from the log", folder)
+    producers = Producers()
+    for _ in producers.replay(_batches(log, _first(log)), now):
+        pass
+    return producers.aborted.entries
 
 
 def _snapshot(folder: Path, log: Log, producers: Producers) -> int:
@@ -328,6 +425,11 @@ def _snapshot(folder: Path, log: Log, producers: Producers) -> int:
             if int(older.stem) not in bases:
                 older.unlink()
         return offset
+    return _first(log)
+
+
+def _first(log: Log) -> int:
+    """Where the oldest segment begins."""
     return log.segments[0].base_offset if log.segments else log.start_offset
 
 
@@ -339,11 +441,20 @@ def _batches(log: Log, offset: int) -> Iterator[memoryview]:
         yield batch
 
 
-def _start_offset(folder: Path) -> int:
+def _start_offset(folder: Path, left: LeftLog | None) -> int:
+    path = folder / START_FILE
+    data = _bytes(path)
+    found = 0 if data is None else -1
     with contextlib.suppress(ValueError):
-        offset = int((_bytes(folder / START_FILE) or b"0").decode())
-        return offset if 0 <= offset < _LARGEST_OFFSET else 0
-    return 0
+        if data is not None and 0 <= (offset := int(data.decode())) < _LARGEST_OFFSET:
+            found = offset
+    known = max(found, 0) if left is None else left.start
+    if found != known:
+        _log.warning(
+            "%s is not as it was; this partition begins at offset %d, or where its log begins", path, known
+        )
+        write_durably(path, str(known).encode())
+    return known
 
 
 def _bytes(path: Path) -> bytes | None:

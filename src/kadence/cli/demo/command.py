@@ -19,6 +19,7 @@ from kadence.cli.demo import picture
 from kadence.cli.demo.flights import Summary, data_file, departures, to_json
 from kadence.cli.demo.group import Outcome, Plan, run_group, total_lag
 from kadence.cli.demo.table import Landed, land
+from kadence.own_files import own_directory
 
 __all__ = ["add", "run"]
 
@@ -165,7 +166,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _clean(output: Path) -> Path:
     """The directory, without what an earlier run put there; nothing else in it is touched."""
-    output.mkdir(parents=True, exist_ok=True)
+    own_directory(output)
     for name in ("flights", "checkpoint", "dead-letters"):
         shutil.rmtree(output / name, ignore_errors=True)
     for name in ("picture.svg", "report.json"):

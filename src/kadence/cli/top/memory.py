@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kadence.own_files import check_own, new_file, own_directory
+
 __all__ = ["Memory", "memory_file"]
 
 
@@ -34,9 +36,10 @@ class Memory:
 
     @classmethod
     def load(cls, path: Path) -> Memory:
-        """What the file has; what is damaged in it, or all of it, is left out."""
+        """What the file has; what is damaged in it, or all of it, is left out. So is a file that others may change."""
         found: Any = None
         with contextlib.suppress(OSError, ValueError, RecursionError):
+            check_own(path.parent)
             found = json.loads(path.read_bytes())
         if not isinstance(found, dict):
             return cls()
@@ -52,7 +55,8 @@ class Memory:
         """Write the file, whole or not at all. Where that is not possible, nothing is remembered."""
         text = json.dumps({"sort": self.sort, "tab": self.tab, "unfolds": self.unfolds})
         with contextlib.suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            made = path.with_name(f"{path.name}.{os.getpid()}")
-            made.write_text(text, "utf-8")
+            own_directory(path.parent)
+            made = path.with_name(f"{path.name}.{os.urandom(4).hex()}")
+            with new_file(made) as file:
+                file.write(text.encode())
             made.replace(path)

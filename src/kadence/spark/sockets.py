@@ -1,0 +1,58 @@
+"""Where the sockets between Java and Spark's Python processes lie: in a directory that nobody else may enter.
+
+Over TCP Spark asks whoever connects for a secret; at such a socket it asks for none, and runs what it is sent. It makes
+them in the directory for temporary files, with the mode that the umask leaves, so the umask alone would keep other
+users of the machine out.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["socket_settings"]
+
+_ENABLED: Final = "spark.python.unix.domain.socket.enabled"
+_DIRECTORY: Final = "spark.python.unix.domain.socket.dir"
+_LONGEST_PATH: Final = 103
+"""Of a socket on macOS; Linux takes 107."""
+_NAME_LENGTH: Final = len("/.6d9673b7-7b3e-4c75-9ff6-054b7fbb1b74.sock")
+
+
+def socket_settings(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
+    """What a session on this machine needs so that its sockets are its user's; none for a cluster's executors.
+
+    Where no directory's path is short enough for a socket, Spark uses TCP.
+
+    Args:
+        master: Spark's. conf: what the user sets; his directory of sockets is his.
+    """
+    if os.name != "posix" or not master.startswith("local") or _DIRECTORY in conf or _ENABLED in conf:
+        return {}
+    directory = _directory(os.getpid())
+    return {_ENABLED: "false"} if directory is None else {_DIRECTORY: directory}
+
+
+@functools.lru_cache(1)
+def _directory(process: int) -> str | None:
+    """One for all sessions of this process; it goes when the process ends. None: it would have too long a path."""
+    for place in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - the directory in it is made for this user alone
+        with suppress(OSError):
+            made = tempfile.mkdtemp(prefix="kadence-spark-", dir=place)
+            if len(os.fsencode(made)) + _NAME_LENGTH <= _LONGEST_PATH:
+                atexit.register(_remove, made, process)
+                return made
+            Path(made).rmdir()
+    return None
+
+
+def _remove(directory: str, process: int) -> None:
+    if os.getpid() == process:
+        shutil.rmtree(directory, ignore_errors=True)
