@@ -12,7 +12,7 @@ PYSPARK ?= 4.2
 ONLY ?= tests/spark
 # How long make soak begins new rounds.
 MINUTES ?= 10
-# How many simulations make soak-work and make soak-alphabet run.
+# How many simulations make soak-work and make soak-alphabet run, and how many stories make attack-work.
 SEEDS ?= 1000
 PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$each" && break; done)
@@ -25,7 +25,7 @@ ONE_SOURCE := $(addprefix src/kadence/,records/fetched.py consumer/_decoded_reco
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \)) $(ONE_SOURCE)
 
-.PHONY: help demo test test-heavy calm durations test-pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet docs site first-record wheel clean
+.PHONY: help demo test test-heavy calm durations test-pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet attack-work docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -43,6 +43,7 @@ help:
 	@echo "make kill-work       kill -9 of members that run Consumer.process; every record, key order and repeats accounted for (BROKER=kafka, SINK=topic)"
 	@echo "make soak-work       simulations of Consumer.process: kills, trouble, every record accounted for (SEEDS=1000)"
 	@echo "make soak-alphabet   simulations of consumers and process drawn from all that a program and a cluster may do (SEEDS=1000)"
+	@echo "make attack-work     random stories of Consumer.process on a real cluster: every record accounted for (SEEDS=1000, BROKER=kafka)"
 	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
 	@echo "make pyright         whether pyright takes and refuses the same user programs as mypy does (downloads 75 MB)"
 	@echo "make bench           Kadence beside the other clients on one real Kafka (ARGS='--rows iteration', ARGS='--help')"
@@ -123,6 +124,9 @@ soak-work: $(VENV)/.has-test
 
 soak-alphabet: $(VENV)/.has-test
 	@PYTHONHASHSEED=0 $(RUN) tools/soak_work.py --alphabet --seeds $(SEEDS) $(ARGS)
+
+attack-work: $(VENV)/.has-test
+	@PYTHONHASHSEED=0 $(RUN) tools/attack_work.py --seeds $(SEEDS) --broker $(BROKER) $(ARGS)
 
 coverage: $(VENV)/.has-test
 	@$(RUN) -m pytest --cov --cov-report=term-missing:skip-covered $(ARGS)

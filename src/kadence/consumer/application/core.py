@@ -43,6 +43,7 @@ from kadence.records import Columns, Record
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from kadence.client.aside import Aside
     from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
     from kadence.consumer.fetch.decoding import Decoding
     from kadence.work.meters import Meters
@@ -70,6 +71,7 @@ class Core:
         engine: Engine,
         clock: Clock,
         letter_producers: LetterProducers,
+        aside: Callable[[], Aside],
     ) -> None:
         self.config = config
         self.clock = clock
@@ -123,6 +125,7 @@ class Core:
                 config.group_id,
                 lambda: letter_producers(config),
                 shared_state.signal.set,
+                aside(),
             )
         self.decode()
         self.stalls = Stalls(
