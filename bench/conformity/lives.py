@@ -184,7 +184,12 @@ class RealLife:
         named = {place for place in self.logs if self._belongs(place[0])}
         for name, side in self.sides.items():
             checkpoint = self._scratch / f"life-{self.seed}-{name}"
-            given = {"kafka.bootstrap.servers": self.world.bootstrap_servers, **self.options}
+            # A task of the connector waits for so long for records of a topic that was recreated.
+            given = {
+                "kafka.bootstrap.servers": self.world.bootstrap_servers,
+                "kafkaConsumer.pollTimeoutMs": "10000",
+            }
+            given |= self.options
             order = {
                 "kind": "life",
                 "format": name,
