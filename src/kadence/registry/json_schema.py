@@ -205,6 +205,8 @@ def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
     if not validate:
         return _nothing
     _jsonschema()
+    from referencing.exceptions import Unresolvable
+
     from kadence.registry.bounded import BoundedSchema
     from kadence.registry.steps import TooManyStepsError
 
@@ -226,6 +228,10 @@ def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
             raise SerializationError(_TOO_MANY_STEPS) from None
         except RecursionError:
             raise SerializationError("the value or its schema is nested too deep") from None
+        except Unresolvable as problem:
+            raise SerializationError(
+                f"its JSON Schema cannot be used: its $ref {str(problem.ref)[:_MOST_SHOWN]!r} leads nowhere"
+            ) from problem
         except Exception as problem:
             # A reference that leads nowhere, a pattern that is none.
             raise SerializationError(

@@ -16,6 +16,7 @@ from kadence.registry.client import SchemaRegistryClient
 from kadence.registry.columns.isolation import BadRecordError
 from kadence.registry.descriptors import Messages
 from kadence.registry.framing import HEADER, Frame, place_of, said_of
+from kadence.registry.known_files import KNOWN_FILES
 from kadence.registry.reading import Frames
 from kadence.registry.schemas import PROTOBUF, Schema, SchemaReference
 from kadence.registry.subjects import SubjectNameStrategy, context_of, qualified, topic_subject
@@ -29,9 +30,6 @@ __all__ = ["ProtobufDeserializer", "ProtobufSerializer"]
 M = TypeVar("M")
 
 Headers = Any
-
-KNOWN_FILES: Final = ("google/protobuf/", "google/type/", "confluent/")
-"""What every registry and library knows by itself."""
 
 
 class ProtobufSerializer:
