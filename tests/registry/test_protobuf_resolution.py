@@ -137,9 +137,19 @@ _NAMES = st.sampled_from(["", "a", "A", "b", "a.b", "1", "ü", "x" * 300, "value
 _NUMBERS = st.sampled_from([-1, 0, 1, 2, 2**29 - 1, 2**29, 19_000])
 
 
+def _names() -> Any:
+    """Names that are hardly ever the same, and now and then odd ones."""
+    good = st.integers(1, 2_000).map(lambda number: f"n{number}")
+    return st.integers(0, 14).flatmap(lambda chance: good if chance else _NAMES)
+
+
+def _seldom(odd: Any, good: Any) -> Any:
+    return st.integers(0, 9).flatmap(lambda chance: st.just(good) if chance else odd)
+
+
 @st.composite
 def _fields(draw: st.DrawFn) -> Any:
-    if draw(st.integers(0, 5)):
+    if draw(st.integers(0, 9)):
         # Most are good alone, or hardly any file would be.
         number = draw(st.integers(1, 2_000))
         kind = draw(st.sampled_from([1, 3, 4, 8, 9, 12, 18]))
@@ -164,18 +174,23 @@ def _fields(draw: st.DrawFn) -> Any:
 
 @st.composite
 def _messages(draw: st.DrawFn, depth: int = 2) -> Any:
-    made = descriptor_pb2.DescriptorProto(name=draw(_NAMES), field=draw(st.lists(_fields(), max_size=4)))
+    made = descriptor_pb2.DescriptorProto(name=draw(_names()), field=draw(st.lists(_fields(), max_size=4)))
     if depth:
         made.nested_type.extend(draw(st.lists(_messages(depth - 1), max_size=2)))
-    if not draw(st.integers(0, 5)):
+    if not draw(st.integers(0, 9)):
         made.options.map_entry = True
-    if not draw(st.integers(0, 3)):
-        made.oneof_decl.add(name=draw(_NAMES))
-    for _ in range(draw(st.integers(0, 1))):
-        side = made.enum_type.add(name=draw(_NAMES))
-        for _ in range(draw(st.integers(0, 2))):
-            side.value.add(name=draw(_NAMES), number=draw(st.integers(-1, 2)))
+    if not draw(st.integers(0, 9)):
+        made.oneof_decl.add(name=draw(_names()))
+    for _ in range(draw(_seldom(st.just(1), 0))):
+        side = made.enum_type.add(name=draw(_names()))
+        for _ in range(draw(st.integers(0, 2)) if not draw(st.integers(0, 4)) else 0):
+            side.value.add(name=draw(_names()), number=draw(st.integers(-1, 2)))
     return made
+
+
+_DEPENDENCIES = st.sampled_from(
+    ["google/protobuf/timestamp.proto", "google/type/date.proto", "google/type/none.proto", "x"]
+)
 
 
 @st.composite
@@ -183,23 +198,11 @@ def _files(draw: st.DrawFn) -> str:
     if not draw(st.integers(0, 9)):
         return draw(st.sampled_from(["", "%", "AAAA", 'syntax = "proto3";']))
     made = descriptor_pb2.FileDescriptorProto(
-        name=draw(_NAMES),
+        name=draw(_names()),
         package=draw(st.sampled_from(["", "a", "a.b"])),
-        syntax=draw(st.sampled_from(["", "proto2", "proto3", "proto3", "proto9"])),
+        syntax=draw(_seldom(st.sampled_from(["", "proto2", "proto9"]), "proto3")),
         message_type=draw(st.lists(_messages(), max_size=3)),
-        dependency=draw(
-            st.lists(
-                st.sampled_from(
-                    [
-                        "google/protobuf/timestamp.proto",
-                        "google/type/date.proto",
-                        "google/type/none.proto",
-                        "x",
-                    ]
-                ),
-                max_size=2,
-            )
-        ),
+        dependency=draw(_seldom(st.lists(_DEPENDENCIES, max_size=2, unique=True), [])),
     )
     return base64.b64encode(made.SerializeToString()).decode()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from kadence.errors import ConfigError, MissingDependencyError, SchemaNotFoundError
+from kadence.errors import ConfigError, KafkaError, MissingDependencyError, SchemaNotFoundError
 from kadence.registry.client import SchemaRegistryClient, Wanted
 from kadence.registry.columns import avro, protobuf
 from kadence.registry.columns.avro_types import arrow_of
@@ -109,7 +109,7 @@ class ValueColumns(Generic[S]):
                     raise BadRecordError(str(resolved))
                 made = schemas[frame] = self._read(resolved, frame)
                 target = target if self._is_fixed else _grown(target, self._type_of(made))
-            except (BadRecordError, ConfigError) as problem:
+            except Exception as problem:  # noqa: BLE001 - what a strange schema makes libraries trip over
                 schemas[frame] = _bad(frame, problem)
         if target != self._target:
             self._target = target
@@ -121,7 +121,7 @@ class ValueColumns(Generic[S]):
             return schema
         try:
             return self._make(schema, self._target)
-        except ConfigError as problem:
+        except Exception as problem:  # noqa: BLE001 - as above
             return _bad(frame, problem)
 
 
@@ -183,6 +183,16 @@ def _grown(target: pa.DataType, more: pa.DataType) -> pa.DataType:
 
 
 def _bad(frame: Frame, problem: Exception) -> BadRecordError:
+    """Why a schema cannot be used.
+
+    Raises:
+        KafkaError: it is not the schema's fault, as where a library is not installed.
+    """
     if isinstance(problem, BadRecordError):
         return problem
-    return BadRecordError(f"{said_of(frame.schema)} cannot be used: {problem}")
+    if isinstance(problem, MissingDependencyError | MemoryError) or (
+        isinstance(problem, KafkaError) and not isinstance(problem, ConfigError)
+    ):
+        raise problem
+    said = str(problem) if isinstance(problem, ConfigError) else type(problem).__name__
+    return BadRecordError(f"{said_of(frame.schema)} cannot be used: {said}")

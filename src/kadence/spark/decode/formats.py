@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kadence.errors import ConfigError, SchemaNotFoundError
+from kadence.errors import ConfigError, KafkaError, SchemaNotFoundError
 from kadence.registry.client import SchemaRegistryClient, Wanted
 from kadence.registry.columns.isolation import BadRecordError, Decoded
 from kadence.registry.columns.wire import BESIDE, DecodersFor, Frame, FramedFormat
-from kadence.registry.framing import KEY_HEADER, VALUE_HEADER
+from kadence.registry.framing import KEY_HEADER, VALUE_HEADER, said_of
 from kadence.registry.schemas import AVRO, PROTOBUF, ResolvedSchema
 from kadence.registry.settings import RegistryOptions
 from kadence.registry.subjects import context_of
@@ -157,6 +157,10 @@ def _registered(
             return make(found, frame)
         except BadRecordError as problem:
             return problem
+        except (KafkaError, MemoryError):
+            raise
+        except Exception as problem:  # noqa: BLE001 - what a strange schema makes libraries trip over
+            return BadRecordError(f"{said_of(frame.schema)} cannot be used: {type(problem).__name__}")
 
     def decoders_for(frames: list[Frame]) -> dict[Frame, SideDecoder | BadRecordError]:
         wanted = {frame: Wanted(frame.schema, subject) for frame in frames}
