@@ -144,7 +144,7 @@ def test_a_refusal_at_the_instant_of_another_commit_is_tried_again_and_stays_one
 
         owner, name = deltalake.DeltaTable, "create_write_transaction"
     else:
-        from pyiceberg.exceptions import CommitFailedException as Failed  # type: ignore[assignment]
+        from pyiceberg.exceptions import CommitFailedException as Failed
         from pyiceberg.table import Table
 
         owner, name = Table, "_do_commit"
@@ -208,3 +208,18 @@ def test_what_comes_to_a_delta_table_between_the_files_and_the_commit(tmp_path: 
     with pytest.raises(RefusedError, match=r"CHECK constraints|its columns or partitioning changed"):
         lake.commit(files, Stamp("q", 0))
     assert len(before - on_disk(lake)) == len(files)
+
+
+def test_an_iceberg_column_that_must_not_be_null_since_the_files_were_written(tmp_path: Path) -> None:
+    needs("pyiceberg")
+    lake = Lake("iceberg", tmp_path)
+    full, empty = (
+        lake.files(ROWS),
+        lake.files(ROWS.slice(0, 1).select(["id"]).append_column("part", pa.nulls(1, pa.int64()))),
+    )
+    with lake.table.update_schema(allow_incompatible_changes=True) as change:
+        change.update_column("part", required=True)
+    with pytest.raises(RefusedError, match="column part of the table must not be null since"):
+        lake.commit(empty)
+    assert lake.commit(full)
+    assert len(lake.rows()) == 1000

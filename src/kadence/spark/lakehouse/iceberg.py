@@ -101,6 +101,13 @@ class IcebergTarget:
                 "the table was replaced, or its partitioning changed, while files were written for it as it was; "
                 "nothing was added"
             )
+        for item in self._table.schema().fields:
+            if item.required and any(
+                (each.data.null_value_counts or {}).get(item.field_id) for each in files
+            ):
+                raise RefusedError(
+                    f"column {item.name} of the table must not be null since files were written for it, and a row's is"
+                )
         # A repetition inside the library would not look whether the batch came in meanwhile. This copy is not written.
         self._table.metadata = now.model_copy(
             update={"properties": {**now.properties, "commit.retry.num-retries": "0"}}
