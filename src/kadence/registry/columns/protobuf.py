@@ -91,6 +91,9 @@ class ProtobufFormat:
             if not is_panic(problem):
                 raise
             raise ValueError("not Protobuf of this message") from None
+        if not batch.num_columns:
+            # Of a message without fields its columns do not say how many there were.
+            return fit(pa.array([{}] * len(values), pa.struct([])), self._target)
         return fit(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), self._target)
 
     def _refuse_fatal(self, values: pa.Array) -> None:
