@@ -180,13 +180,13 @@ def _blanks(count: int, kind: pa.DataType) -> pa.Array:
         children = [(_nulls if item.nullable else _blanks)(count, item.type) for item in kind]
         return pa.StructArray.from_arrays(children, fields=list(kind))
     made = pa.nulls(count, kind)
-    children: list[pa.Array] = []
+    inner: list[pa.Array] = []
     if _is_list(kind):
-        children = [made.values]
+        inner = [made.values]
     elif pa.types.is_map(kind):
-        children = [pa.nulls(0, pa.struct([kind.key_field, kind.item_field]))]
-    own = 2 if children else len(made.buffers())
-    return pa.Array.from_buffers(kind, count, [None, *made.buffers()[1:own]], 0, 0, children or None)
+        inner = [pa.nulls(0, pa.struct([kind.key_field, kind.item_field]))]
+    own = 2 if inner else len(made.buffers())
+    return pa.Array.from_buffers(kind, count, [None, *made.buffers()[1:own]], 0, 0, inner or None)
 
 
 def _has_struct(kind: pa.DataType) -> bool:
