@@ -66,7 +66,7 @@ def shown(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def java(spark: SparkSession) -> Java:
     return Java(spark._jvm)
 
