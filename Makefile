@@ -39,7 +39,7 @@ help:
 	@echo "make attack          a million damaged or lying frames, answers, documents and directories (ARGS='avro --count 5000')"
 	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
 	@echo "make kill-spark      kill -9 of a Spark application ROUNDS times, every row accounted for (BROKER=kafka, SINK=topic, ARGS='--seed N')"
-	@echo "make kill-lakehouse  the same with a Delta and an Iceberg table, also right before and after their commits; DuckDB counts"
+	@echo "make kill-lakehouse  the same with a Delta and an Iceberg table, also right before and after their commits; DuckDB counts (ARGS='--drivers 2': two applications on the same tables)"
 	@echo "make kill-work       kill -9 of members that run Consumer.process; every record, key order and repeats accounted for (BROKER=kafka, SINK=topic)"
 	@echo "make soak-work       simulations of Consumer.process: kills, trouble, every record accounted for (SEEDS=1000)"
 	@echo "make soak-alphabet   simulations of consumers and process drawn from all that a program and a cluster may do (SEEDS=1000)"

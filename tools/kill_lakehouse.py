@@ -3,6 +3,7 @@
     make kill-lakehouse ROUNDS=100
     make kill-lakehouse ROUNDS=100 BROKER=kafka ARGS='--keep DIR'
     make kill-lakehouse ROUNDS=100 ARGS=--without-spark
+    make kill-lakehouse ROUNDS=100 ARGS='--drivers 2'
 
 A producer writes numbered records without a pause. An application streams them by format("kadence-delta") and by
 format("kadence-iceberg") at once. In each round it is started on the same checkpoints and killed: at a moment of
@@ -11,6 +12,10 @@ runs once undisturbed. DuckDB then reads the files of both tables: each record m
 
 Starting Spark takes nearly all of a round. Without it, a process does with the tables what Spark's driver and tasks
 have the sink do, with a checkpoint like Spark's, as fast as it can: many kills then come in the midst of a commit.
+
+With --drivers 2 two applications stream the topic into the same two tables at once, each with checkpoints of its own
+and with a column that only it has and adds (mergeSchema). One of them is killed and started again, the other one goes
+on. Each record must then be there exactly once for each of them, with the value of its column.
 
 POSIX with /proc (Linux), as `killing`, whose parts it uses.
 """
@@ -34,6 +39,8 @@ from kadence import Admin
 from killing import CONF, PARTITIONS, TOPIC, Application, Records, broker, logged, parser, scratch
 
 KINDS = ("delta", "iceberg")
+NAMES = "abcdefgh"
+"""Of the drivers. Each has a directory of its own beside the tables."""
 _HOLD = "KADENCE_KILL_LAKEHOUSE"
 """The directory in which a file says where to hold, and one that it is held there."""
 
@@ -41,8 +48,9 @@ _HOLD = "KADENCE_KILL_LAKEHOUSE"
 def options(kind: str, directory: Path) -> dict[str, str]:
     """Those of the sink."""
     if kind == "delta":
-        return {"path": str(directory / "table")}
+        return {"path": str(directory / "table"), "mergeSchema": "true"}
     return {
+        "mergeSchema": "true",
         "table": "kill.rows",
         "catalog.type": "sql",
         "catalog.uri": f"sqlite:///{directory}/catalogue.db",
@@ -93,9 +101,11 @@ def held_sources() -> list[Any]:
     return [HeldDelta, HeldIceberg]
 
 
-def application(servers: str, directory: Path, *, to_the_end: bool) -> None:
-    """Stream the topic into both tables; says "started" when both queries have begun."""
+def application(servers: str, place: Path, *, to_the_end: bool) -> None:
+    """Be the driver with that directory, and stream the topic into both tables; says "started" when both have begun."""
     from kadence.spark import session
+
+    name = place.name
 
     spark = session("kill-lakehouse", master="local[2]", conf=CONF)
     for source in held_sources():
@@ -109,10 +119,17 @@ def application(servers: str, directory: Path, *, to_the_end: bool) -> None:
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", 20_000)
             .load()
-            .selectExpr("partition", "offset", "cast(value as string) as value", "timestamp")
+            .selectExpr(
+                f"'{name}' as driver",
+                "partition",
+                "offset",
+                "cast(value as string) as value",
+                f"offset as of_{name}",
+                "timestamp",
+            )
             .writeStream.format(f"held-{kind}")
-            .options(**options(kind, directory))
-            .option("checkpointLocation", str(directory / f"checkpoint-{kind}"))
+            .options(**options(kind, place.parent))
+            .option("checkpointLocation", str(place / f"checkpoint-{kind}"))
         )
         queries.append((writer.trigger(availableNow=True) if to_the_end else writer).start())
     print("started", flush=True)
@@ -124,15 +141,14 @@ def application(servers: str, directory: Path, *, to_the_end: bool) -> None:
     spark.stop()
 
 
-def _start(servers: str, directory: Path, *, to_the_end: bool = False) -> Application:
-    place = str(directory)
-    return Application(__file__, directory, servers, place, to_the_end=to_the_end, **{_HOLD: place})
+def _start(servers: str, place: Path, *, to_the_end: bool = False) -> Application:
+    return Application(__file__, place, servers, str(place), to_the_end=to_the_end, **{_HOLD: str(place)})
 
 
 # ---------------------------------------------------------------- the same without Spark
 
 
-def pretend(kind: str, directory: Path, batches: int | None, begun: Any) -> None:
+def pretend(kind: str, place: Path, batches: int | None, begun: Any) -> None:
     """Be driver and tasks of a stream of numbers, for so many batches, or until killed; sets an event at the start."""
     import pyarrow as pa
 
@@ -142,27 +158,29 @@ def pretend(kind: str, directory: Path, batches: int | None, begun: Any) -> None
     from kadence.spark.stamp import Stamp
 
     library = importlib.import_module(f"kadence.spark.lakehouse.{kind}")
-    parsed = parse(options(kind, directory), kind, streaming=True)
+    parsed = parse(options(kind, place.parent), kind, streaming=True)
     done = itertools.count() if batches is None else range(batches)
     begun.set()
     for _ in done:
-        number = _begun(directory, kind, "commits")
-        start = _end(directory, kind, number - 1)
-        if _begun(directory, kind) == number:
-            _log(directory, kind, "offsets", number, start + random.randint(1, 50))
-        offsets = range(start, _end(directory, kind, number))
+        number = _begun(place, kind, "commits")
+        start = _end(place, kind, number - 1)
+        if _begun(place, kind) == number:
+            _log(place, kind, "offsets", number, start + random.randint(1, 50))
+        offsets = range(start, _end(place, kind, number))
         rows = pa.table(
             {
+                "driver": [place.name] * len(offsets),
                 "partition": pa.array([0] * len(offsets), pa.int32()),
                 "offset": pa.array(offsets, pa.int64()),
                 "value": [f"0/{offset}" for offset in offsets],
+                f"of_{place.name}": pa.array(offsets, pa.int64()),
             }
         )
         writer = library.prepared(parsed, rows.schema)
         tasks = (rows.slice(0, len(rows) // 2), rows.slice(len(rows) // 2))
         files = [file for task in tasks for file in write_rows(iter(task.to_batches()), writer)]
-        commit_once(partial(library.opened, parsed), files, Stamp("pretended", number))
-        _log(directory, kind, "commits", number, 0)
+        commit_once(partial(library.opened, parsed), files, Stamp(f"pretended-{place.name}", number))
+        _log(place, kind, "commits", number, 0)
 
 
 def _end(directory: Path, kind: str, number: int) -> int:
@@ -176,7 +194,7 @@ def _log(directory: Path, kind: str, log: str, number: int, value: int) -> None:
     (place / "new").rename(place / str(number))
 
 
-def run_without_spark(directory: Path, rounds: int, seed: int) -> bool:
+def run_without_spark(directory: Path, drivers: list[Path], rounds: int, seed: int) -> bool:
     """``rounds`` kills for each table, and the account; whether it is clean."""
     chance = random.Random(seed)
     # Forked from one that has imported everything.
@@ -184,33 +202,58 @@ def run_without_spark(directory: Path, rounds: int, seed: int) -> bool:
     processes.set_forkserver_preload(
         ["__main__", "deltalake", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"]
     )
+
+    def started(kind: str, place: Path, batches: int | None) -> Any:
+        begun = processes.Event()
+        process = processes.Process(target=pretend, args=(kind, place, batches, begun))
+        process.start()
+        begun.wait()
+        return process
+
+    def ended(kind: str, process: Any, code: int) -> None:
+        process.join()
+        if process.exitcode != code:
+            raise SystemExit(f"{kind}: the process ended by itself")
+
     clean = []
     for kind in KINDS:
         again = 0
-        for batches in (*[None] * rounds, 1):
-            begun = processes.Event()
-            process = processes.Process(target=pretend, args=(kind, directory, batches, begun))
-            process.start()
-            begun.wait()
-            if batches is None:
-                time.sleep(chance.uniform(0, 1))
+        lives = {place: started(kind, place, None) for place in drivers}
+        for number in range(rounds):
+            place = chance.choice(drivers)
+            time.sleep(chance.uniform(0, 1))
+            lives[place].kill()
+            ended(kind, lives[place], -signal.SIGKILL)
+            again += _begun(place, kind) > _begun(place, kind, "commits")
+            if number < rounds - 1:
+                lives[place] = started(kind, place, None)
+        for place, process in lives.items():
+            if process.exitcode is None:
                 process.kill()
-            process.join()
-            if process.exitcode != (0 if batches else -signal.SIGKILL):
-                raise SystemExit(f"{kind}: the process ended by itself")
-            again += _begun(directory, kind) > _begun(directory, kind, "commits")
-        number = _begun(directory, kind, "commits")
+                ended(kind, process, -signal.SIGKILL)
+            ended(kind, started(kind, place, 1), 0)
+        batches = " and ".join(str(_begun(place, kind, "commits")) for place in drivers)
         print(
-            f"{kind}: {rounds} kills, {number} batches, {again} times one was begun and not known to be done"
+            f"{kind}: {rounds} kills, {batches} batches, {again} times one was begun and not known to be done",
+            flush=True,
         )
-        clean.append(_account(kind, directory, Counter({0: _end(directory, kind, number - 1)})))
+        sent = {(place.name, 0): _end(place, kind, _begun(place, kind, "commits") - 1) for place in drivers}
+        clean.append(_account(kind, directory, drivers, sent))
     return all(clean)
 
 
 # ---------------------------------------------------------------- rounds and the account
 
 
-def run(servers: str, directory: Path, rounds: int, seconds: float, seed: int, per_second: int) -> bool:
+def run(
+    servers: str,
+    directory: Path,
+    drivers: list[Path],
+    rounds: int,
+    seconds: float,
+    seed: int,
+    per_second: int,
+) -> bool:
     """``rounds`` kills, or as many as begin in that time, one undisturbed run, and the account; whether it is clean."""
     ends = time.monotonic() + seconds
     chance = random.Random(seed)
@@ -218,41 +261,59 @@ def run(servers: str, directory: Path, rounds: int, seconds: float, seed: int, p
         admin.create_topics({TOPIC: PARTITIONS})
     places: Counter[str] = Counter()
     halves: Counter[str] = Counter()
+    lives: dict[Path, Application] = {}
     with Records(servers, per_second) as records:
         for number in range(1, rounds + 1):
             if time.monotonic() > ends:
                 break
-            places[_round(servers, directory, number, chance)] += 1
-            halves.update(
-                kind for kind in KINDS if _begun(directory, kind) > _begun(directory, kind, "commits")
-            )
-    (directory / "hold").unlink(missing_ok=True)
-    last = _start(servers, directory, to_the_end=True)
-    if last.wait() != 0:
-        raise last.failure("the last run failed")
+            victim = chance.choice(drivers)
+            for place in drivers:
+                if place != victim and place not in lives:
+                    lives[place] = _begun_life(servers, place, "", number)
+            place, app = victim, lives.pop(victim, None)
+            places[_round(servers, place, app, number, chance)] += 1
+            halves.update(kind for kind in KINDS if _begun(place, kind) > _begun(place, kind, "commits"))
+    for app in lives.values():
+        if not app.is_alive:
+            raise app.failure("the last round: a query of the other driver failed")
+        app.kill()
+    for place in drivers:
+        (place / "hold").unlink(missing_ok=True)
+    # At once: they still find each other in the tables.
+    for last in [_start(servers, place, to_the_end=True) for place in drivers]:
+        if last.wait() != 0:
+            raise last.failure("the last run failed")
     told = ", ".join(f"{count} {place}" for place, count in sorted(places.items()))
     print(f"{places.total()} kills: {told}")
     for kind in KINDS:
-        print(
-            f"{kind}: {_begun(directory, kind, 'commits')} batches, {halves[kind]} times one was begun and not known "
-            "to be done"
-        )
-    clean = [_account(kind, directory, records.sent) for kind in KINDS]
+        batches = " and ".join(str(_begun(place, kind, "commits")) for place in drivers)
+        print(f"{kind}: {batches} batches, {halves[kind]} times one was begun and not known to be done")
+    sent = {(place.name, partition): count for place in drivers for partition, count in records.sent.items()}
+    clean = [_account(kind, directory, drivers, sent) for kind in KINDS]
     return all(clean)
 
 
-def _round(servers: str, directory: Path, number: int, chance: random.Random) -> str:
-    """Start and kill; where it was killed."""
+def _begun_life(servers: str, place: Path, hold: str, number: int) -> Application:
+    """A life whose queries have begun; it will be held there."""
+    (place / "held").unlink(missing_ok=True)
+    (place / "hold").write_text(hold)
+    app = _start(servers, place)
+    if not app.started():
+        raise app.failure(f"round {number}: the application ended by itself")
+    return app
+
+
+def _round(servers: str, directory: Path, app: Application | None, number: int, chance: random.Random) -> str:
+    """Start, unless it runs, and kill; where it was killed."""
     began = time.monotonic()
-    hold, held = directory / "hold", directory / "held"
-    held.unlink(missing_ok=True)
+    held = directory / "held"
     place = chance.choice(
         (*(f"{kind} {where}" for kind in KINDS for where in ("before", "after")), *[""] * 4)
     )
-    hold.write_text(place)
-    app = _start(servers, directory)
-    if not app.started():
-        raise app.failure(f"round {number}: the application ended by itself")
+    if app is None:
+        app = _begun_life(servers, directory, place, number)
+    else:
+        (directory / "hold").write_text(place)
     if place:
         while not held.exists() and app.is_alive:
             time.sleep(0.02)
@@ -268,7 +329,8 @@ def _round(servers: str, directory: Path, number: int, chance: random.Random) ->
     where = f"{place.split()[1]} the commit of {place.split()[0]}" if place else "at random"
     so_far = ", ".join(f"{_begun(directory, kind)} batches of {kind}" for kind in KINDS)
     print(
-        f"round {number}: {processes} processes killed {where}; {so_far}, {time.monotonic() - began:.0f} s",
+        f"round {number}: {processes} processes of {directory.name} killed {where}; {so_far}, "
+        f"{time.monotonic() - began:.0f} s",
         flush=True,
     )
     return where
@@ -295,26 +357,32 @@ def _files(kind: str, directory: Path) -> list[str]:
     return [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
 
 
-def _account(kind: str, directory: Path, sent: Counter[int]) -> bool:
+def _account(kind: str, directory: Path, drivers: list[Path], sent: dict[tuple[str, int], int]) -> bool:
+    """Of each partition of each driver, by its name."""
     import duckdb
 
     files = _files(kind, directory)
+    # What the columns of each driver hold, its own and those of the others.
+    own = " or ".join(
+        f"of_{place.name} is distinct from if(driver = '{place.name}', \"offset\", null)" for place in drivers
+    )
+    wanted = (
+        'driver, partition, count(*), count(distinct "offset"), max("offset"), '
+        f"count_if(value != concat(partition, '/', \"offset\") or {own})"
+    )
     with duckdb.connect() as connection:
-        found = connection.execute(
-            'select partition, count(*), count(distinct "offset"), max("offset"), '
-            "count_if(value != concat(partition, '/', \"offset\")) from read_parquet(?) group by all",
-            [files],
-        ).fetchall()
-    counts = {partition: rest for partition, *rest in found}
-    lost = twice = wrong = rows = 0
-    for partition, count in sent.items():
-        there, different, highest, differ = counts.get(partition, (0, 0, -1, 0))
+        found = connection.read_parquet(files, union_by_name=True).aggregate(wanted).fetchall()
+    counts = {(driver, partition): rest for driver, partition, *rest in found}
+    wrong = sum(rest[0] for place, rest in counts.items() if place not in sent)
+    lost = twice = rows = 0
+    for place, count in sent.items():
+        there, different, highest, differ = counts.get(place, (0, 0, -1, 0))
         rows += there
         lost += max(count - different, 0)
         twice += there - different
         wrong += differ + max(highest - (count - 1), 0)
     print(
-        f"{kind}: {sum(sent.values()):,} records sent, {rows:,} rows in {len(files):,} files read by DuckDB: "
+        f"{kind}: {sum(sent.values()):,} rows to write, {rows:,} rows in {len(files):,} files read by DuckDB: "
         f"{lost} lost, {twice} twice, {wrong} wrong"
     )
     return not (lost or twice or wrong)
@@ -327,6 +395,13 @@ def main() -> int:
     known.add_argument(
         "--without-spark", action="store_true", help="much faster: kill what pretends to be Spark"
     )
+    known.add_argument(
+        "--drivers",
+        type=int,
+        choices=range(1, len(NAMES) + 1),
+        default=1,
+        help="that write the same tables at once",
+    )
     given = known.parse_args()
     if given.application:
         servers, place = given.application
@@ -334,11 +409,15 @@ def main() -> int:
         return 0
     began = time.monotonic()
     print(f"seed {given.seed}", flush=True)
-    if given.without_spark:
-        with scratch(given.keep) as directory:
-            return 0 if run_without_spark(directory, given.rounds, given.seed) else 1
-    with scratch(given.keep) as directory, broker(given.broker) as servers:
-        is_clean = run(servers, directory, given.rounds, 60 * given.minutes, given.seed, given.rate)
+    with scratch(given.keep) as directory:
+        drivers = [directory / name for name in NAMES[: given.drivers]]
+        for place in drivers:
+            place.mkdir(exist_ok=True)
+        if given.without_spark:
+            return 0 if run_without_spark(directory, drivers, given.rounds, given.seed) else 1
+        with broker(given.broker) as servers:
+            seconds = 60 * given.minutes
+            is_clean = run(servers, directory, drivers, given.rounds, seconds, given.seed, given.rate)
     print(f"{given.broker} broker, {time.monotonic() - began:.0f} s")
     return 0 if is_clean else 1
 

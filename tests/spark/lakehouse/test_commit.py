@@ -57,6 +57,9 @@ class Opened:
     def remove(self, files: Sequence[Any]) -> None:
         self.store.removed += files
 
+    def has(self, files: Sequence[Any]) -> bool:
+        return set(files) <= set(self.store.files)
+
 
 def commit(store: Store, files: Sequence[str], stamp: Stamp | None, *, overwrite: bool = False) -> bool:
     opened: Callable[[], Table] = store.opened
@@ -98,10 +101,11 @@ def test_the_same_batch_of_a_driver_that_was_taken_for_dead_is_seen_in_a_conflic
 
 
 def test_files_stay_where_the_answer_to_their_own_commit_was_lost() -> None:
-    store = Store(answers_lost=1)
-    commit(store, ["a"], Stamp("q", 0))
-    assert store.files == ["a"]
-    assert store.removed == []
+    for stamp in (Stamp("q", 0), None):
+        store = Store(answers_lost=1)
+        commit(store, ["a"], stamp)
+        assert store.files == ["a"]
+        assert store.removed == []
 
 
 def test_it_gives_up_when_there_is_no_end_of_conflicts() -> None:

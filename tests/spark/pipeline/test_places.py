@@ -15,7 +15,7 @@ from kadence.errors import IllegalStateError
 from kadence.spark.pipeline.files import LocalFiles
 from kadence.spark.pipeline.model import DecodeStep, Output, Pipeline, SourceStep
 from kadence.spark.pipeline.outputs import writer
-from kadence.spark.pipeline.places import check_clusters
+from kadence.spark.pipeline.places import check_clusters, directory, is_inside, is_same, may_be_same_table
 from kadence.spark.source.options import parse
 
 
@@ -58,3 +58,59 @@ def test_a_directory_knows_which_part_it_is_of(tmp_path: Path) -> None:
         IllegalStateError, match="holds the sink of this pipeline, which the dead letters would over"
     ):
         dead.write(Mock(columns=[]), 0, "q")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("s3://bucket/t", "s3a://bucket/t/"),
+        ("S3N://Bucket/./t", "s3a://bucket/t"),
+        ("abfs://c@a.dfs/t", "abfss://c@A.dfs/t"),
+        ("hdfs://Node:8020//t", "hdfs://node:8020/t"),
+        ("file:/tmp/t", "/tmp/x/../t"),
+        ("file:////tmp/t", "//tmp/t"),
+        ("file://localhost/tmp/t", "FILE:///tmp/t"),
+        ("/tmp/t#1", "file:///tmp/t#1"),
+        ("t", "./t/."),
+    ],
+)
+def test_spellings_of_one_directory(one: str, other: str) -> None:
+    assert directory(one) == directory(other)
+    assert is_same(one, other)
+    assert is_inside(f"{one}/below", other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("s3a://bucket/t#1", "s3a://bucket/t#2"),
+        ("s3a://bucket/t?a", "s3a://bucket/t"),
+        ("file:///tmp/t#1", "file:///tmp/t#2"),
+        ("s3a://bucket/t", "gs://bucket/t"),
+        ("s3a://bucket/T", "s3a://bucket/t"),
+        ("/tmp/table", "/tmp/tab"),
+        ("s3a://bucket/tmp/t", "/tmp/t"),
+    ],
+)
+def test_directories_that_are_not_one(one: str, other: str) -> None:
+    assert not is_inside(one, other)
+    assert not is_inside(other, one)
+
+
+def test_a_directory_that_is_mounted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bind mount: another name, no link, and one directory to the file system."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    one, other = tmp_path / "one", tmp_path / "other"
+    stat = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda self, **how: stat(one if self == other else self, **how))
+    assert is_same(str(one), str(other))
+    # The directories below need not be there yet.
+    assert is_inside(f"{other}/a/b", f"{one}/a")
+    assert not is_inside(f"{other}/a", f"{one}/b")
+
+
+def test_names_of_one_table() -> None:
+    assert may_be_same_table("spark_catalog.default.`T`", "t")
+    assert may_be_same_table("default.t", "spark_catalog.default.t")
+    assert not may_be_same_table("shop.t", "t")

@@ -219,6 +219,39 @@ def test_a_symbolic_link_to_the_sink(tmp_path: Path) -> None:
     assert told == "28: dead_letters.path: is the sink's own; dead letters need a place of theirs"
 
 
+@pytest.mark.parametrize(
+    ("sink", "dead"),
+    [("${PLACE}/table", "/data/table"), ("/data/table", "${PLACE}/x/../table"), ("${PLACE}", "/data")],
+)
+def test_places_with_variables(sink: str, dead: str) -> None:
+    text = instead('path = "table"', f'path = "{sink}"').replace('path = "letters"', f'path = "{dead}"')
+    (told,) = mistakes(text, PLACE="/data")
+    assert told == "28: dead_letters.path: is the sink's own; dead letters need a place of theirs"
+
+
+@pytest.mark.parametrize(
+    "dead",
+    [
+        'topic = "${OUT}"',
+        'topic = "out"\nservers = "broker:9092"',
+        'topic = "out"\nservers = "b2:1, ${BROKER}"',
+    ],
+)
+def test_topics_with_variables_and_servers_of_one_cluster(dead: str) -> None:
+    sink = 'path = "table"\noptions = { compression = "zstd" }'
+    text = instead(sink, 'topic = "out"').replace('path = "letters"', dead)
+    (told,) = mistakes(text, OUT="out", BROKER="broker:9092")
+    assert told.endswith("dead_letters.topic: is the sink's own; dead letters need a place of theirs")
+    assert (
+        mistakes(
+            text.replace('topic = "${OUT}"', 'topic = "x"').replace('topic = "out"\ns', 'topic = "x"\ns'),
+            OUT="out",
+            BROKER="broker:9092",
+        )
+        == []
+    )
+
+
 @pytest.mark.parametrize("place", ["s3a://bucket/x/../table", "s3a://bucket/table/", "s3a://bucket//table"])
 def test_places_of_other_file_systems(place: str) -> None:
     text = instead('path = "table"', 'path = "s3a://bucket/table"')

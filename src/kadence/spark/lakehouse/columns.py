@@ -26,10 +26,7 @@ def arrow_schema(rows: StructType, what: str) -> pa.Schema:
     """
     import pyarrow as pa
 
-    names = [item.name.lower() for item in rows.fields]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"the rows have more than one column {name!r}; rename one of them")
+    _check_names(rows, "")
     fields = []
     for item in rows.fields:
         made = _arrow_type(item.dataType)
@@ -40,6 +37,24 @@ def arrow_schema(rows: StructType, what: str) -> pa.Schema:
             )
         fields.append(pa.field(item.name, made))
     return pa.schema(fields)
+
+
+def _check_names(kind: DataType, path: str) -> None:
+    """Spark reads no struct with two names that differ only in case."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        names = [item.name.lower() for item in kind.fields]
+        for item in kind.fields:
+            if names.count(item.name.lower()) > 1:
+                name = path + item.name.lower()
+                raise ConfigError(f"the rows have more than one column {name!r}; rename one of them")
+            _check_names(item.dataType, f"{path}{item.name}.")
+    elif isinstance(kind, t.ArrayType):
+        _check_names(kind.elementType, path)
+    elif isinstance(kind, t.MapType):
+        _check_names(kind.keyType, path)
+        _check_names(kind.valueType, path)
 
 
 def _arrow_type(kind: DataType) -> pa.DataType | None:
@@ -72,7 +87,8 @@ def _arrow_type(kind: DataType) -> pa.DataType | None:
         return None if key is None or value is None else pa.map_(key, value)
     if isinstance(kind, t.StructType):
         made = [(item.name, _arrow_type(item.dataType)) for item in kind.fields]
-        return None if any(inner is None for _, inner in made) else pa.struct(made)
+        # Parquet has no struct without fields.
+        return pa.struct(made) if made and all(inner is not None for _, inner in made) else None
     return simple.get(type(kind))
 
 
@@ -98,7 +114,7 @@ class Columns:
         for item in self.table:
             place = batch.schema.get_field_index(item.name)
             array = (
-                pa.nulls(batch.num_rows, item.type) if place < 0 else _aligned(batch.column(place), item.type)
+                _nulls(batch.num_rows, item.type) if place < 0 else _aligned(batch.column(place), item.type)
             )
             if not item.nullable and array.null_count:
                 raise SerializationError(f"column {item.name} of the table must not be null, and a row's is")
@@ -117,7 +133,7 @@ def _aligned(array: pa.Array, target: pa.DataType) -> pa.Array:
         # Not field(): below a null there may be anything, and flatten() makes it null.
         found = dict(zip((item.name for item in array.type), array.flatten(), strict=True))
         children = [
-            _aligned(found[item.name], item.type) if item.name in found else pa.nulls(len(array), item.type)
+            _aligned(found[item.name], item.type) if item.name in found else _nulls(len(array), item.type)
             for item in target
         ]
         return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
@@ -144,6 +160,33 @@ def _aligned(array: pa.Array, target: pa.DataType) -> pa.Array:
         )
     # Spark's instants carry the zone of the session, which says how they are shown.
     return array.cast(target)
+
+
+def _nulls(count: int, kind: pa.DataType) -> pa.Array:
+    """Nulls of a type. Below them a field that must not be null is none, as Parquet's writer wants it."""
+    import pyarrow as pa
+
+    if not pa.types.is_struct(kind) or all(item.nullable for item in kind):
+        return pa.nulls(count, kind)
+    children = [(_nulls if item.nullable else _blanks)(count, item.type) for item in kind]
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=pa.array([True] * count, pa.bool_()))
+
+
+def _blanks(count: int, kind: pa.DataType) -> pa.Array:
+    """Values of a type: zeros, empty texts and empty lists."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        children = [(_nulls if item.nullable else _blanks)(count, item.type) for item in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind))
+    made = pa.nulls(count, kind)
+    inner: list[pa.Array] = []
+    if _is_list(kind):
+        inner = [made.values]
+    elif pa.types.is_map(kind):
+        inner = [pa.nulls(0, pa.struct([kind.key_field, kind.item_field]))]
+    own = 2 if inner else len(made.buffers())
+    return pa.Array.from_buffers(kind, count, [None, *made.buffers()[1:own]], 0, 0, inner or None)
 
 
 def _has_struct(kind: pa.DataType) -> bool:
@@ -202,7 +245,7 @@ class _Fitting:
                 raise ConfigError(
                     f"column {path}{item.name} of the table must not be null, and the rows lack it"
                 )
-            if path and not item.nullable:
+            if path and not item.nullable and given[item.name].nullable:
                 raise ConfigError(
                     f"field {path}{item.name} of the table must not be null: no rows can be added"
                 )
@@ -215,19 +258,26 @@ class _Fitting:
         is_of = pa.types
         if is_of.is_struct(table) and is_of.is_struct(rows):
             return pa.struct(self.fields(list(table), list(rows), f"{path}."))
-        if _is_list(table) and _is_list(rows) and table.value_field.nullable:
+        if _is_list(table) and _is_list(rows) and _may_be_null(table.value_field, rows.value_field):
             inner = table.value_field.with_type(self.kind(table.value_type, rows.value_type, f"{path}[]"))
             return pa.large_list(inner) if is_of.is_large_list(table) else pa.list_(inner)
-        if is_of.is_map(table) and is_of.is_map(rows) and table.item_field.nullable:
+        if is_of.is_map(table) and is_of.is_map(rows) and _may_be_null(table.item_field, rows.item_field):
             key = table.key_field.with_type(self.kind(table.key_type, rows.key_type, f"{path} (a key)"))
             return pa.map_(
                 key, table.item_field.with_type(self.kind(table.item_type, rows.item_type, f"{path}[]"))
             )
+        if (_is_list(table) and _is_list(rows)) or (is_of.is_map(table) and is_of.is_map(rows)):
+            raise ConfigError(f"values in column {path} of the table must not be null: no rows can be added")
         if _holds(table, rows):
             return table
-        if self._may_widen and (_holds(rows, table) or (is_of.is_float32(table) and is_of.is_float64(rows))):
+        if self._may_widen and _holds(rows, table):
             return rows
         raise ConfigError(f"column {path} is {rows} in the rows and {table} in the table: cast it")
+
+
+def _may_be_null(table: pa.Field, rows: pa.Field) -> bool:
+    """Whether the one is null wherever the other is."""
+    return bool(table.nullable or not rows.nullable)
 
 
 def _holds(table: Any, rows: Any) -> bool:
@@ -242,6 +292,7 @@ def _holds(table: Any, rows: Any) -> bool:
     # Iceberg's library has offsets of 64 bits.
     return bool(
         table == rows
+        or (is_of.is_float64(table) and is_of.is_float32(rows))
         or (is_of.is_large_string(table) and is_of.is_string(rows))
         or (is_of.is_large_binary(table) and is_of.is_binary(rows))
     )

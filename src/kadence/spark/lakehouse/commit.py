@@ -45,8 +45,12 @@ class Table(Protocol):
 
         Raises:
             ConflictError: the table has changed since it was opened.
-            RefusedError: it has not, so to try again is in vain.
+            RefusedError: it has not, and will not have the commit.
+            IllegalStateError: the commit failed, and may be in the table all the same, or get there later.
         """
+
+    def has(self, files: Sequence[Any]) -> bool:
+        """Whether a commit of these files is in the table."""
 
     def remove(self, files: Sequence[Any]) -> None:
         """Delete files that are not in the table."""
@@ -90,7 +94,8 @@ def commit_once(
         opened: opens the table as it is now. wait: waits that many seconds between two tries.
 
     Raises:
-        IllegalStateError: others changed the table during each of the tries.
+        IllegalStateError: others changed the table during each of the tries; or the commit failed, and it is not known
+            whether it will be in the table: its files stay.
         RefusedError: the table does not take the commit; its files are deleted.
     """
     if not files and not overwrite:
@@ -107,14 +112,29 @@ def commit_once(
             if was_first:
                 table.remove(files)
             return False
+        if stamp is None and not was_first and table.has(files):
+            return True
         try:
             table.commit(files, stamp, overwrite=overwrite)
         except RefusedError:
             table.remove(files)
             raise
+        except IllegalStateError as problem:
+            if not _is_in(opened, files, stamp):
+                raise
+            _log.warning("the commit failed, but it is in the table: %s", problem)
         return True
 
     return until_unopposed(attempt, "commit a batch", wait)
+
+
+def _is_in(opened: Callable[[], Table], files: Sequence[Any], stamp: Stamp | None) -> bool:
+    """Whether the table as it is now has a commit; False, too, where it cannot be asked."""
+    try:
+        table = opened()
+    except IllegalStateError:
+        return False
+    return table.has(files) if stamp is None else table.last_batch(stamp.writer) == stamp.batch
 
 
 def back_out(opened: Callable[[], Table], messages: Sequence[Sequence[Any] | None]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,7 +86,9 @@ class Layout:
         is_same = (self.table, self.partition_by) == (str(metadata.id), tuple(metadata.partition_columns))
         try:
             # Columns and fields that others have added meanwhile are null in these files.
-            takes = is_same and not fit(self.columns, pa.schema(table.schema().to_arrow()), may_add=False)
+            now = pa.schema(table.schema().to_arrow())
+            takes = is_same and not fit(self.columns, now, may_add=False)
+            takes = takes and all(now.field(item.name).nullable or not item.nullable for item in self.columns)
         except ConfigError:
             takes = False
         if not takes:
@@ -124,19 +127,24 @@ class DeltaFiles:
         import pyarrow.parquet as pq
 
         files = []
-        with _told(self.settings):
-            store = _store(self.uri, self.settings)
-            for partition, part in _split(rows, self.layout.partition_by):
-                path = f"part-{uuid.uuid4()}.parquet"
-                with store.open_output_stream(path) as out:
-                    pq.write_table(part, out, store_schema=False)
-                    size = out.tell()
-                files.append(DeltaFile(path, size, partition, _stats(part), self.layout))
+        path = ""
+        try:
+            with _told(self.settings):
+                store = _store(self.uri, self.settings)
+                for partition, part in _split(rows, self.layout.partition_by):
+                    path = f"part-{uuid.uuid4()}.parquet"
+                    with store.open_output_stream(path) as out:
+                        pq.write_table(part, out, store_schema=False)
+                        size = out.tell()
+                    files.append(DeltaFile(path, size, partition, _stats(part), self.layout))
+        except BaseException:
+            _remove(self.uri, self.settings, [path, *(each.path for each in files if each.path != path)])
+            raise
         return files
 
     def remove(self, files: Sequence[DeltaFile]) -> None:
         """Delete them; what cannot be deleted is left to VACUUM."""
-        _remove(self.uri, self.settings, files)
+        _remove(self.uri, self.settings, [each.path for each in files])
 
 
 class DeltaTarget:
@@ -156,6 +164,10 @@ class DeltaTarget:
 
         for layout in {each.layout for each in files}:
             layout.check(self._table)
+        try:
+            _check_features(self._table)
+        except ConfigError as problem:
+            raise RefusedError(f"{problem}; it has come to the table since the files were written") from None
         if overwrite and self._table.metadata().configuration.get("delta.appendOnly", "").lower() == "true":
             raise RefusedError(
                 "the table is append-only (delta.appendOnly), so its rows cannot be replaced: write with mode append"
@@ -179,7 +191,11 @@ class DeltaTarget:
             )
 
     def remove(self, files: Sequence[DeltaFile]) -> None:
-        _remove(self._table.table_uri, self._settings, files)
+        _remove(self._table.table_uri, self._settings, [each.path for each in files])
+
+    def has(self, files: Sequence[DeltaFile]) -> bool:
+        uris = {uri.rpartition("/")[2] for uri in self._table.file_uris()}
+        return any(each.path in uris for each in files)
 
 
 def opened(options: TableOptions) -> DeltaTarget:
@@ -205,13 +221,7 @@ def prepared(options: TableOptions, rows: pa.Schema) -> DeltaFiles:
     with _told(settings):
         if not deltalake.DeltaTable.is_deltatable(uri, settings):
             _check_partitions(rows, options.partition_by)
-            deltalake.DeltaTable.create(
-                uri,
-                deltalake.Schema.from_arrow(rows),
-                mode="ignore",
-                partition_by=list(options.partition_by),
-                storage_options=settings,
-            )
+            _create(uri, settings, rows, options.partition_by)
         table = deltalake.DeltaTable(uri, storage_options=settings)
     _check_features(table)
 
@@ -232,6 +242,29 @@ def prepared(options: TableOptions, rows: pa.Schema) -> DeltaFiles:
     found = pa.schema(table.schema().to_arrow())
     _check_partitions(found, partition_by)
     return DeltaFiles(uri, settings, Columns(found), Layout(str(table.metadata().id), partition_by, found))
+
+
+def _create(uri: str, settings: dict[str, str], rows: pa.Schema, partition_by: Sequence[str]) -> None:
+    """Make a table unless another writer makes it first.
+
+    A repetition inside the library would put this one's columns and id in the place of the other one's.
+    """
+    import deltalake
+    from deltalake.exceptions import DeltaError
+
+    try:
+        deltalake.DeltaTable.create(
+            uri,
+            deltalake.Schema.from_arrow(rows),
+            mode="ignore",
+            partition_by=list(partition_by),
+            storage_options=settings,
+            commit_properties=deltalake.CommitProperties(max_commit_retries=0),
+        )
+    except DeltaError as problem:
+        if not deltalake.DeltaTable.is_deltatable(uri, settings):
+            raise
+        _log.info("another writer was faster to make the table: %s", _said(problem, settings))
 
 
 def _library() -> Any:
@@ -256,7 +289,15 @@ def _told(settings: Mapping[str, str], *passed: type[BaseException]) -> Iterator
     except (DeltaError, OSError, ValueError) as problem:
         if isinstance(problem, ConfigError):
             raise
-        raise IllegalStateError(f"Delta: {hidden(str(problem), settings)}") from None
+        raise IllegalStateError(f"Delta: {_said(problem, settings)}") from None
+
+
+_COLOURS: Final = re.compile("\x1b\\[[0-9;]*m")
+
+
+def _said(problem: Exception, settings: Mapping[str, str]) -> str:
+    """What the library says, in one line, without its colours and the values of settings."""
+    return hidden(" ".join(_COLOURS.sub("", str(problem)).split()), settings)
 
 
 @contextmanager
@@ -264,21 +305,35 @@ def _changing(table: Any, settings: Mapping[str, str]) -> Iterator[None]:
     """A commit. The library has one error for a conflict and for what it never takes.
 
     Raises:
-        ConflictError: the table has changed since it was opened. RefusedError: it has not.
+        ConflictError: the table has changed since it was opened.
+        RefusedError: it has not, and will not have the commit.
+        IllegalStateError: a store far away failed, and may take the commit all the same.
     """
-    from deltalake.exceptions import CommitFailedError
+    from deltalake.exceptions import CommitFailedError, DeltaError
 
     version = table.version()
     try:
-        with _told(settings, CommitFailedError):
-            yield
-    except CommitFailedError as problem:
-        said = hidden(str(problem), settings)
+        yield
+    except ConfigError:
+        raise
+    except (DeltaError, OSError, ValueError) as problem:
+        said = _said(problem, settings)
         with _told(settings):
             table.update_incremental()
-        raise (
-            ConflictError(said) if table.version() != version else RefusedError(f"Delta: {said}")
-        ) from None
+        if table.version() != version:
+            raise ConflictError(said) from None
+        # The library tells what the table does not take and what its store could not do by one error.
+        is_known = isinstance(problem, CommitFailedError) and not _OF_STORES.search(said)
+        kind = RefusedError if is_known or _is_here(table.table_uri) else IllegalStateError
+        raise kind(f"Delta: {said}") from None
+
+
+_OF_STORES: Final = re.compile("object store|log storage", re.IGNORECASE)
+
+
+def _is_here(uri: str) -> bool:
+    """Whether a table is in this machine's file system: what failed there has ended."""
+    return "://" not in uri or uri.startswith("file://")
 
 
 def _uri(place: str) -> str:
@@ -293,12 +348,14 @@ def _store(uri: str, settings: Mapping[str, str]) -> Any:
     return PyFileSystem(DeltaStorageHandler(uri, dict(settings)))
 
 
-def _remove(uri: str, settings: Mapping[str, str], files: Sequence[DeltaFile]) -> None:
-    for file in files:
+def _remove(uri: str, settings: Mapping[str, str], paths: Sequence[str]) -> None:
+    for path in filter(None, paths):
         try:
-            _store(uri, settings).delete_file(file.path)
+            _store(uri, settings).delete_file(path)
+        except FileNotFoundError:
+            continue
         except Exception as problem:  # noqa: BLE001 - no reader sees the file
-            _log.warning("%s was not deleted: %s", file.path, hidden(str(problem), settings))
+            _log.warning("%s was not deleted: %s", path, _said(problem, settings))
 
 
 # ---------------------------------------------------------------- what a table asks of its writers

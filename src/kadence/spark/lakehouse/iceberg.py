@@ -30,6 +30,10 @@ LAST_BATCH: Final = "kadence.last-batch."
 """The property with the number of a writer's last batch; the writer follows."""
 
 
+_FIRST_FILE: Final = "kadence.file"
+"""In the summary of a snapshot: the first of its files, by which the commit is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class IcebergFile:
     """A file of rows.
@@ -65,15 +69,16 @@ class IcebergFiles:
 
         with _told(self.settings):
             metadata = TableMetadataUtil.parse_raw(self.metadata)
-            made = _dataframe_to_data_files(metadata, rows, load_file_io(self.settings, metadata.location))
             ids = str(metadata.table_uuid), metadata.default_spec_id
-            return [IcebergFile(each, *ids) for each in made]
+            with _all_or_none(load_file_io(self.settings, metadata.location), self.settings) as io:
+                return [IcebergFile(each, *ids) for each in _dataframe_to_data_files(metadata, rows, io)]
 
     def remove(self, files: Sequence[IcebergFile]) -> None:
         """Delete them; what cannot be deleted is left to the table's maintenance."""
         from pyiceberg.io import load_file_io
 
-        _remove(load_file_io(dict(self.settings)), files, self.settings)
+        paths = [each.data.file_path for each in files]
+        _remove(load_file_io(dict(self.settings)), paths, self.settings)
 
 
 class IcebergTarget:
@@ -96,13 +101,20 @@ class IcebergTarget:
                 "the table was replaced, or its partitioning changed, while files were written for it as it was; "
                 "nothing was added"
             )
+        for item in self._table.schema().fields:
+            if item.required and any(
+                (each.data.null_value_counts or {}).get(item.field_id) for each in files
+            ):
+                raise RefusedError(
+                    f"column {item.name} of the table must not be null since files were written for it, and a row's is"
+                )
         # A repetition inside the library would not look whether the batch came in meanwhile. This copy is not written.
         self._table.metadata = now.model_copy(
             update={"properties": {**now.properties, "commit.retry.num-retries": "0"}}
         )
-        summary = {}
+        summary = {_FIRST_FILE: files[0].data.file_path} if files else {}
         if stamp is not None:
-            summary = {"kadence.writer": stamp.writer, "kadence.batch": str(stamp.batch)}
+            summary |= {"kadence.writer": stamp.writer, "kadence.batch": str(stamp.batch)}
         with _changing(self._table, self._settings), warnings.catch_warnings():
             # There may be nothing to replace.
             warnings.filterwarnings("ignore", "Delete operation did not match any records")
@@ -116,7 +128,11 @@ class IcebergTarget:
                         added.append_data_file(each.data)
 
     def remove(self, files: Sequence[IcebergFile]) -> None:
-        _remove(self._table.io, files, self._settings)
+        _remove(self._table.io, [each.data.file_path for each in files], self._settings)
+
+    def has(self, files: Sequence[IcebergFile]) -> bool:
+        firsts = {each.summary.get(_FIRST_FILE) for each in self._table.snapshots() if each.summary}
+        return bool(files) and files[0].data.file_path in firsts
 
 
 def opened(options: TableOptions) -> IcebergTarget:
@@ -234,32 +250,90 @@ def _catalog(options: TableOptions) -> Any:
     return load_catalog(options.catalog, **options.settings)
 
 
-def _remove(io: Any, files: Sequence[IcebergFile], settings: Mapping[str, Any]) -> None:
-    for file in files:
+def _remove(io: Any, paths: Sequence[str], settings: Mapping[str, Any]) -> None:
+    for path in paths:
         try:
-            io.delete(file.data.file_path)
+            io.delete(path)
+        except FileNotFoundError:
+            continue
         except Exception as problem:  # noqa: BLE001 - no reader sees the file
-            _log.warning("%s was not deleted: %s", file.data.file_path, hidden(str(problem), settings))
+            _log.warning("%s was not deleted: %s", path, _hidden(problem, settings))
+
+
+class _Outputs:
+    """A store that remembers what was written to it, and deletes nothing."""
+
+    def __init__(self, io: Any) -> None:
+        self._io = io
+        self.paths: list[str] = []
+        self.unwanted: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._io, name)
+
+    def new_output(self, location: str) -> Any:
+        self.paths.append(location)
+        return self._io.new_output(location)
+
+    def delete(self, location: str) -> None:
+        self.unwanted.append(location)
+
+
+@contextmanager
+def _all_or_none(io: Any, settings: Mapping[str, Any]) -> Iterator[_Outputs]:
+    """A store; what was written to it is deleted where the block fails."""
+    outputs = _Outputs(io)
+    try:
+        yield outputs
+    except BaseException:
+        _remove(io, outputs.paths, settings)
+        raise
 
 
 @contextmanager
 def _changing(table: Any, settings: Mapping[str, Any]) -> Iterator[None]:
     """A commit.
 
-    Raises:
-        ConflictError: the table has changed since it was opened. RefusedError: it has not, and the commit is not in it.
-    """
-    from pyiceberg.exceptions import CommitFailedException
+    Where the catalogue repeats a request whose answer was lost, it takes its own commit for a conflict. The library
+    then deletes what the snapshot in the table is made of; so nothing is deleted before the table was looked at.
 
-    before = table.metadata_location
+    Raises:
+        ConflictError: the table has changed since it was opened, or another writer holds its lock.
+        RefusedError: it has not, and the commit is not in it.
+        IllegalStateError: the catalogue failed, and may have the commit all the same.
+    """
+    from pyiceberg.exceptions import CommitFailedException, ValidationException
+
+    before, io = table.metadata_location, table.io
+    table.io = outputs = _Outputs(io)
     try:
-        with _told(settings, CommitFailedException):
+        with _told(settings, CommitFailedException, ValidationException, OSError):
             yield
-    except CommitFailedException as problem:
-        said = hidden(str(problem), {name: str(text) for name, text in settings.items()})
+    except (CommitFailedException, ValidationException, OSError) as problem:
+        said = f"Iceberg: {type(problem).__name__}: {_hidden(problem, settings)}"
+        # Files are written before the catalogue is asked; other errors are of the connection to it.
+        if isinstance(problem, OSError) and type(problem) not in _OF_FILES:
+            raise IllegalStateError(said) from None
         with _told(settings):
-            has_changed = table.refresh().metadata_location != before
-        raise (ConflictError(said) if has_changed else RefusedError(f"Iceberg: {said}")) from None
+            table.refresh()
+        if {each.manifest_list for each in table.snapshots()}.isdisjoint(outputs.paths):
+            _remove(io, outputs.paths, settings)
+            is_locked = str(problem).startswith(_LOCKED)
+            raise (
+                ConflictError(said) if is_locked or table.metadata_location != before else RefusedError(said)
+            ) from None
+        _log.warning("the commit failed, but it is in the table: %s", said)
+    else:
+        _remove(io, outputs.unwanted, settings)
+    finally:
+        table.io = io
+
+
+_LOCKED: Final = ("Failed to acquire lock", "Failed to check lock")
+"""How Hive's catalogue says that another writer is at it."""
+
+_OF_FILES: Final = (OSError, FileNotFoundError, PermissionError)
+"""The errors of PyArrow's stores. A subclass of another library may be of a connection to a catalogue."""
 
 
 @contextmanager
@@ -272,6 +346,9 @@ def _told(settings: Mapping[str, Any], *passed: type[BaseException]) -> Iterator
     except KafkaError:
         raise
     except Exception as problem:  # noqa: BLE001 - it comes from PyIceberg, SQLAlchemy, requests, PyArrow, …
-        raise IllegalStateError(
-            f"Iceberg: {type(problem).__name__}: {hidden(str(problem), {k: str(v) for k, v in settings.items()})}"
-        ) from None
+        raise IllegalStateError(f"Iceberg: {type(problem).__name__}: {_hidden(problem, settings)}") from None
+
+
+def _hidden(problem: Exception, settings: Mapping[str, Any]) -> str:
+    """What a library says, without the values of settings."""
+    return hidden(str(problem), {name: str(text) for name, text in settings.items()})

@@ -254,7 +254,7 @@ def _meetings(document: Document, pipeline: Pipeline, environment: Environment) 
             found.append(document.mistake((table, "topic"), text))
         if output.path is not None:
             found += _beside_checkpoint(document, table, output, fill(output.path), fill(pipeline.checkpoint))
-    if dead is not None and (why := _in_the_way(sink, dead, environment)):
+    if dead is not None and (why := _in_the_way(sink, dead, pipeline, environment)):
         key = "topic" if dead.topic else "path" if dead.path else "table"
         found.append(document.mistake(("dead_letters", key), f"{why}; dead letters need a place of theirs"))
     return found
@@ -290,22 +290,28 @@ def _beside_checkpoint(
     return [document.mistake(("checkpoint",), f"lies in {where}; it needs a directory of its own")]
 
 
-def _in_the_way(sink: Output, dead: Output, environment: Environment) -> str | None:
+def _in_the_way(sink: Output, dead: Output, pipeline: Pipeline, environment: Environment) -> str | None:
     """What dead letters would do to the rows of the sink."""
     if sink.path is not None and dead.path is not None:
         ours, theirs = environment.fill(dead.path), environment.fill(sink.path)
-        if places.directory(ours) == places.directory(theirs):
+        if places.is_same(ours, theirs):
             return "is the sink's own"
         if places.is_inside(ours, theirs):
             return "lies in the sink's directory"
         if places.is_inside(theirs, ours):
             return "is a directory that the sink lies in"
     if sink.table is not None and dead.table is not None:
-        names = {environment.fill(each).replace("`", "").lower() for each in (dead.table, sink.table)}
-        return "is the sink's own" if len(names) == 1 else None
-    if sink.topic is not None and sink.topic == dead.topic and sink.servers == dead.servers:
-        return "is the sink's own"
-    return None
+        names = environment.fill(dead.table), environment.fill(sink.table)
+        return "is the sink's own" if places.may_be_same_table(*names) else None
+    if (
+        sink.topic is None
+        or dead.topic is None
+        or environment.fill(sink.topic) != environment.fill(dead.topic)
+    ):
+        return None
+    servers = pipeline.source_options().get("kafka.bootstrap.servers", "")
+    own, other = ({"bootstrap.servers": environment.fill(each.servers or servers)} for each in (sink, dead))
+    return "is the sink's own" if places.may_be_same_cluster(own, other) else None
 
 
 def _topic(

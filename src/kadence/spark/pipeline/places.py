@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from kadence.errors import IllegalStateError
 from kadence.spark.source.options import SourceOptions
 from kadence.spark.source.start import Partitions, Pattern
 
-__all__ = ["check_clusters", "directory", "is_inside", "may_be_same_cluster", "reads_topic"]
+__all__ = [
+    "check_clusters",
+    "directory",
+    "is_inside",
+    "is_same",
+    "may_be_same_cluster",
+    "may_be_same_table",
+    "reads_topic",
+]
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "[::1]"})
 
@@ -20,18 +30,74 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "[::1]"})
 def directory(place: str) -> str:
     """The one spelling of a directory: absolute, without symbolic links, ``.`` and ``..``.
 
-    Another file system than this machine's is known by its name alone: ``s3a://bucket/a/../b`` is ``s3a://bucket/b``.
+    Another file system than this machine's is known by its name alone: ``s3a://bucket/a/../b`` is ``s3a://bucket/b``,
+    and so is ``s3://bucket/b``, which other libraries call it. ``?`` and ``#`` are letters of a name.
     """
-    parts = urlsplit(place)
-    if parts.scheme and parts.scheme != "file":
-        return f"{parts.scheme}://{parts.netloc}{posixpath.normpath('/' + parts.path.lstrip('/'))}"
-    return os.path.realpath(unquote(parts.path) if parts.scheme else place)
+    found = _PLACE.fullmatch(place)
+    if found is None:
+        return _local(place)
+    scheme, host, path = found["scheme"].lower(), (found["host"] or "").lower(), found["path"]
+    if scheme == "file":
+        return _local(unquote(path))
+    return f"{_SCHEMES.get(scheme, scheme)}://{host}{posixpath.normpath('/' + path.lstrip('/'))}"
+
+
+_PLACE: Final = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*):(//(?P<host>[^/]*))?(?P<path>.*)", re.DOTALL)
+
+_SCHEMES: Final = {
+    "s3": "s3a",
+    "s3n": "s3a",
+    "abfs": "abfss",
+    "wasb": "wasbs",
+    "gcs": "gs",
+}
+"""Names of one store."""
+
+
+def _local(path: str) -> str:
+    # Two slashes at the beginning are one, and only POSIX may mean another thing by them.
+    return os.path.realpath(re.sub("^//+", "/", path))
 
 
 def is_inside(one: str, other: str) -> bool:
-    """Whether a directory is the other one, or lies in it."""
+    """Whether a directory is the other one, or lies in it; also by another mount of this machine."""
     inner, outer = directory(one), directory(other)
-    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
+    if inner == outer or inner.startswith(outer.rstrip("/") + "/"):
+        return True
+    if not (inner.startswith("/") and outer.startswith("/")):
+        return False
+    mark = _identity(outer)
+    return any(_identity(str(above)) == mark for above in (Path(inner), *Path(inner).parents))
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two names are of one directory."""
+    return is_inside(one, other) and is_inside(other, one)
+
+
+def _identity(path: str) -> tuple[int | str, ...]:
+    """What the file system knows a directory by: the nearest that there is, and the names below it."""
+    place, below = Path(path), list[str]()
+    while True:
+        try:
+            found = place.stat()
+        except OSError:
+            if place == place.parent:
+                raise
+            below.insert(0, place.name)
+            place = place.parent
+        else:
+            return (found.st_dev, found.st_ino, *below)
+
+
+def may_be_same_table(one: str, other: str) -> bool:
+    """Whether two names in Spark's own catalogue are of one table; a name without a database is of ``default``."""
+    return _table(one) == _table(other)
+
+
+def _table(name: str) -> str:
+    bare = name.replace("`", "").strip().lower()
+    return bare.removeprefix("spark_catalog.").removeprefix("default.")
 
 
 def reads_topic(options: SourceOptions, topic: str) -> bool:
