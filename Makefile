@@ -12,7 +12,7 @@ PYSPARK ?= 4.2
 ONLY ?= tests/spark
 # How long make soak begins new rounds.
 MINUTES ?= 10
-# How many simulations make soak-work and make soak-alphabet run.
+# How many simulations make soak-work and make soak-alphabet run, and how many stories make attack-work.
 SEEDS ?= 1000
 PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$each" && break; done)
@@ -25,7 +25,7 @@ ONE_SOURCE := $(addprefix src/kadence/,records/fetched.py consumer/_decoded_reco
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \)) $(ONE_SOURCE)
 
-.PHONY: help demo test test-heavy calm durations test-pythons test-spark soak hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-schemas parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet docs site first-record wheel clean
+.PHONY: help demo test test-heavy calm durations test-pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-schemas parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet attack-work docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -36,12 +36,14 @@ help:
 	@echo "make test-pythons    the tests of the core on other Pythons (PYTHONS='3.14 3.14t /path/to/python'; without it on all that are found)"
 	@echo "make test-spark      the tests of the Spark room with another PySpark (PYSPARK=4.2)"
 	@echo "make soak            property tests, simulations and fuzzing with other seeds (MINUTES=10; SEED=n repeats a round)"
+	@echo "make attack          a million damaged or lying frames, answers, documents and directories (ARGS='avro --count 5000')"
 	@echo "make hold            C calls that hold the interpreter for 15 and for 30 s, which must not cost the membership"
 	@echo "make kill-spark      kill -9 of a Spark application ROUNDS times, every row accounted for (BROKER=kafka, SINK=topic, ARGS='--seed N')"
 	@echo "make kill-lakehouse  the same with a Delta and an Iceberg table, also right before and after their commits; DuckDB counts"
 	@echo "make kill-work       kill -9 of members that run Consumer.process; every record, key order and repeats accounted for (BROKER=kafka, SINK=topic)"
 	@echo "make soak-work       simulations of Consumer.process: kills, trouble, every record accounted for (SEEDS=1000)"
 	@echo "make soak-alphabet   simulations of consumers and process drawn from all that a program and a cluster may do (SEEDS=1000)"
+	@echo "make attack-work     random stories of Consumer.process on a real cluster: every record accounted for (SEEDS=1000, BROKER=kafka)"
 	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
 	@echo "make pyright         whether pyright takes and refuses the same user programs as mypy does (downloads 75 MB)"
 	@echo "make bench           Kadence beside the other clients on one real Kafka (ARGS='--rows iteration', ARGS='--help')"
@@ -103,6 +105,9 @@ test-spark: $(VENV)/pyspark-$(PYSPARK)
 soak: $(VENV)/.has-fuzz
 	@$(RUN) tools/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) -- $(ARGS)
 
+attack: $(VENV)/.has-test
+	@$(RUN) tools/attack.py $(ARGS)
+
 hold: $(VENV)/.has-test
 	@for seconds in 15 30; do KADENCE_HOLD=$$seconds $(RUN) -m pytest tests/consumer/test_native_heartbeat.py -q -rP $(ARGS) || exit 1; done
 
@@ -120,6 +125,9 @@ soak-work: $(VENV)/.has-test
 
 soak-alphabet: $(VENV)/.has-test
 	@PYTHONHASHSEED=0 $(RUN) tools/soak_work.py --alphabet --seeds $(SEEDS) $(ARGS)
+
+attack-work: $(VENV)/.has-test
+	@PYTHONHASHSEED=0 $(RUN) tools/attack_work.py --seeds $(SEEDS) --broker $(BROKER) $(ARGS)
 
 coverage: $(VENV)/.has-test
 	@$(RUN) -m pytest --cov --cov-report=term-missing:skip-covered $(ARGS)

@@ -55,6 +55,19 @@ _WATCHED: Final[dict[str, tuple[str, ...]]] = {
     "recovery": ("kadence.broker.storage",),
     "dispatch": _BROKER,
     "documents": ("kadence.spark.decode",),
+    "directories": _BROKER,
+    "commits": ("kadence.work",),
+    "avro": ("kadence.registry",),
+    "protobuf": ("kadence.registry",),
+    "json-schema": ("kadence.registry",),
+    "json": ("kadence.reading",),
+    "challenges": ("kadence.connection",),
+    "words": ("kadence.broker.server",),
+    "tokens": ("kadence.net",),
+    "registries": ("kadence.registry",),
+    "schemas": ("kadence.registry",),
+    "settings": ("kadence.config", "kadence.security", "kadence.cli"),
+    "letters": ("kadence.work", "kadence.cli"),
 }
 """Whose coverage guides what is tried next, by target: to watch all of Kadence takes long to load. Compiled modules
 have none, but their twins run beside them."""
@@ -181,25 +194,19 @@ def _checked(target: Target, data: bytes) -> None:
 
 
 def _by_mutation(target: Target, seed: int, seconds: float) -> int:
-    from tests.fuzz.corpus import inputs
-    from tests.fuzz.mutation import Mutator
+    from tests.fuzz.attacking import attacks
 
-    begin_from = inputs(target)
-    mutated = Mutator(begin_from, seed) if begin_from else None
     tried, end = 0, time.monotonic() + seconds
-    while mutated is not None and time.monotonic() < end:
-        data = mutated()
+    for each, found in attacks(target, seed):
         faulthandler.dump_traceback_later(_HANG, exit=True)
-        try:
-            target.check(data)
-        except Exception:  # noqa: BLE001 - whatever it is, it is what is looked for
-            traceback.print_exc()
-            path = FOUND / f"{target.name}-{hashlib.sha1(data, usedforsecurity=False).hexdigest()}"
-            path.write_bytes(data)
+        if isinstance(found, Exception):
+            traceback.print_exception(found)
+            print(f"python tools/attack.py {target.name} --seed {each} --alone")
             return 1
-        finally:
-            faulthandler.cancel_dump_traceback_later()
         tried += 1
+        if time.monotonic() >= end:
+            break
+    faulthandler.cancel_dump_traceback_later()
     print(f"tried {tried} inputs, without coverage: atheris is not installed")
     return 0
 

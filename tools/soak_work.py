@@ -9,8 +9,8 @@
 (tests/testing/simulation/alphabet): all that a program may do, and all that a cluster may do. At the end it tells how
 often each row of the table has happened, the rarest first; a row that never did is an error.
 
-A seed that fails is named with what happened in it, and can be run alone: ``--first N --seeds 1``. Each takes about a
-second of a processor, one of the alphabet a tenth.
+Ctrl-C ends it, with what there is. A seed that fails is named with what happened in it, and can be run alone:
+``--first N --seeds 1``. Each takes about a second of a processor, one of the alphabet a tenth.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import gc
 import logging
 import multiprocessing
 import sys
+import traceback
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -58,6 +60,8 @@ def run_alphabet(seed: int) -> tuple[int, dict[str, int], str]:
         story.run()
     except SimulationError as error:
         wrong = f"seed {seed}: {error}"
+    except Exception:  # noqa: BLE001 - it is told with its seed, and others go on
+        wrong = f"seed {seed}: {traceback.format_exc()}"
     return seed, {str(row): count for row, count in story.happened.items()}, wrong
 
 
@@ -87,7 +91,7 @@ def main() -> int:
     # Nothing of a story outlives it but in circles, so the collector need not look so often: a tenth of the time.
     gc.freeze()
     gc.set_threshold(50_000)
-    with multiprocessing.Pool(given.workers) as pool:
+    with multiprocessing.Pool(given.workers) as pool, suppress(KeyboardInterrupt):
         one = run_alphabet if given.alphabet else partial(run, transactional=given.transactional)
         seeds = range(given.first, given.first + given.seeds)
         for done, (seed, counts, wrong) in enumerate(pool.imap_unordered(one, seeds), 1):

@@ -80,24 +80,28 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 class ThisProcess:
-    """The process that made it. Entered with ``with`` around each call of user code."""
+    """The process that made it. Entered with ``with`` around each call of user code.
 
-    __slots__ = ("_fork",)
+    Attributes:
+        fork: its number in `FORKS`. Who calls user code for each record compares the two before it calls `check`.
+    """
+
+    __slots__ = ("fork",)
 
     def __init__(self) -> None:
-        self._fork = FORKS.count
+        self.fork = FORKS.count
 
     @property
     def is_left(self) -> bool:
         """Whether the caller is a child that was forked since."""
-        return FORKS.count != self._fork
+        return FORKS.count != self.fork
 
     def __enter__(self) -> None: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        if FORKS.count != self._fork:
+        if FORKS.count != self.fork:
             _end(error)
 
     def check(self, error: BaseException | None) -> None:
@@ -106,7 +110,7 @@ class ThisProcess:
         Args:
             error: what user code raised; None: it has returned.
         """
-        if FORKS.count != self._fork:
+        if FORKS.count != self.fork:
             _end(error)
 
     def call(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -124,13 +128,14 @@ class ThisProcess:
                 try:
                     awaited = coroutine.send(given) if thrown is None else coroutine.throw(thrown)
                 except StopIteration as stop:
-                    self.check(None)
+                    if FORKS.count != self.fork:
+                        _end(None)
                     result: T = stop.value
                     return result
                 except BaseException as error:
                     self.check(error)
                     raise
-                if FORKS.count != self._fork:
+                if FORKS.count != self.fork:
                     _end(RuntimeError("a forked child cannot await: the event loop is its parent's"))
                 given = thrown = None
                 try:

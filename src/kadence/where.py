@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -32,6 +33,8 @@ _CAPITALS: Final = frozenset("SMHDW")
 _TOO_LARGE: Final = 100_000_000_000
 """Such a number is more likely milliseconds since 1970 than an offset."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999: Python has no later time, and nobody means one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,11 @@ class Where:
     @property
     def as_time(self) -> str:
         """The time with its zone."""
-        return datetime.fromtimestamp(self.number / 1000).astimezone().isoformat(sep=" ", timespec="seconds")
+        moment = datetime.fromtimestamp(self.number / 1000, UTC)
+        # On the last day there is no time in some zones.
+        with contextlib.suppress(OverflowError, ValueError):
+            moment = moment.astimezone()
+        return moment.isoformat(sep=" ", timespec="seconds")
 
 
 def where_of(text: str, now_ms: int) -> Where:
@@ -75,7 +82,7 @@ def where_of(text: str, now_ms: int) -> Where:
     if re.fullmatch(r"-\d+", stripped):
         return Where("last", -int(stripped))
     if stripped.startswith("time:") and stripped[5:].isdecimal():
-        return Where("time", int(stripped[5:]))
+        return _at(int(stripped[5:]), text)
     found = _ago(stripped, now_ms) or _day(stripped, now_ms) or _iso(stripped)
     if found is None:
         raise ValueError(f"{text!r} is not a place: give {ACCEPTED}")
@@ -86,15 +93,25 @@ def at_moment(moment: date) -> Where:
     """The place of a datetime, or of the beginning of a day here. Without a zone this machine's is meant.
 
     Raises:
-        ValueError: it is before 1970.
+        ValueError: it is before 1970, or after the year 9999.
     """
     at = moment if isinstance(moment, datetime) else datetime.combine(moment, clock_time())
     is_presumed = at.tzinfo is None
     # As whole numbers: a float of seconds may lie just below its millisecond. A part of one is rounded up: the first
     # record at or after it is meant.
-    ms = -((_EPOCH - (at.astimezone() if is_presumed else at)) // timedelta(milliseconds=1))
+    try:
+        ms = -((_EPOCH - (at.astimezone() if is_presumed else at)) // timedelta(milliseconds=1))
+    except (OverflowError, ValueError, OSError):
+        # A day before the first one, or after the last, in another zone.
+        ms = -1 if at.year < _EPOCH.year else _LAST_MS + 1
+    return _at(ms, moment, is_presumed)
+
+
+def _at(ms: int, given: object, is_presumed: bool = False) -> Where:
     if ms < 0:
-        raise ValueError(f"records have no times before 1970, and {moment} is one")
+        raise ValueError(f"records have no times before 1970, and {given} is one")
+    if ms > _LAST_MS:
+        raise ValueError(f"{given} is after the year 9999: a time is milliseconds since 1970")
     return Where("time", ms, is_presumed)
 
 
@@ -111,7 +128,7 @@ def _ago(text: str, now_ms: int) -> Where | None:
     if unit not in _SECONDS or bool(minus) == bool(ago):
         return None
     # Longer ago than 1970 is as long ago as records can be.
-    return Where("time", max(0, now_ms - int(float(number) * _SECONDS[unit] * 1000)))
+    return Where("time", now_ms - int(min(float(number) * _SECONDS[unit] * 1000, now_ms)))
 
 
 def _day(text: str, now_ms: int) -> Where | None:

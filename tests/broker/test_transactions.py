@@ -12,6 +12,7 @@ from tests.broker.wire import Wire
 from tests.patience import PATIENCE, until
 
 from kadence import Broker, Consumer, Producer, TopicPartition
+from kadence.broker.storage.clean_stop import CLEAN_FILE
 from kadence.errors import KafkaError, ProducerFencedError
 from kadence.protocol import error_codes as codes
 from kadence.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -192,6 +193,7 @@ def test_a_transaction_that_nobody_knows_is_aborted_at_the_start(tmp_path: Path)
     for folder in (tmp_path / "data").glob("__transaction_state-*"):
         for file in folder.iterdir():
             file.unlink()
+    (tmp_path / "data" / CLEAN_FILE).unlink()
     with Broker(data_dir=tmp_path / "data") as again:
         until(lambda: read(again) == ([b"a", b"b"], 6), what="its marker is durable")
 

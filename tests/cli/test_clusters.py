@@ -105,6 +105,14 @@ def test_a_line_is_named_by_its_number(tmp_path: Path) -> None:
         settings_in(str(path), {})
 
 
+@pytest.mark.parametrize("text", ["a = " + "[" * 5_000, "a = " + "{a=" * 5_000])
+def test_a_file_that_is_nested_without_end_is_no_toml(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="is not TOML"):
+        settings_in(str(path), {})
+
+
 def test_a_mark_before_the_text_is_no_part_of_it(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("client.id=me\n", "utf-8-sig")

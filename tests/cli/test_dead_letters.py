@@ -180,6 +180,24 @@ def test_what_is_refused_is_told_with_its_place(kadence: Run, letters: str, brok
     assert "0 dead letters sent, 1 not" in ran.err
 
 
+def test_numbers_that_are_none_of_kafkas(kadence: Run, broker: Broker) -> None:
+    """Whoever may write to the topic chooses the headers."""
+    late = "1973-03-03T09:46:39+00:00"
+    broker.create_topic("odd")
+    numbers = ("-5", "99999999999", "17000000000000000", "9" * 30, "9" * 400)
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for number in numbers:
+            told = ("partition", "offset", "timestamp", "attempts", "first", "last", "value.bytes")
+            headers = [(f"kadence.error.{name}", number.encode()) for name in told]
+            producer.send("odd", b"v", headers=[("kadence.error.topic", b"t"), *headers])
+    shown = kadence("dead-letters", "show", "odd")
+    assert (shown.status, len(shown.rows)) == (0, len(numbers))
+    assert [row["origin"] for row in shown.rows] == [None] * len(numbers)
+    assert [row["last"] for row in shown.rows] == [None, late, "17000000000000000 ms", None, None]
+    listed = kadence("dead-letters", "list", "odd")
+    assert listed.status == 0, listed.err
+
+
 def test_drop_deletes_the_oldest(kadence: Run, letters: str) -> None:
     dry = kadence("dead-letters", "drop", letters, "--before", "2", "--dry-run")
     assert dry.rows == [{"topic": "dead", "partition": 0, "dropped": 2, "first_offset": 2, "left": 3}]

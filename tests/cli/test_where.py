@@ -74,6 +74,33 @@ def test_milliseconds_are_not_taken_for_an_offset() -> None:
         read_where("1700000000000")
 
 
+@pytest.mark.parametrize(
+    "text", ["time:253402300800000", "time:1700000000000000000000", f"time:1{'0' * 400}"]
+)
+def test_a_time_that_no_calendar_has_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="after the year 9999"):
+        read_where(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("time:253402300799999", "9999-12-31 23:59:59+00:00"),
+        ("9999-12-31T23:59:59Z", "9999-12-31 23:59:59+00:00"),
+        (f"{'9' * 400} days ago", "1970-01-01 01:00:00+01:00"),
+    ],
+)
+def test_the_first_and_the_last_time(text: str, shown: str) -> None:
+    """In the zone of these tests it would be the next year."""
+    assert read_where(text).as_time == shown
+
+
+@pytest.mark.parametrize("text", ["0001-01-01", "0001-01-01T00:00+14:00"])
+def test_the_first_day_of_all_is_before_1970(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="no times before 1970"):
+        read_where(text)
+
+
 def test_days_begin_at_midnight_here() -> None:
     today, yesterday = read_where("today"), read_where("yesterday")
     assert today.as_time.split(" ")[1].startswith("00:00:00+0")

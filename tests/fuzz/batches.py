@@ -147,12 +147,14 @@ def _compressed_seeds() -> list[bytes]:
 def _decompress(data: bytes) -> object:
     try:
         found: Any = decompress(data[0] & 7 if data else 0, memoryview(data)[1:], _LIMIT)
-    except (CodecError, LocalError):
-        return None
+    except (CodecError, LocalError) as error:
+        return error
     assert memoryview(found).nbytes <= _LIMIT
     return found
 
 
-FETCHED: Final = Target("fetched", _fetched_seeds, _read_fetched, 250)
-PRODUCED: Final = Target("produced", _batch_seeds, _append, 600)
-COMPRESSED: Final = Target("compressed", _compressed_seeds, _decompress, 600, allocation=(0, 5 * _LIMIT))
+FETCHED: Final = Target("fetched", _fetched_seeds, _read_fetched, share=4_000)
+PRODUCED: Final = Target("produced", _batch_seeds, _append, share=8_000)
+COMPRESSED: Final = Target(
+    "compressed", _compressed_seeds, _decompress, allocation=(0, 5 * _LIMIT), share=8_000
+)

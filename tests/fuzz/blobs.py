@@ -6,6 +6,8 @@ coordinator looks into it without depending on it.
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
+from itertools import pairwise
 from typing import Any, Final
 
 from tests.fuzz.full import full
@@ -27,8 +29,9 @@ from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssign
 from kadence.protocol.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kadence.types import TopicPartition
 from kadence.wire import WireError
+from kadence.work.frontier import Frontier, _check, decode, done_above, encode
 
-__all__ = ["ASSIGNMENTS", "STICKY", "SUBSCRIPTIONS"]
+__all__ = ["ASSIGNMENTS", "COMMITS", "STICKY", "SUBSCRIPTIONS"]
 
 _TOPICS: Final = Topics({"t": 3, "u": 1})
 _OTHER: Final = MemberSubscription(frozenset(("t", "u")), (TopicPartition("t", 1),), 3)
@@ -57,9 +60,9 @@ def _read_subscription(data: bytes) -> object:
     broker = _as_coordinator(data)
     try:
         said = decode_subscription(data)
-    except WireError:
+    except WireError as error:
         assert broker is None
-        return None
+        return error
     assert broker is not None
     assert said.topics == frozenset(broker.topics)
     again = decode_subscription(encode_subscription(said))
@@ -99,14 +102,47 @@ def _read_sticky(data: bytes) -> object:
 def _read_assignment(data: bytes) -> object:
     try:
         given = decode_assignment(data)
-    except WireError:
-        return None
+    except WireError as error:
+        return error
     assert decode_assignment(encode_assignment(given)) == sorted(given)
     return given
 
 
+_OFFSET: Final = 100
+_RUNS: Final = ([(102, 103)], [(101, 150), (160, 10_000)], [(at, at + 1) for at in range(102, 400, 2)])
+
+
+def _read_commit(data: bytes) -> object:
+    """Metadata of a commit as it is, and with a true checksum: whoever may commit for the group writes both."""
+    text = data.decode("latin-1")
+    found = []
+    for metadata in (text, _with_check(text)):
+        runs = decode(_OFFSET, metadata)
+        assert all(_OFFSET <= start <= end < 1 << 63 for start, end in runs)
+        assert all(one[1] <= other[0] for one, other in pairwise(runs))
+        assert done_above(_OFFSET, metadata) == sum(end - start for start, end in runs)
+        frontier = Frontier(runs, _OFFSET)
+        for offset in range(_OFFSET, _OFFSET + 20):
+            if frontier.give(offset, 0) and offset % 5:
+                frontier.done(offset)
+        frontier.log_ends(_OFFSET + 20)
+        assert frontier.offset == _OFFSET
+        assert decode(_OFFSET, frontier.metadata()) == list(frontier.runs())
+        found += runs
+    return found or None
+
+
+def _with_check(metadata: str) -> str:
+    mark, text = metadata[:15], metadata[15:]
+    try:
+        body = b64decode(text + "=" * (-len(text) % 4))[4:]
+    except ValueError:
+        return metadata
+    return mark + b64encode(_check(_OFFSET, body) + body).decode()
+
+
 SUBSCRIPTIONS: Final = Target(
-    "subscriptions", _subscription_seeds, _read_subscription, allocation=(600, 60_000)
+    "subscriptions", _subscription_seeds, _read_subscription, allocation=(600, 60_000), share=50_000
 )
 STICKY: Final = Target(
     "sticky",
@@ -116,7 +152,19 @@ STICKY: Final = Target(
     ],
     _read_sticky,
     allocation=(600, 60_000),
+    share=4_000,
 )
 ASSIGNMENTS: Final = Target(
-    "assignments", lambda: _seeds(ConsumerProtocolAssignment), _read_assignment, allocation=(600, 20_000)
+    "assignments",
+    lambda: _seeds(ConsumerProtocolAssignment),
+    _read_assignment,
+    allocation=(600, 20_000),
+    share=120_000,
+)
+COMMITS: Final = Target(
+    "commits",
+    lambda: [encode(_OFFSET, runs).encode() for runs in _RUNS],
+    _read_commit,
+    share=20_000,
+    allocation=(200, 60_000),
 )

@@ -1,7 +1,8 @@
 """Frames of strangers at a broker without sockets: each is answered, parked or refused, and none meets a bug.
 
-The input is a list of frames, each behind a byte that says which node gets it and how much time passes before, and its
-length. They meet the same broker one after the other, so what one leaves there the next may stumble over.
+Some are well-formed and make no sense (NONSENSE). The others are damaged (DISPATCH): the input is a list of frames,
+each behind a byte that says which node gets it and how much time passes before, and its length. They meet the same
+broker one after the other, so what one leaves there the next may stumble over.
 """
 
 from __future__ import annotations
@@ -13,20 +14,22 @@ from typing import Any, Final
 
 from tests.broker.stage import Nobody, Stage
 from tests.fuzz.messages import requests
-from tests.fuzz.target import Target
+from tests.fuzz.target import Story, Tally, Target
 
+from kadence.broker.handlers import HANDLERS
 from kadence.protocol import registry
 from kadence.wire import WireError
 
-__all__ = ["DISPATCH"]
+__all__ = ["DISPATCH", "NONSENSE", "Bugs"]
 
 _HEAD: Final = struct.Struct(">BH")
 _TIMES: Final = (0, 0, 0, 0, 1, 100, 10_000, 1_000_000)
 _MOST: Final = 60
 """Frames of one input."""
+_REQUESTS: Final = 800
 
 
-class _Bugs(logging.Handler):
+class Bugs(logging.Handler):
     """What the broker logs as its own mistakes."""
 
     def __init__(self) -> None:
@@ -34,7 +37,7 @@ class _Bugs(logging.Handler):
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info:
+        if record.exc_info or "bug" in record.getMessage():
             self.found.append(logging.Formatter().format(record))
 
 
@@ -61,7 +64,7 @@ def _seeds() -> list[bytes]:
 
 
 def _serve(data: bytes) -> object:
-    stage, bugs = Stage(0), _Bugs()
+    stage, bugs = Stage(0), Bugs()
     log = logging.getLogger("kadence.broker")
     log.addHandler(bugs)
     served = 0
@@ -107,4 +110,34 @@ def _pass_time(stage: Stage, ms: int) -> None:
         stage.services.transactions.poll(now)
 
 
-DISPATCH: Final = Target("dispatch", _seeds, _serve, 500)
+def _make_no_sense(seed: int) -> Tally:
+    """Requests that can be read, with values drawn from small pools, so that names and numbers often hit something."""
+    stage, bugs, tally = Stage(seed), Bugs(), Tally()
+    log = logging.getLogger("kadence.broker")
+    log.addHandler(bugs)
+    answered = 0
+    try:
+        for number in range(_REQUESTS):
+            handler = HANDLERS[stage.random.choice(sorted(HANDLERS))]
+            version = stage.random.randint(handler.request.MIN_VERSION, handler.request.MAX_VERSION)
+            frame = stage.frame(handler.request, version)
+            if frame is None:
+                continue
+            connection: Any = Nobody(stage.random.choice([1, 2]))
+            stage.dispatcher.on_frame(connection, frame)
+            tally.mutations += 1
+            answered += len(connection.sent)
+            _judge(connection, frame)
+            if number % 5 == 0:
+                stage.pass_time()
+            assert not bugs.found, bugs.found[0]
+    finally:
+        log.removeHandler(bugs)
+        stage.loop.close()
+    assert tally.mutations > 0.75 * _REQUESTS
+    assert answered > 0.8 * tally.mutations
+    return tally
+
+
+NONSENSE: Final = Story("nonsense", _make_no_sense, share=15_000)
+DISPATCH: Final = Target("dispatch", _seeds, _serve, share=15_000)

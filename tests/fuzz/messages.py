@@ -47,8 +47,8 @@ def _read_request(frame: bytes) -> object:
     try:
         header, reader = registry.decode_request_header(frame, BoundedReader)
         message = registry.decode_request_body(header, reader)
-    except WireError:
-        return None
+    except WireError as error:
+        return error
     version = header.request_api_version
     written = registry.encode_request(message, version, header.correlation_id, header.client_id)
     _, again = registry.decode_request(written)
@@ -81,9 +81,9 @@ def _read_answer(data: bytes) -> object:
     strict = _strict(request, version, frame)
     try:
         message = Sent(None, request(), version, _CORRELATION_ID, 0, 0).decode(version, frame, "a:1")
-    except MalformedMessageError:
+    except MalformedMessageError as error:
         assert strict is None
-        return None
+        return error
     # Bytes after the end are let pass here, and unlike `registry` an ApiVersions refusal is the caller's to read.
     assert strict in (None, message)
     written = registry.encode_response(message, version, _CORRELATION_ID)
@@ -108,5 +108,5 @@ def _request_seeds() -> list[bytes]:
     return [frame for _, _, frame in requests()] + filled
 
 
-REQUESTS: Final = Target("requests", _request_seeds, _read_request, 1_500, allocation=(400, 20_000))
-ANSWERS: Final = Target("answers", _answer_seeds, _read_answer, 1_500, allocation=(400, 20_000))
+REQUESTS: Final = Target("requests", _request_seeds, _read_request, allocation=(400, 20_000), share=230_000)
+ANSWERS: Final = Target("answers", _answer_seeds, _read_answer, allocation=(400, 20_000), share=200_000)

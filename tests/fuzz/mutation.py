@@ -7,11 +7,13 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-__all__ = ["LONGEST", "Mutator"]
+__all__ = ["DEEP", "LONGEST", "Mutator"]
 
 LONGEST: Final = 64 * 1024
 """Bytes of a mutated input; what goes wrong in a longer one goes wrong in a short one."""
 
+DEEP: Final = b'[{"a":' * 5_000
+"""A document that is nested deeper than any parser may follow."""
 _BYTES: Final = (0, 1, 2, 3, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 _NUMBERS: Final = tuple(
     struct.pack(layout, number)
@@ -53,6 +55,10 @@ class Mutator:
             self._move,
             self._splice,
         )
+
+    def begin(self, seed: int) -> None:
+        """Let all that follows come from this seed."""
+        self._chance.seed(seed)
 
     def __call__(self) -> bytes:
         """The next input."""

@@ -13,7 +13,7 @@ import random
 import re
 import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 from unittest import mock
@@ -29,9 +29,9 @@ from kadence.errors import ConfigError, CorruptRecordError
 from kadence.records import BatchHeader, crc32c
 from kadence.records.batch import CRC_FROM, HEADER_SIZE, LOG_OVERHEAD
 
-__all__ = ["RECOVERY"]
+__all__ = ["RECOVERY", "Files", "change_seeds", "changed", "files_in"]
 
-_Files = dict[str, bytes]
+Files = dict[str, bytes]
 _PARTITION: Final = "t-0"
 _SEGMENT: Final = re.compile(_PARTITION + r"/[0-9]{20}\.log")
 _SEGMENT_BYTES: Final = 16_000
@@ -62,7 +62,7 @@ _STRANGE: Final = (
 """Files that may come to be there."""
 
 
-def _files(folder: Path) -> _Files:
+def files_in(folder: Path) -> Files:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -71,7 +71,7 @@ def _files(folder: Path) -> _Files:
 
 
 @functools.cache
-def _templates() -> tuple[_Files, ...]:
+def _templates() -> tuple[Files, ...]:
     """What a crash leaves, and what a broker leaves that ended in order: three segments, producers, transactions."""
     # Topics have the same id each time, so that a change to a byte is the same change.
     same_ids = mock.patch("kadence.broker.cluster.uuid4", return_value=UUID(int=7))
@@ -90,14 +90,18 @@ def _templates() -> tuple[_Files, ...]:
         disk.flush()
         torn = disk.crash(Path(folder, "torn"))
         disk.close()
-        return _files(torn), _files(Path(folder, "data"))
+        return files_in(torn), files_in(Path(folder, "data"))
 
 
-def _changed(data: bytes) -> tuple[_Files, _Files]:
-    """The files before and after the changes; the first byte says which template they are made to."""
-    before = _templates()[data[0] & 1 if data else 0]
+def changed(data: bytes, templates: Sequence[Files], strange: Sequence[str]) -> tuple[Files, Files]:
+    """The files before and after the changes; the first byte says which template they are made to.
+
+    Args:
+        strange: files that may come to be there.
+    """
+    before = templates[data[0] % len(templates) if data else 0]
     after = dict(before)
-    names = [*before, *_STRANGE]
+    names = [*before, *strange]
     changes = data[1 : 1 + (len(data) - 1) // _CHANGE.size * _CHANGE.size]
     for number, kind, place, byte in _CHANGE.iter_unpack(changes[: _MOST * _CHANGE.size]):
         name = names[number % len(names)]
@@ -105,6 +109,10 @@ def _changed(data: bytes) -> tuple[_Files, _Files]:
         at, way = place % (len(content) + 1), kind & 0x0F
         if way == _REMOVE:
             after.pop(name, None)
+            continue
+        if way == _SWAP:
+            other = names[place % len(names)]
+            after[name], after[other] = after.get(other, b""), content
             continue
         content = _WAYS[way % len(_WAYS)](content[:at], content[at:], byte)
         if kind & 0x10 and name.endswith(".log"):
@@ -118,6 +126,7 @@ def _changed(data: bytes) -> tuple[_Files, _Files]:
 _MOST: Final = 6
 """Changes to one directory."""
 _REMOVE: Final = 15
+_SWAP: Final = 14
 _WAYS: Final[tuple[Callable[[bytes, bytes, int], bytes], ...]] = (
     lambda head, tail, byte: head + bytes([byte]) + tail[1:],
     lambda head, tail, byte: head + (bytes([tail[0] ^ (1 << (byte & 7))]) + tail[1:] if tail else tail),
@@ -152,7 +161,7 @@ def _line(line: bytes) -> bytes:
 
 
 def _start(data: bytes) -> object:
-    before, after = _changed(data)
+    before, after = changed(data, _templates(), _STRANGE)
     with tempfile.TemporaryDirectory() as place, mock.patch("os.fsync"):
         folder = Path(place, "data")
         for name, content in after.items():
@@ -161,10 +170,10 @@ def _start(data: bytes) -> object:
             path.write_bytes(content)
         try:
             disk = Disk(folder, segment_bytes=_SEGMENT_BYTES)
-        except (ConfigError, OSError):
+        except (ConfigError, OSError) as error:
             # Nothing may have been made smaller: whoever mends the directory finds all that was there.
-            assert _logs(_files(folder)) >= _logs(after)
-            return None
+            assert _logs(files_in(folder)) >= _logs(after)
+            return error
         try:
             state = _judge(disk, before, after)
         finally:
@@ -179,7 +188,7 @@ def _start(data: bytes) -> object:
     return state
 
 
-def _judge(disk: Disk, before: _Files, after: _Files) -> object:
+def _judge(disk: Disk, before: Files, after: Files) -> object:
     log = disk.partition
     found = _bytes(log)
     if not any(before.get(name) != after.get(name) for name in _SAY_WHAT_COUNTS):
@@ -199,11 +208,11 @@ def _judge(disk: Disk, before: _Files, after: _Files) -> object:
     return _state(log)
 
 
-def _logs(files: _Files) -> int:
+def _logs(files: Files) -> int:
     return sum(len(content) for name, content in files.items() if name.endswith(".log"))
 
 
-def _segments_of(files: _Files) -> dict[str, bytes]:
+def _segments_of(files: Files) -> dict[str, bytes]:
     return {name: content for name, content in files.items() if _SEGMENT.fullmatch(name)}
 
 
@@ -233,12 +242,12 @@ def _state(log: Partition) -> object:
     return log.start_offset, log.end_offset, _bytes(log), log.last_stable_offset
 
 
-def _seeds() -> list[bytes]:
+def change_seeds(templates: Sequence[Files], strange: Sequence[str]) -> list[bytes]:
     """A change to each file, and none at all."""
     chance = random.Random(0)
-    seeds = [b"", b"\1"]
-    for template, files in enumerate(_templates()):
-        for number in range(len(files) + len(_STRANGE)):
+    seeds = [bytes([template]) for template in range(len(templates))]
+    for template, files in enumerate(templates):
+        for number in range(len(files) + len(strange)):
             change = _CHANGE.pack(
                 number, chance.randrange(32), chance.randrange(2**16), chance.randrange(256)
             )
@@ -246,4 +255,4 @@ def _seeds() -> list[bytes]:
     return seeds
 
 
-RECOVERY: Final = Target("recovery", _seeds, _start, 80)
+RECOVERY: Final = Target("recovery", lambda: change_seeds(_templates(), _STRANGE), _start, share=1_200)

@@ -168,5 +168,7 @@ def _finish(coordinator: TransactionCoordinator, now: int) -> None:
         assert step.answers or step.endings
 
 
-GROUPS: Final = Target("groups", lambda: _seeds(transactions=False), _load_groups, 300)
-TRANSACTIONS: Final = Target("transactions", lambda: _seeds(transactions=True), _load_transactions, 400)
+GROUPS: Final = Target("groups", lambda: _seeds(transactions=False), _load_groups, share=4_000)
+TRANSACTIONS: Final = Target(
+    "transactions", lambda: _seeds(transactions=True), _load_transactions, share=4_000
+)

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.fuzz import batches, blobs, dispatch, documents, messages, recovery, stored
+from tests.fuzz import (
+    batches,
+    blobs,
+    directories,
+    dispatch,
+    documents,
+    logins,
+    messages,
+    recovery,
+    registries,
+    stored,
+    texts,
+    values,
+)
 from tests.fuzz.target import Target
 
 __all__ = ["TARGETS"]
@@ -23,7 +36,20 @@ TARGETS: Final[dict[str, Target]] = {
         stored.GROUPS,
         stored.TRANSACTIONS,
         recovery.RECOVERY,
+        directories.DIRECTORIES,
         dispatch.DISPATCH,
         documents.DOCUMENTS,
+        blobs.COMMITS,
+        values.AVRO,
+        values.PROTOBUF,
+        values.JSON_SCHEMA,
+        values.JSON,
+        logins.CHALLENGES,
+        logins.WORDS,
+        logins.TOKENS,
+        registries.REGISTRIES,
+        texts.SCHEMAS,
+        texts.SETTINGS,
+        texts.LETTERS,
     )
 }

@@ -1,15 +1,20 @@
-"""Each target with its seeds, with what was once found, and with a few hundred mutations of both.
+"""Each target with its seeds, with what was once found, and with mutations of both; and each story once.
 
-`make soak` goes on from here for longer, and with coverage to guide it where atheris is there: tools/fuzz.py.
+`make attack` goes on from here with a million mutations, and `make soak` with coverage to guide it where atheris is
+there: tools/fuzz.py.
 """
 
 from __future__ import annotations
 
+import threading
+
 import pytest
+from tests.fuzz.attacking import attack, attacks
 from tests.fuzz.bounds import allocated, steps
 from tests.fuzz.corpus import CORPUS, inputs, kept
 from tests.fuzz.mutation import Mutator
-from tests.fuzz.target import Target
+from tests.fuzz.stories import STORIES
+from tests.fuzz.target import Story, Target
 from tests.fuzz.targets import TARGETS
 from tests.luck import seeds
 
@@ -35,23 +40,22 @@ def test_what_was_found_once(target: Target, data: bytes) -> None:
 def test_good_inputs(target: Target) -> None:
     """None is refused, and they are not all without an effect."""
     good = target.seeds()
-    assert sum(target.check(each) is not None for each in good) or not good
+    found = [target.check(each) for each in good]
+    assert any(each is not None and not isinstance(each, Exception) for each in found) or not good
 
 
 @every_target
 @pytest.mark.parametrize("seed", seeds(1))
 def test_mutations(target: Target, seed: int) -> None:
-    begin_from = inputs(target)
-    if not begin_from:
+    if not inputs(target):
         pytest.skip("what it is for was not built")
-    mutated = Mutator(begin_from, seed)
-    for _ in range(target.mutations):
-        data = mutated()
-        try:
-            target.check(data)
-        except Exception as error:
-            error.add_note(f"the input of {target.name}: bytes.fromhex({data.hex()!r})")
-            raise
+    attack(target, seed * target.share, target.share // 10)
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+@pytest.mark.parametrize("seed", seeds(1))
+def test_stories(story: Story, seed: int) -> None:
+    attack(story, seed, 1)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +72,34 @@ def test_memory_and_steps_are_bounded_by_what_came(target: Target, seed: int) ->
         assert taken <= before_the_first + for_a_byte * len(data), (taken, data)
         made = steps(lambda data=data: target.check(data))  # type: ignore[misc]
         assert made <= _STEPS[1] + _STEPS[0] * len(data), (made, data)
+
+
+def test_a_failure_says_what_repeats_it_alone() -> None:
+    def check(data: bytes) -> None:
+        if data[:1] > b"\x80":
+            raise KeyError(data)
+
+    target = Target("odd", lambda: [bytes(40)], check)
+    with pytest.raises(KeyError) as raised:
+        attack(target, 7, 500)
+    data, told = raised.value.__notes__
+    seed = int(told.removeprefix("python tools/attack.py odd --seed ").removesuffix(" --alone"))
+    again = next(attacks(target, seed))[1]
+    assert isinstance(again, KeyError)
+    assert again.__notes__ == [data]
+
+
+def test_a_thread_that_dies_is_a_failure() -> None:
+    def die() -> None:
+        raise IndexError("nobody waits for it")
+
+    def check(_: bytes) -> None:
+        thread = threading.Thread(target=die)
+        thread.start()
+        thread.join()
+
+    with pytest.raises(AssertionError, match="IndexError: nobody waits for it"):
+        attack(Target("odd", lambda: [b""], check), 0, 1)
 
 
 def test_the_same_seed_makes_the_same_inputs() -> None:

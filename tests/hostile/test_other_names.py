@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
+from tests.hostile.clients import ASKED
 from tests.hostile.proxy import Answer, lying_proxy
 
-from kadence import OffsetAndMetadata, TopicPartition
-from kadence.admin import Admin, ConfigChange, ConfigResource
+from kadence.admin import Admin
 from kadence.broker import Broker
 from kadence.errors import KafkaError
 from kadence.protocol.api_versions import ApiVersionsResponse
@@ -18,28 +17,7 @@ from kadence.protocol.find_coordinator import FindCoordinatorResponse
 from kadence.protocol.metadata import MetadataResponse
 from kadence.wire import Structure
 
-ONE: Final = TopicPartition("t", 0)
-TOPIC: Final = ConfigResource("topic", "t")
 HONEST: Final = (ApiVersionsResponse, DescribeClusterResponse, FindCoordinatorResponse, MetadataResponse)
-
-ASKED: Final[dict[str, Callable[[Admin], object]]] = {
-    "create topics": lambda admin: admin.create_topics({"new": 1}),
-    "create partitions": lambda admin: admin.create_partitions({"t": 3}),
-    "delete topics": lambda admin: admin.delete_topics("t"),
-    "describe configs": lambda admin: admin.describe_configs(TOPIC),
-    "alter configs": lambda admin: admin.incremental_alter_configs(
-        {TOPIC: {"retention.ms": ConfigChange("set", "1000")}}
-    ),
-    "list offsets": lambda admin: admin.list_offsets({ONE: "latest"}),
-    "delete records": lambda admin: admin.delete_records({ONE: 0}),
-    "describe groups": lambda admin: admin.describe_consumer_groups("g"),
-    "delete groups": lambda admin: admin.delete_consumer_groups("g"),
-    "group offsets": lambda admin: admin.list_offsets_of_groups(["g"]),
-    "commit": lambda admin: admin.alter_consumer_group_offsets("g", {ONE: OffsetAndMetadata(0)}),
-    "delete offsets": lambda admin: admin.delete_consumer_group_offsets("g", ONE),
-    "transactions": lambda admin: admin.describe_transactions("x"),
-    "producers": lambda admin: admin.describe_producers(ONE),
-}
 
 
 def renamed(found: Any) -> None:

@@ -125,6 +125,19 @@ def test_protobuf(broker: Broker, client: SchemaRegistryClient) -> None:
             assert table["value"].to_pylist() == [{"name": "EUR"}]
 
 
+def test_messages_without_fields(client: SchemaRegistryClient) -> None:
+    """Beside others in one topic, alone, and with what they do not have."""
+    pytest.importorskip("ptars")
+    empty, unit = message_type("shop.Other"), message_type("shop.Unit")
+    nothing = ProtobufSerializer(client, empty).serialize("t", (), empty())
+    something = ProtobufSerializer(client, unit).serialize("u", (), unit(name="EUR"))
+    columns = ProtobufDeserializer[Any](client).columns()
+    alone = columns.decode(pa.array([nothing, nothing + b"\x08\1", None], pa.binary()))
+    assert (alone.column.to_pylist(), alone.bad) == ([{}, {}, None], {})
+    mixed = columns.decode(pa.array([something, nothing, nothing], pa.binary()))
+    assert (mixed.column.to_pylist(), mixed.bad) == ([{"name": "EUR"}, {"name": None}, {"name": None}], {})
+
+
 def test_a_table_ends_before_the_first_bad_record_of_each_partition(
     broker: Broker, client: SchemaRegistryClient
 ) -> None:

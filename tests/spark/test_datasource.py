@@ -16,6 +16,7 @@ from tests.spark.source.memory import stream_options
 import pyspark_kadence
 from kadence.errors import ConfigError, MissingDependencyError
 from kadence.spark.datasource import KadenceDataSource
+from kadence.spark.source.offsets import NOT_BEGUN
 from kadence.spark.source.planning import OffsetRange
 from kadence.spark.source.reads import KadencePartition, Reads
 from kadence.spark.source.start import Subscription
@@ -105,7 +106,7 @@ def test_a_reader_is_pickled_before_it_has_asked_anything() -> None:
 def test_spark_is_told_that_there_is_a_limit(more: dict[str, str], limit: Any) -> None:
     reader = StreamReader(stream_options(**more), schema())
     assert reader.getDefaultReadLimit() == limit
-    assert reader.initialOffset() == {}
+    assert reader.initialOffset() == NOT_BEGUN
     assert reader.reportLatestOffset() is None
     reader.commit({})
     reader.stop()

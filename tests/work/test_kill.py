@@ -1,4 +1,4 @@
-"""`make kill-work`, with a few kills."""
+"""`make kill-work`, with a few kills, and `make attack-work`, with a few stories."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 TOOL = Path(__file__).parents[2] / "tools" / "kill_work.py"
+ATTACK = TOOL.with_name("attack_work.py")
 
 
 @pytest.mark.heavy
@@ -31,3 +32,12 @@ def test_kills_lose_no_output_and_repeat_none() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "outputs: 0 lost, 0 twice, 0 keys out of order" in done.stdout
+
+
+@pytest.mark.heavy
+def test_no_story_of_a_real_cluster_breaks_a_rule() -> None:
+    done = subprocess.run(
+        [sys.executable, ATTACK, "--seeds", "20"], capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "20 seeds, 0 failed" in done.stdout

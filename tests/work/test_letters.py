@@ -241,6 +241,20 @@ def test_a_retry_topic_is_read_from_its_start_once_a_slow_coordinator_answers(
     assert sorted(seen) == list(range(5))
 
 
+def test_headers_of_a_retry_topic_that_nobody_of_ours_wrote(simulated: Simulated) -> None:
+    """Whoever may write there ends nothing and holds nothing up: what is no number of Kafka's says nothing."""
+    numbers = (b"-5", b"9" * 18, b"9" * 30, b"9" * 400, b"noon")
+    for number in numbers:
+        names = ("attempts", "at", "timestamp", "first", "offset")
+        simulated.write("again", 1, headers=[(f"kadence.retry.{name}", number) for name in names])
+    seen: list[Record[Any, Any]] = []
+    member(simulated, ["one", "again"]).process(
+        seen.append, until=lambda: len(seen) == len(numbers), retry=Retry(attempts=2, topic="again")
+    )
+    now = simulated.simulation.scheduler.wall_ms()
+    assert all(record.timestamp <= now or record.timestamp == int(b"9" * 18) for record in seen)
+
+
 # ---------------------------------------------------------------- deserialization.errors
 
 

@@ -10,6 +10,8 @@ from tests.work.worlds import ONE, Simulated, become
 
 from kadence import Record
 from kadence.errors import KafkaError
+from kadence.protocol import error_codes
+from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from kadence.work import ProducerRecord
 
 PROTOCOLS: Final = ("classic", "consumer")
@@ -159,6 +161,38 @@ def test_no_transaction_commits_what_was_read_of_a_topic_that_is_gone(
     member.stop()
     call.result()
     assert sorted(outputs()) == sorted(names(0, 90, "new"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_is_done_of_the_new_topic_is_committed_though_offsets_of_the_old_one_were_refused(
+    simulated: Simulated, protocol: str
+) -> None:
+    """The member stops soon after: what a broker did not know then is another topic of the name."""
+    simulated.write("one", names(0, 20, "old"))
+    done: list[bytes] = []
+
+    async def note(record: Record[Any, Any]) -> None:
+        done.append(record.value)
+
+    settings: dict[str, Any] = {
+        "group_protocol": protocol,
+        "auto_commit_interval_ms": 100,
+        "isolation_level": "read_committed",
+    }
+    refused = simulated.faults.error(TxnOffsetCommitRequest, error_codes.UNKNOWN_TOPIC_OR_PARTITION, times=1)
+    first = simulated.member("one", **settings)
+    call = first.processes(note, transactional_id="w")
+    simulated.until(lambda: refused.hits == 1)
+    make_anew(simulated, 0.0)
+    simulated.write("one", names(0, 20, "new"))
+    simulated.until(lambda: names(19, 1, "new")[0] in done)
+    first.stop()
+    call.result()
+    first.close()
+    second = simulated.member("one", **settings)
+    simulated.write("one", names(20, 1, "new"))
+    second.process(note, transactional_id="w", until=lambda: names(20, 1, "new")[0] in done)
+    assert sorted(value for value in done if value.startswith(b"new")) == sorted(names(0, 21, "new"))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

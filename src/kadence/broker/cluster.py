@@ -289,6 +289,7 @@ class Cluster:
         self.topics_version += 1
         for partition in topic.partitions:
             self._delete(partition)
+            partition.removed()
 
     def on_durable(self, callback: Callable[[OSError | None], None]) -> None:
         """Call ``callback`` once changes of topics and groups outlast a power cut, or with why they may not."""

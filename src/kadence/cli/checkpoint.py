@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -13,6 +12,7 @@ from kadence.cli.common import (
     CommandError,
     add_actions,
     add_command,
+    moment,
     print_json,
     print_rows,
     say,
@@ -120,9 +120,7 @@ def _shape(offsets: Any) -> dict[str, dict[str, int]]:
 
 
 def _time(batch: Batch) -> str | None:
-    if batch.began_ms is None:
-        return None
-    return datetime.fromtimestamp(batch.began_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return moment(batch.began_ms, "milliseconds")
 
 
 def _in_words(found: Checkpoint) -> None:

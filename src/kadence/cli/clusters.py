@@ -99,7 +99,7 @@ def _text(path: Path) -> str:
 def _toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
 
 

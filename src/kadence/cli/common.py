@@ -354,9 +354,12 @@ def print_json(document: Mapping[str, Any], stream: IO[str] | None = None) -> No
     print(json_text(document), file=stream or sys.stdout)
 
 
-def moment(ms: int | None) -> str | None:
-    """Ms since 1970 as a time in UTC, as ISO 8601."""
-    return None if ms is None else wall_time(ms).isoformat(timespec="seconds")
+def moment(ms: int | None, timespec: str = "seconds") -> str | None:
+    """Ms since 1970 as a time in UTC, as ISO 8601. What no calendar has stays a number: others wrote it."""
+    try:
+        return None if ms is None else wall_time(ms).isoformat(timespec=timespec)
+    except (OverflowError, ValueError, OSError):
+        return f"{ms} ms"
 
 
 # ---------------------------------------------------------------- for people

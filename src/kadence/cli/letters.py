@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kadence.cli.common import moment, text_of
 from kadence.printable import printable
 from kadence.records import Record
 from kadence.types import TopicPartition
-from kadence.work.letters import ERROR, OURS
+from kadence.work.letters import ERROR, OURS, number_in
 
 __all__ = ["Choice", "Letter", "described", "document"]
+
+_MOST_PARTITION: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Letter:
 
     @classmethod
     def of(cls, record: Record[Any, Any]) -> Letter:
-        """Read the headers. What is missing, or no number where it should be one, is None."""
+        """Read the headers. What is missing, or no number of Kafka's where it should be one, is None."""
         # Ours stand behind the record's own, so the last one of a name counts.
         told = {name: value for name, value in record.headers if value is not None}
 
@@ -57,12 +59,9 @@ class Letter:
             return None if value is None else value.decode(errors="replace")
 
         def number(name: str) -> int | None:
-            try:
-                return int(told.get(ERROR + name, b""))
-            except ValueError:
-                return None
+            return number_in(told.get(ERROR + name))
 
-        topic, partition = text("topic"), number("partition")
+        topic, partition = text("topic"), number_in(told.get(ERROR + "partition"), _MOST_PARTITION)
         return cls(
             record,
             None if topic is None or partition is None else TopicPartition(topic, partition),

@@ -17,9 +17,13 @@ from kadence.connection.request import Completed, Request
 __all__ = ["NOTHING", "Jobs", "Poll", "RequestManager"]
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, which would cost each turn of the network thread more than what it asks for.
+@dataclass(slots=True)
 class Poll:
-    """What a manager wants: requests now, and to be asked again at ``wake_at`` (absolute ms) at the latest."""
+    """What a manager wants: requests now, and to be asked again at ``wake_at`` (absolute ms) at the latest.
+
+    Nobody changes it.
+    """
 
     requests: list[Request] = field(default_factory=list)
     wake_at: int = FOREVER

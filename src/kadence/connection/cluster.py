@@ -76,6 +76,11 @@ class Cluster:
             return {}
         return {topic.topic_id: topic.name for topic in self.topics.values() if topic.topic_id in wanted}
 
+    def is_made_anew(self, name: str, topic_id: bytes) -> bool:
+        """Whether the name belongs to a topic with another id now."""
+        known = self.topics.get(name)
+        return known is not None and known.topic_id not in (ZERO_UUID, topic_id)
+
     def says_as(self, other: Cluster) -> bool:
         """Whether nothing is new since ``other``, from which this one was made. No topic is looked at for it."""
         return self.topics is other.topics and (self.nodes, self.cluster_id, self.controller_id) == (

@@ -102,7 +102,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         shared_state, engine = network_side(self._config, around)
         clock = shared_state.clock
         self._shared_state = shared_state
-        self._core = Core(self._config, shared_state, engine, clock, letter_producer)
+        self._core = Core(self._config, shared_state, engine, clock, letter_producer, aside)
         self._finalizer = end_if_unclosed(self, "AsyncConsumer", shared_state, engine, FAREWELL_MS)
         self._calls = Calls(self._config, shared_state, self._core, clock, awaits=AsyncShell.AWAITS)
         self._shell = AsyncShell(self._core, shared_state, clock)

@@ -327,10 +327,25 @@ class SharedPartition(DeliveryState):
             return None
         return position if position is not None and position.fetch_epoch == origin.fetch_epoch else origin
 
+    def read_under(self) -> int | None:
+        """The fetch epoch under which what polls returned of it counts: the present one, in the same topic.
+
+        None: they have returned nothing.
+        """
+        decoded = self.decoded
+        at = self._position if decoded is None else decoded
+        if at is None:
+            return None
+        return at.fetch_epoch if at.fetch_epoch < self.topic_since else self.fetch_epoch
+
     def mark_processed(self, offset: int, leader_epoch: int | None) -> None:
         """The application says that everything below ``offset`` is processed; never takes a proof back."""
-        current, processed = self.current(), self.processed_position()
-        if current is not None and processed is not None and processed.offset < offset <= current.offset:
+        processed = self.processed_position()
+        # Mostly a later poll has proved it before its commit ends.
+        if processed is None or processed.offset >= offset:
+            return
+        current = self.current()
+        if current is not None and offset <= current.offset:
             self.processed = Origin(current.fetch_epoch, offset, leader_epoch)
 
     def processed_position(self) -> Origin | None:

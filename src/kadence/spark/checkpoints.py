@@ -51,7 +51,10 @@ class SourceOffset:
         """
         if text == _NOTHING:
             return cls(text, None)
-        shape = json.loads(text)
+        try:
+            shape = json.loads(text)
+        except RecursionError:
+            raise ValueError("it is nested too deep") from None
         try:
             return cls(text, Point.from_json(shape) if isinstance(shape, dict) else None)
         except IllegalStateError:
@@ -96,7 +99,7 @@ class Batch:
     def began_ms(self) -> int | None:
         try:
             began = json.loads(self.head[1])["batchTimestampMs"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
         return began if isinstance(began, int) and 0 <= began < _YEAR_9999_MS else None
 

@@ -449,7 +449,9 @@ class Desk:
         """Of a record of the retry topic: its attempts, and when it is due on this machine's monotonic clock."""
         if self._settings.retry.topic != record.topic:
             return Earlier(record, 0, 0)
-        due = now + max(due_at(record) - self._wall_ms(), 0)
+        wait = max(due_at(record) - self._wall_ms(), 0)
+        # Whoever may write to the topic chose the time: no wait of this policy is longer.
+        due = now + int(min(wait, self._settings.retry.max_backoff * 1000))
         return Earlier(with_its_time(record), attempts_of(record), due)
 
     @property

@@ -43,6 +43,7 @@ class Insides(Reading, Protocol):
         clock: its clock. group: its group.id. commit_ms: auto.commit.interval.ms. max_poll_ms: max.poll.interval.ms.
         listener: the application's own.
         topics: what it is subscribed to by name; None with a pattern, or an assignment by hand.
+        is_stopping: tells whether `stop` was called; asked for each record.
         aside: where calls are made that may block. reads_committed: whether isolation.level is read_committed.
         tracing: who makes spans of what is done, if anybody does.
     """
@@ -55,6 +56,8 @@ class Insides(Reading, Protocol):
     def commit_ms(self) -> int: ...
     @property
     def max_poll_ms(self) -> int: ...
+    @property
+    def is_stopping(self) -> Callable[[], bool]: ...
     @property
     def listener(self) -> Any: ...
     @property
@@ -193,7 +196,7 @@ class _Work:
             self.processing = processing
             self.close = processing.transactions.close
         self.desk.tracing = self.tracing
-        self.desk.is_stopping = lambda: bool(consumer.stopping)
+        self.desk.is_stopping = inside.is_stopping
         self.desk.wake = self._wake
 
     def _around(self, consumer: Any, inside: Insides) -> tuple[Any, ...]:

@@ -31,6 +31,7 @@ __all__ = [
     "due_at",
     "is_of_all",
     "named",
+    "number_in",
     "place_of",
     "replayed",
     "retry_record",
@@ -120,21 +121,28 @@ def _header(record: Record[Any, Any], name: str) -> bytes | None:
     return next((value for each, value in reversed(record.headers) if each == name), None)
 
 
-def _number(record: Record[Any, Any], name: str, default: int) -> int:
+def number_in(header: bytes | None, most: int = 2**63 - 1) -> int | None:
+    """The number that a header is; None if it is none from 0 to ``most``: whoever may write to the topic chose it."""
     try:
-        return int(_header(record, name) or b"")
+        found = int(header or b"")
     except ValueError:
-        return default
+        return None
+    return found if 0 <= found <= most else None
+
+
+def _number(record: Record[Any, Any], name: str, default: int) -> int:
+    found = number_in(_header(record, name))
+    return default if found is None else found
 
 
 def attempts_of(record: Record[Any, Any]) -> int:
     """How many attempts failed before the record came from a retry topic; 0 for others."""
-    return max(_number(record, _RETRY + "attempts", 0), 0)
+    return _number(record, _RETRY + "attempts", 0)
 
 
 def due_at(record: Record[Any, Any]) -> int:
     """When a record of a retry topic is due, ms since 1970; 0 for others."""
-    return max(_number(record, _RETRY + "at", 0), 0)
+    return _number(record, _RETRY + "at", 0)
 
 
 def with_its_time(record: Record[Any, Any]) -> Record[Any, Any]:

@@ -369,7 +369,8 @@ class Scheduler:
 
     def take(self, now: int) -> Task | None:
         """The next record to be worked on; its lane waits until `done`, `again` or `drop`. None: there is none now."""
-        self.look_at_due(now)
+        if self._late:
+            self.look_at_due(now)
         ready = self._ready
         while ready:
             lane = ready.popleft()

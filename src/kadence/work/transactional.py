@@ -173,8 +173,8 @@ class TransactionalProcessing(Processing):
         )
         self._not_before = 0
         self._repeating = Repeating(_AGAIN_MS)
-        self._gone: dict[TopicPartition, int] = {}
-        """Partitions that brokers do not know, each with the time (ms) until which they are left out."""
+        self._gone: dict[TopicPartition, tuple[int, int]] = {}
+        """Partitions that brokers do not know: of what fetch epoch, and until when (ms) they are left out."""
         self._is_stale = False
         self._last_error: Exception | None = None
         self._sent_as: GroupMetadata | None = None
@@ -262,7 +262,12 @@ class TransactionalProcessing(Processing):
         if self._is_stale:
             self._is_stale = False
             self._refresh()
-        self._gone = {partition: until for partition, until in self._gone.items() if now < until}
+        if self._gone:
+            # Another topic of the name is not gone.
+            epochs = self._reading.fetch_epochs()
+            self._gone = {
+                p: each for p, each in self._gone.items() if epochs.get(p) == each[0] and now < each[1]
+            }
         without = self._following.standing_still() | self._gone.keys()
         this = self._desk.begin(now, self._metadata_bytes, without)
         if this is None:
@@ -282,6 +287,8 @@ class TransactionalProcessing(Processing):
         self._last_error = None if refused else error
         if error is None:
             self._repeating.succeeded()
+            # That of a revocation waits for nothing, and ends the wait of those that failed before.
+            self._commit_at = min(self._commit_at, add_ms(self._clock.now_ms(), self._commit_ms))
             self.committed.update(this.offsets)
         elif not refused and self._is_shortened(error, {p: each.at for p, each in this.offsets.items()}):
             self._last_error = None
@@ -289,9 +296,9 @@ class TransactionalProcessing(Processing):
             now = self._clock.now_ms()
             if isinstance(error, UnknownTopicOrPartitionError):
                 # The transactions of the others do not wait for it; nor does the group, once the consumer knows.
-                self._gone.update(
-                    dict.fromkeys(error.partitions & this.offsets.keys(), add_ms(now, _UNKNOWN_MS))
-                )
+                until = add_ms(now, _UNKNOWN_MS)
+                left_out = error.partitions & this.offsets.keys()
+                self._gone.update({p: (this.offsets[p].fetch_epoch, until) for p in left_out})
                 self._is_stale = True
             again = self._repeating.failed(now)
             log.log(again.level, "the transaction was aborted, and is made again: %s", error)

@@ -12,17 +12,17 @@ __all__ = ["LoopTurns"]
 
 
 class LoopTurns:
-    """When the tasks of one loop let it turn. On the loop."""
+    """When the tasks of one loop let it turn. On the loop.
+
+    Attributes:
+        due_at: from when on they have kept the loop for long (ms).
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
         self._clock = clock
-        self._turned_at = clock.now_ms()
+        self.due_at = clock.now_ms() + BREATH_MS
         self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def is_due(self, now: int) -> bool:
-        """Whether they have kept the loop for long."""
-        return now - self._turned_at >= BREATH_MS
 
     async def turn(self) -> None:
         """Let the loop turn. Each turn lets one of those go on that wait for it here: all would keep it again."""
@@ -33,7 +33,7 @@ class LoopTurns:
         await turned
 
     def _turned(self) -> None:
-        self._turned_at = self._clock.now_ms()
+        self.due_at = self._clock.now_ms() + BREATH_MS
         first = self._waiting.popleft()
         if not first.done():
             first.set_result(None)

@@ -11,6 +11,7 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import AsyncGeneratorType
 from typing import Any, Final, Protocol
 
 from kadence.client.aside import Aside
@@ -18,6 +19,7 @@ from kadence.clock import FOREVER
 from kadence.deserializers import converts_on_loop
 from kadence.errors import ConfigError, HandlerTimeoutError, RecordDeserializationError, SchemaRegistryError
 from kadence.errors.local import AnswerPendingError
+from kadence.forked import FORKS
 from kadence.printable import text_of
 from kadence.records import Record
 from kadence.work.context import Context
@@ -292,22 +294,23 @@ class ThreadWorkers:
     def _works(self, call: Call, tasks: Sequence[Task]) -> bool:
         """Run the handler. Returns whether the records are done with that."""
         # Entered, it would cost more.
-        ends_child = self._desk.here.check
+        here = self._desk.here
         try:
             outputs = call(tasks)
             if self._halves and outputs is not None:
                 # A generator has not begun. It is part of the attempt, which is halved if it raises.
                 outputs = list(outputs)
-            ends_child(None)
+            if FORKS.count != here.fork:
+                here.check(None)
         except _RefusedError as error:
-            ends_child(error)
+            here.check(error)
             for task, problem in error.refused.items():
                 self._desk.fails((task,), problem)
             self._work_on([[task for task in tasks if task not in error.refused]], call)
             return False
         # A thread that sys.exit() or a panic of Rust ends says nothing to anyone: its record would never be done.
         except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
-            ends_child(error)
+            here.check(error)
             if self._halves and len(tasks) > 1 and not (is_of_all(error) or tasks[0].told_lost):
                 if self._desk.tracing is not None:
                     self._desk.tracing.failed(error)
@@ -431,7 +434,7 @@ class LoopWorkers:
                 if tasks:
                     desk.finish(tasks)
                 # Who has awaited something since need not be counted: the loop has turned.
-                is_due = turns.is_due(desk.finished_at)
+                is_due = desk.finished_at >= turns.due_at
                 tasks = [] if is_due else desk.take()
                 if not tasks and desk.is_ended:
                     return
@@ -445,7 +448,7 @@ class LoopWorkers:
                 await future
                 self._is_waking = False
                 continue
-            if has_more and not self._is_waking:
+            if has_more and not self._is_waking and (self._idle or len(self._tasks) < self._settings.workers):
                 self._wake()
             if not await self._attempt(tasks):
                 tasks = []
@@ -457,7 +460,6 @@ class LoopWorkers:
 
     async def _works(self, tasks: Sequence[Task]) -> bool:
         settings = self._settings
-        this = asyncio.current_task()
         limit: asyncio.Timeout | None = None
         try:
             if settings.timeout_ms is None:
@@ -476,7 +478,7 @@ class LoopWorkers:
         # As on threads; and what the handler awaited may have been cancelled, without this task being so.
         except BaseException as problem:
             error: BaseException = problem
-            if isinstance(problem, GeneratorExit) and not _is_current(this):
+            if isinstance(problem, GeneratorExit) and not self._runs_now():
                 # The coroutine is closed, at the end of the loop: it may await nothing. Else the handler raised it.
                 raise
             if (
@@ -510,7 +512,7 @@ class LoopWorkers:
         """As on threads."""
         desk = self._desk
         for part in parts:
-            if self._turns_of_loop.is_due(desk.clock.now_ms()):
+            if desk.clock.now_ms() >= self._turns_of_loop.due_at:
                 await self._turns_of_loop.turn()
             with desk.lock:
                 first = desk.part(part)
@@ -520,15 +522,26 @@ class LoopWorkers:
 
     async def _call(self, tasks: Sequence[Task]) -> Iterable[ProducerRecord] | None:
         settings = self._settings
-        while isinstance(records := self._decoded(tasks), AnswerPendingError):
-            await self._answered(records)
-        given = records if settings.batch is not None else records[0]
+        if self._decode is None and settings.batch is None:
+            given: Any = tasks[0].record
+        else:
+            while isinstance(records := self._decoded(tasks), AnswerPendingError):
+                await self._answered(records)
+            given = records if settings.batch is not None else records[0]
         result = (
             settings.handler(given, Context(tasks)) if settings.takes_context else settings.handler(given)
         )
-        if inspect.isasyncgen(result):
+        if isinstance(result, AsyncGeneratorType):
             return list(_checked([each async for each in result]))
-        return outputs_of(await result)
+        outputs = await result
+        return None if outputs is None else outputs_of(outputs)
+
+    def _runs_now(self) -> bool:
+        """Whether the caller is a task of these workers that a loop runs now."""
+        try:
+            return asyncio.current_task() in self._tasks
+        except RuntimeError:
+            return False
 
     def is_converting(self) -> bool:
         """Whether the caller is a deserialiser of these workers."""
@@ -563,14 +576,6 @@ class LoopWorkers:
             pending.check()
         except (SchemaRegistryError, ConfigError) as error:
             raise UndecidedError from error
-
-
-def _is_current(task: asyncio.Task[Any] | None) -> bool:
-    """Whether a loop runs this task now."""
-    try:
-        return asyncio.current_task() is task
-    except RuntimeError:
-        return False
 
 
 _NO_ANSWER: Final = "the handler took longer than timeout={} s"

@@ -15,6 +15,7 @@ from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import Shell
+from kadence.consumer.assembly import aside
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.testing import FakeClock
@@ -30,7 +31,9 @@ class Subject:
         self.clock = FakeClock()
         self.shared_state = SharedState(lambda: None)
         config = ConsumerConfig.parse({"group.id": "g", "bootstrap.servers": "nowhere:1"})
-        self.core = Core(config, self.shared_state, Nobody(), self.clock, lambda config: NotImplemented)
+        self.core = Core(
+            config, self.shared_state, Nobody(), self.clock, lambda config: NotImplemented, aside
+        )
         self.shell = Shell(self.core, self.shared_state, self.clock)
         self.core.manual = True
         shared_partition = SharedPartition(PARTITION, 1)

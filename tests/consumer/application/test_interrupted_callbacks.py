@@ -18,6 +18,7 @@ from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import Shell
+from kadence.consumer.assembly import aside
 from kadence.consumer.shared_partition import Origin
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import ConcurrentAccessError, IllegalStateError, WakeupError
@@ -61,7 +62,7 @@ class Subject:
         self.shared_state = SharedState(lambda: None)
         config = ConsumerConfig.parse({"group.id": "g", "bootstrap.servers": "nowhere:1"}, **settings)
         clock = clock or SystemClock()
-        self.core = Core(config, self.shared_state, Nobody(), clock, lambda config: NotImplemented)
+        self.core = Core(config, self.shared_state, Nobody(), clock, lambda config: NotImplemented, aside)
         self.shell = Shell(self.core, self.shared_state, clock)
         self.listener = self.core.listener = Listener()
         self.core.subscribed = frozenset(("t",))

@@ -289,6 +289,32 @@ def test_a_topic_made_anew_is_given_up_and_then_read_from_its_start(bench: Bench
     assert bench.subscription.partitions[TopicPartition("t", 0)] is not before
 
 
+def test_partitions_of_a_topic_made_anew_are_given_up_before_the_new_ones_are_assigned(bench: Bench) -> None:
+    """Another member may get the new ones, and would read them beside this one."""
+    bench.settle(0)
+    old, new = bench.metadata.cluster, _with_id(bench.metadata, "t", b"n" * 16)
+    bench.metadata.cluster = new
+    bench.sent()
+    assert bench.serve()[0] == ("RevokePartitions", partitions("t", 0))
+    request = bench.beat()
+    assert (bench.owned, said(request)) == ([], {"owned": []})
+    bench.answer(request, 1)
+    bench.answer(bench.beat(), 2, {b"n" * 16: [0]})
+    request = bench.beat()
+    assert (bench.owned, said(request)) == (partitions("t", 0), {"owned": {b"n" * 16: [0]}})
+    bench.answer(request, 2)
+    bench.serve()
+    # A broker that has not heard of it yet: what nobody has told otherwise comes back with the next news.
+    bench.metadata.cluster = old
+    bench.sent()
+    bench.serve()
+    bench.answer(bench.beat(), 2)
+    assert bench.owned == []
+    bench.metadata.cluster = new
+    bench.sent()
+    assert bench.owned == partitions("t", 0)
+
+
 def _with_id(metadata: FakeMetadata, name: str, topic_id: bytes) -> Any:
     from dataclasses import replace
 

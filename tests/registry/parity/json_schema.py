@@ -30,7 +30,8 @@ def run(registered: Registered, chance: Random, documents: int, counted: Counted
     while counted.documents < last:
         schemas = JsonSchemas(chance)
         writer = schemas.new()
-        written = registered.json(writer, [schemas.document(writer) for _ in range(VALUES)])
+        values = [schemas.document(writer) for _ in range(VALUES)]
+        written = registered.json(writer, [{} if value is None else value for value in values])
         for reader in (None, schemas.changed(writer), schemas.changed(schemas.changed(writer))):
             _compare(registered, writer, reader, written.header, written.bodies, counted)
 

@@ -71,7 +71,7 @@ class Registered:
         return Written(header + place, [each.SerializeToString() for each in messages])
 
     def json(self, schema: Any, values: list[Any]) -> Written:
-        """Values of which not all need be of the schema."""
+        """Values of which not all need be of the schema; Confluent's serialiser writes none for None."""
         topic, text = self._topic(), json.dumps(schema)
         if self._confluent is not None:
             return _taken_apart(self._confluent.json(topic, text, values), 5)

@@ -493,6 +493,7 @@ AT = TopicPartition("t", 0)
     "kept",
     [
         {NAMES.decisions: OffsetAndMetadata(5)},
+        {NAMES.decisions: OffsetAndMetadata(5, metadata="[" * 4_000)},
         {NAMES.decisions: OffsetAndMetadata(5, metadata=HEAD % (2, 0))},
         {NAMES.decisions: OffsetAndMetadata(5, metadata=HEAD % (1, 1))},
         {

@@ -68,8 +68,6 @@ def _delete(services: Services, topic: Topic) -> DeletableTopicResult:
         return _result(state, codes.KAFKA_STORAGE_ERROR, f"The disk takes no more: {error}")
     services.coordination.topic_deleted(topic.name)
     services.transactions.topic_deleted(topic.name)
-    for partition in topic.partitions:
-        partition.removed()
     return _result(state, codes.NONE, None)
 
 

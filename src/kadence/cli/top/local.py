@@ -67,7 +67,7 @@ def _read(path: Path, pid: int) -> Iterator[Process]:
                 path.name, pid, {}, "does not answer: C code holds its GIL, or the process is stopped"
             )
             return
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             # It ended without close(), or ends just now.
             return
     for number, state in enumerate(document["consumers"]):

@@ -309,15 +309,19 @@ def to_offsets(offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadat
     """Offsets to commit; of records the one after the last of each partition, of `Records` their next offsets."""
     if offsets is None:
         return None
+    if type(offsets) is Record:
+        # Programs commit each record, and to ask for an instance of a protocol takes longer than all the rest.
+        partition = TopicPartition(offsets.topic, offsets.partition)
+        return {partition: OffsetAndMetadata(offsets.offset + 1, offsets.leader_epoch)}
     if isinstance(offsets, Mapping):
         return {partition_of(partition): _offset(at) for partition, at in offsets.items()}
     if isinstance(offsets, Records):
         return offsets.next_offsets()
     whatever: object = offsets
-    if isinstance(whatever, str) or not isinstance(whatever, Iterable | Record):
+    if isinstance(whatever, str) or not isinstance(whatever, Iterable):
         raise TypeError(f"a mapping of offsets, or records, can be committed, not {whatever!r}")
     found: dict[TopicPartition, OffsetAndMetadata] = {}
-    for record in [offsets] if isinstance(offsets, Record) else offsets:
+    for record in offsets:
         try:
             partition = TopicPartition(record.topic, record.partition)
         except AttributeError:

@@ -434,18 +434,21 @@ class Calls:
         """What is to be committed, and of what was read the fetch epochs under which it counts."""
         if self._tracked is not None and isinstance(offsets, self._tracked.kind):
             return parts_of(self._tracked.offsets(self._fetch_epochs()))
-        given = to_offsets(cast("Offsets | None", offsets))
+        untracked: Any = offsets
+        given = to_offsets(untracked)
         # Offsets that the program names are its word. Those of records are of the topic that these were read from.
-        is_read = not (given is None or isinstance(offsets, Mapping))
-        return given, self._read_under(given) if is_read and given else {}
+        if not given or (type(untracked) is not Record and isinstance(untracked, Mapping)):
+            return given, {}
+        return given, self._read_under(given)
 
     def _read_under(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The fetch epochs under which what polls returned of these counts: the present ones, in the same topic."""
+        """The fetch epochs under which what polls returned of these counts."""
         assignment = self._shared_state.assignment
         return {
-            partition: at.fetch_epoch if at.fetch_epoch < each.topic_since else each.fetch_epoch
+            partition: fetch_epoch
             for partition in partitions
-            if (each := assignment.get(partition)) is not None and (at := each.position) is not None
+            if (each := assignment.get(partition)) is not None
+            and (fetch_epoch := each.read_under()) is not None
         }
 
     def track(self, records: Iterable[Record[Any, Any]]) -> Work:

@@ -51,6 +51,7 @@ class Commits:
         is_automatic: whether it commits by itself. Not while `process` says what is done.
         is_for_work: `process` is under way, and says what is done: a commit of all that was returned is refused.
         is_transactional: the program commits in transactions, too, of which nothing is known here.
+        told_starts: how many choices of ``auto.offset.reset`` polls have told.
         has_worked: `process` was called, so there may be metadata with what is done above a committed offset. A commit
             of the place where reading began, by which nothing is said, would remove it.
     """
@@ -75,8 +76,9 @@ class Commits:
         self.is_for_work = False
         self.has_worked = False
         self.is_transactional = False
-        self._known_starts = self._told_starts = 0
-        """How many choices of ``auto.offset.reset`` were looked at, and told by polls."""
+        self.told_starts = 0
+        self._known_starts = 0
+        """How many choices of ``auto.offset.reset`` were looked at."""
         self._open_starts: set[TopicPartition] = set()
         self._answered_starts: dict[TopicPartition, int] = {}
         """By its number the last choice of each partition of which something was committed since."""
@@ -144,9 +146,13 @@ class Commits:
         if not is_parting:
             self._exchange.raise_fatal()
         chosen, lost = self._chosen(offsets)
-        self._send_starts(chosen, add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms))
+        now, config = self._clock.now_ms(), self._config
+        deadline = add_ms(now, config.default_api_timeout_ms)
+        self._send_starts(chosen, deadline)
+        if is_parting:
+            deadline = add_ms(now, config.request_timeout_ms)
         known = None if offsets is None else self._known.partitions
-        self._send(chosen, lost, callback, read_under, known=known, is_parting=is_parting)
+        self._send(chosen, lost, callback, deadline, read_under, known=known, is_parting=is_parting)
 
     def _chosen(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
@@ -160,7 +166,7 @@ class Commits:
                     "done, too"
                 )
             return self.consumed(), lost
-        return dict(offsets), lost & offsets.keys()
+        return dict(offsets), lost & offsets.keys() if lost else lost
 
     def run_callbacks(self) -> Waits[None]:
         while self.completed:
@@ -212,9 +218,7 @@ class Commits:
     def untold_starts(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Where partitions stand in which reading has begun there since this was asked last."""
         shared_state = self._shared_state
-        if self._told_starts == shared_state.starts:
-            return {}
-        before, self._told_starts = self._told_starts, shared_state.starts
+        before, self.told_starts = self.told_starts, shared_state.starts
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, each in shared_state.assignment.items():
             origin, at = each.origin, each.current()
@@ -222,7 +226,7 @@ class Commits:
                 continue
             if each.held:
                 # Its assigned callback may seek.
-                self._told_starts = before
+                self.told_starts = before
             else:
                 found[partition] = OffsetAndMetadata(at.offset, at.leader_epoch)
         return found
@@ -235,15 +239,19 @@ class Commits:
         if self._shared_state.ended:
             return
         self._answer_starts(beside)
-        if starts := self.starts():
+        # Nothing is open after the first commits, mostly.
+        if (self._open_starts or self._known_starts != self._shared_state.starts) and (
+            starts := self.starts()
+        ):
             call_id = self._exchange.next_id()
             self._starting.add(call_id)
             self._shared_state.send(m.Commit(call_id, deadline, starts, retry=False, parting=True))
 
     def _answer_starts(self, offsets: Iterable[TopicPartition]) -> None:
         """Offsets of these were given: where reading began would take them back."""
+        assignment = self._shared_state.assignment
         for partition in offsets:
-            each = self._shared_state.assignment.get(partition)
+            each = assignment.get(partition)
             origin = None if each is None else each.origin
             if origin is not None and origin.start is not None:
                 self._answered_starts[partition] = origin.start.number
@@ -274,8 +282,7 @@ class Commits:
             self._refresh_at = add_ms(now, max(_REFRESH_MS, self._config.auto_commit_interval_ms))
         else:
             offsets = self._changed(offsets)
-        if offsets:
-            self._own = self._send(offsets, frozenset(), None)
+        self._send_own(now, offsets)
 
     def commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign). Failures are logged: the records come again."""
@@ -299,8 +306,8 @@ class Commits:
 
     def commit_soon(self) -> None:
         """Commit what is processed, without waiting: a manual assignment ends, and there is no group to tell of it."""
-        if self.is_automatic and (offsets := self._changed(self._proved())):
-            self._own = self._send(offsets, frozenset(), None)
+        if self.is_automatic:
+            self._send_own(self._clock.now_ms(), self._changed(self._proved()))
 
     def commit_parting(self, partitions: tuple[TopicPartition, ...], deadline: int) -> None:
         """Commit what is processed of these, which are about to be given up, without waiting.
@@ -328,34 +335,30 @@ class Commits:
         )
         return _offsets(shared_partitions, SharedPartition.processed_position)
 
+    def _send_own(self, now: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit these automatically, if there are any."""
+        if offsets:
+            self._answer_starts(offsets)
+            deadline = add_ms(now, self._config.default_api_timeout_ms)
+            self._own = self._send(offsets, frozenset(), None, deadline)
+
     def _send(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         lost: frozenset[TopicPartition],
         callback: CommitCallback | None,
+        deadline: int,
         read_under: Mapping[TopicPartition, int] = _BY_PROGRAM,
         *,
         known: Mapping[TopicPartition, SharedPartition] | None = None,
         is_parting: bool = False,
     ) -> int:
-        self._answer_starts(offsets)
         call_id = self._exchange.next_id()
         self._callbacks[call_id] = callback
-        config = self._config
-        patience_ms = config.request_timeout_ms if is_parting else config.default_api_timeout_ms
-        deadline = add_ms(self._clock.now_ms(), patience_ms)
-        self._shared_state.send(
-            m.Commit(
-                call_id,
-                deadline,
-                offsets,
-                retry=False,
-                parting=is_parting,
-                lost=lost,
-                read_under=read_under,
-                known=known,
-            )
-        )
+        is_repeated = False
+        # By their places: names would cost as much as the object does.
+        event = m.Commit(call_id, deadline, offsets, is_repeated, is_parting, lost, known, read_under)
+        self._shared_state.send(event)
         return call_id
 
     def _commit_quietly(

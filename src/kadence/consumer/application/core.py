@@ -43,6 +43,7 @@ from kadence.records import Columns, Record
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from kadence.client.aside import Aside
     from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
     from kadence.consumer.fetch.decoding import Decoding
     from kadence.work.meters import Meters
@@ -70,6 +71,7 @@ class Core:
         engine: Engine,
         clock: Clock,
         letter_producers: LetterProducers,
+        aside: Callable[[], Aside],
     ) -> None:
         self.config = config
         self.clock = clock
@@ -123,6 +125,7 @@ class Core:
                 config.group_id,
                 lambda: letter_producers(config),
                 shared_state.signal.set,
+                aside(),
             )
         self.decode()
         self.stalls = Stalls(
@@ -458,8 +461,10 @@ class Core:
 
         Also where ``auto.offset.reset`` has reading begin, once: a transaction commits that, too.
         """
-        passed, starts = self._collector.moved(), self.commits.untold_starts()
-        return {**starts, **passed} if starts else passed
+        passed = self._collector.moved()
+        if self.commits.told_starts == self._shared_state.starts:
+            return passed
+        return {**self.commits.untold_starts(), **passed}
 
     def note_raised(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
         """The poll under way has put back what it took, and raises for what comes next of these."""

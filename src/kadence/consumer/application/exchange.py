@@ -333,6 +333,8 @@ class Exchange:
     @property
     def lost(self) -> frozenset[TopicPartition]:
         """What was lost, and is told by the next poll. Until then the application may hold records of it."""
+        if not self.callbacks:
+            return frozenset()
         losses = [event.partitions for event in self.callbacks if isinstance(event, m.LosePartitions)]
         return frozenset().union(*losses)
 

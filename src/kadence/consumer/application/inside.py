@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from kadence.client.aside import Aside
@@ -48,6 +49,8 @@ class Inside:
         self.commit_ms = core.config.auto_commit_interval_ms
         self.max_poll_ms = core.config.max_poll_interval_ms
         self.nudge = core.nudge
+        # No function of Python's: see `Insides`.
+        self.is_stopping: Callable[[], bool] = partial(getattr, core.exchange, "stopping")
         self.aside = aside
         self._core = core
         self._shared_state = shared_state

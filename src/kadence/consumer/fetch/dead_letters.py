@@ -3,23 +3,23 @@
 What is written of each says `kadence.work.letters`, as for `Consumer.process`.
 
 Sending may block (an unknown topic, a full buffer), and a poll must neither hang nor stop an event loop. So each batch
-of bad records is sent by a short-lived thread of its own, which ends with the broker's acknowledgement; the poll waits
-for it as for anything else. Bad records are rare; a thread each time costs less than one that always waits.
+of bad records is sent by a `Caller` of its own, mostly a short-lived thread. The acknowledgement of the last one wakes
+the poll, which waits for it as for anything else. Bad records are rare; a thread each time costs less than one that
+always waits.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
-from kadence.logs import OwnThread, logger
+from kadence.client.aside import Aside, Calls
 from kadence.records import Record
 from kadence.work.letters import BadRecord, Letter, bad_record, shorter
 
 __all__ = ["BadRecord", "DeadLetters", "Delivery", "LetterProducer", "LetterProducers"]
-
-log = logger("kadence.consumer")
 
 
 class LetterProducer(Protocol):
@@ -42,14 +42,18 @@ LetterProducers = Callable[..., LetterProducer]
 
 
 class Delivery:
-    """Some bad records being sent. ``done`` says that each was acknowledged, or that ``error`` says why not."""
+    """Some bad records being sent. ``done`` says that each was acknowledged, or that ``error`` says why not.
 
-    __slots__ = ("bad", "done", "error")
+    ``shortened`` has a line for the log for each that its topic takes in a shorter form only.
+    """
+
+    __slots__ = ("bad", "done", "error", "shortened")
 
     def __init__(self, bad: Sequence[BadRecord]) -> None:
         self.bad = bad
         self.done = False
         self.error: Exception | None = None
+        self.shortened: list[str] = []
 
 
 class DeadLetters:
@@ -58,7 +62,8 @@ class DeadLetters:
     Args:
         topic: where to. group: who could not read them, for their headers.
         make_producer: makes the producer, when the first bad record is there.
-        wake: called, from a sending thread, when a delivery is done.
+        wake: called, from any thread, when a delivery is done.
+        aside: where calls are made that may block.
     """
 
     def __init__(
@@ -67,18 +72,21 @@ class DeadLetters:
         group: str | None,
         make_producer: Callable[[], LetterProducer],
         wake: Callable[[], None],
+        aside: Aside,
     ) -> None:
         self.topic = topic
         self._group = group
         self._make = make_producer
         self._wake = wake
+        self._aside = aside
         self._producer: LetterProducer | None = None
         self._lock = threading.Lock()
 
     def deliver(self, bad: Sequence[BadRecord]) -> Delivery:
         """Begin to send; look at the result's ``done`` after each wake-up."""
         delivery = Delivery(bad)
-        OwnThread(target=self._send, name="kadence-dead-letters", args=(delivery,)).start()
+        letters = [(each.record, bad_record(each, self.topic, self._group)) for each in bad]
+        self._carry(self._sends(delivery, letters))
         return delivery
 
     def close(self, seconds: float) -> Delivery:
@@ -88,50 +96,85 @@ class DeadLetters:
         if producer is None:
             closing.done = True
         else:
-            OwnThread(
-                target=self._end, name="kadence-dead-letters", args=(closing, producer, seconds)
-            ).start()
+            self._carry(self._closes(closing, producer, seconds))
         return closing
 
-    # ------------------------------------------------------------ on a sending thread
+    def _carry(self, calls: Calls) -> None:
+        caller = self._aside.caller("kadence-dead-letters")
+        caller.carry(calls)
+        caller.end()
 
-    def _send(self, delivery: Delivery) -> None:
+    def _made(self) -> LetterProducer:
+        with self._lock:
+            if self._producer is None:
+                self._producer = self._make()
+            return self._producer
+
+    # ------------------------------------------------------------ where calls may block
+
+    def _sends(self, delivery: Delivery, letters: Sequence[tuple[Record, Letter]]) -> Calls:
+        outcomes = []
         try:
-            with self._lock:
-                if self._producer is None:
-                    self._producer = self._make()
-                producer = self._producer
-            letters = [(each.record, bad_record(each, self.topic, self._group)) for each in delivery.bad]
-            while letters:
-                letters = self._written(producer, letters)
+            producer = yield self._made
+            for record, letter in letters:
+                outcomes.append((record, letter, (yield partial(_sent, producer, letter))))
         except Exception as error:  # noqa: BLE001 - raised by the poll that waits for it
-            delivery.error = error
+            self._is_done(delivery, error)
+            return
+        _when_all_are_done([future for _, _, future in outcomes], partial(self._decided, delivery, outcomes))
+
+    def _closes(self, closing: Delivery, producer: LetterProducer, seconds: float) -> Calls:
+        try:
+            yield partial(producer.close, timeout=seconds)
+        except Exception:  # noqa: BLE001, S110 - every letter was acknowledged before; this is only tidying up
+            pass
+        self._is_done(closing, None)
+
+    # ------------------------------------------------------------ any thread
+
+    def _decided(self, delivery: Delivery, outcomes: Sequence[tuple[Record, Letter, Any]]) -> None:
+        """All futures are done. What its topic does not take for its size is written again, in a shorter form."""
+        instead = []
+        try:
+            for record, letter, outcome in outcomes:
+                error = outcome if isinstance(outcome, Exception) else outcome.exception()
+                if error is None:
+                    continue
+                if (found := shorter(letter, error)) is None:
+                    raise error
+                delivery.shortened.append(found.said(record, error))
+                instead.append((record, found.letter))
+            if instead:
+                self._carry(self._sends(delivery, instead))
+        except Exception as error:  # noqa: BLE001 - as above
+            self._is_done(delivery, error)
+        else:
+            if not instead:
+                self._is_done(delivery, None)
+
+    def _is_done(self, delivery: Delivery, error: Exception | None) -> None:
+        delivery.error = error
         delivery.done = True
         self._wake()
 
-    def _written(
-        self, producer: LetterProducer, letters: Sequence[tuple[Record, Letter]]
-    ) -> list[tuple[Record, Letter]]:
-        """Write these. Returns what is to be written in place of those that the topic does not take for their size."""
-        outcomes = [(record, letter, _sent(producer, letter)) for record, letter in letters]
-        instead = []
-        for record, letter, outcome in outcomes:
-            error = outcome if isinstance(outcome, Exception) else outcome.exception()
-            if error is None:
-                continue
-            if (found := shorter(letter, error)) is None:
-                raise error
-            log.warning("%s", found.said(record, error))
-            instead.append((record, found.letter))
-        return instead
 
-    def _end(self, closing: Delivery, producer: LetterProducer, seconds: float) -> None:
-        try:
-            producer.close(timeout=seconds)
-        except Exception as error:  # noqa: BLE001 - every letter was acknowledged before; this is only tidying up
-            log.info("closing the dead letters' producer: %s", error)
-        closing.done = True
-        self._wake()
+def _when_all_are_done(outcomes: Sequence[Any], call: Callable[[], None]) -> None:
+    """Make a call when each of these is decided: futures, and errors of what was never sent."""
+    futures = [each for each in outcomes if not isinstance(each, Exception)]
+    lock, left = threading.Lock(), len(futures)
+
+    def told(_: object) -> None:
+        nonlocal left
+        with lock:
+            left -= 1
+            is_last = not left
+        if is_last:
+            call()
+
+    for future in futures:
+        future.add_done_callback(told)
+    if not futures:
+        call()
 
 
 def _sent(producer: LetterProducer, letter: Letter) -> Any:

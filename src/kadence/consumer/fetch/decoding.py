@@ -237,6 +237,8 @@ class Decoding:
         """
         assert self._dead_letters is not None
         topic = self._dead_letters.topic
+        for line in delivery.shortened:
+            log.warning("%s", line)
         if delivery.error is not None:
             first = delivery.bad[0].record
             raise DeadLetterError(

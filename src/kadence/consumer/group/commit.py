@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kadence import errors
-from kadence.client.request_manager import Poll
+from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Request
 from kadence.consumer.events import AddBackgroundEvent, Answer, Commit, CommitCompleted, FetchCommitted
@@ -81,8 +81,10 @@ class Pending:
     """Whether metadata is left out, which was too large: who parts from partitions cannot shorten it any more."""
 
     @property
-    def offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What is to be committed still."""
+        if not (self.lost or self.void or self.stored or self.is_bare):
+            return self.call.offsets
         return {
             p: OffsetAndMetadata(at.offset, at.leader_epoch) if self.is_bare else at
             for p, at in self.call.offsets.items()
@@ -283,25 +285,28 @@ class CommitRequestManager:
         """Commit. With ``retry`` the answer is an `Answer`, repeated until the deadline; else a `CommitCompleted`."""
         if not call.retry and len(self._queue) >= _MOST_WAITING and self._coordinator.node_id is None:
             self._fail_oldest(now)
-        tenure = {partition: self._membership.tenure(partition) for partition in call.offsets}
-        read = {p.topic: held.topic_id for p, held in tenure.items() if held is not None}
-        topic_ids = {topic: topic_id for topic, topic_id in read.items() if topic_id != ZERO_UUID}
-        self._given.update(dict.fromkeys(call.offsets, now))
-        lost = set(call.lost)
-        if call.known is not None and self._membership.managed:
-            lost.update(
-                p
-                for p, held in tenure.items()
-                if held is not None and held.shared_partition is not call.known.get(p)
-            )
-        outside = [p for p, held in tenure.items() if held is None]
-        foreign = frozenset(filter(self.is_foreign, outside))
-        strangers = frozenset(p for p in outside if not self.was_ours(p))
-        pending = Pending(call, tenure, topic_ids, lost=lost, foreign=foreign, strangers=strangers)
-        for partition, fetch_epoch in call.read_under.items():
-            held = tenure.get(partition)
-            if held is not None and held.shared_partition.fetch_epoch != fetch_epoch:
+        # Programs commit each record: one walk, and nothing made that is not needed.
+        known, read_under, given = call.known, call.read_under, self._given
+        is_member = known is not None and self._membership.managed
+        tenure: dict[TopicPartition, PartitionState | None] = {}
+        pending = Pending(call, tenure, {}, lost=set(call.lost))
+        outside: list[TopicPartition] = []
+        for partition in call.offsets:
+            given[partition] = now
+            held = tenure[partition] = self._membership.tenure(partition)
+            if held is None:
+                outside.append(partition)
+                continue
+            if held.topic_id != ZERO_UUID:
+                pending.topic_ids[partition.topic] = held.topic_id
+            shared_partition, fetch_epoch = held.shared_partition, read_under.get(partition)
+            if is_member and known is not None and shared_partition is not known.get(partition):
+                pending.lost.add(partition)
+            if fetch_epoch is not None and fetch_epoch != shared_partition.fetch_epoch:
                 pending.void.add(partition)
+        if outside:
+            pending.foreign = frozenset(filter(self.is_foreign, outside))
+            pending.strangers = frozenset(p for p in outside if not self.was_ours(p))
         self._queue.append(pending)
         self._first_deadline = min(self._first_deadline, call.deadline)
 
@@ -368,10 +373,13 @@ class CommitRequestManager:
             self._release(now)
         if self._queue and self._attempt is None:
             wake_at = min(wake_at, self._send(now, requests))
-        # Look-ups take another connection than commits, so one that must see a commit waits for its answer.
-        waits = self._attempt is not None or any(not (p.sent or p.done) for p in self._queue)
-        lookups = self._committed.poll(now, hold=waits)
-        return Poll(requests + lookups.requests, min(wake_at, lookups.wake_at))
+        if self._committed.lookups:
+            # They take another connection than commits, so one that must see a commit waits for its answer.
+            waits = self._attempt is not None or any(not (p.sent or p.done) for p in self._queue)
+            lookups = self._committed.poll(now, hold=waits)
+            requests += lookups.requests
+            wake_at = min(wake_at, lookups.wake_at)
+        return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
 
     def _give_up_parting(self, now: int) -> None:
         """Who parts from partitions does not wait where no broker is there: what was read comes again."""
@@ -455,11 +463,9 @@ class CommitRequestManager:
         for pending in self._queue:
             if pending.done:
                 continue
-            pending.lost.update(
-                p
-                for p, held in pending.tenure.items()
-                if p not in pending.foreign and (held is None or self._membership.tenure(p) is not held)
-            )
+            for p, held in pending.tenure.items():
+                if (held is None or self._membership.tenure(p) is not held) and p not in pending.foreign:
+                    pending.lost.add(p)
             if pending.lost and not pending.offsets:
                 pending.succeed()
 
@@ -509,17 +515,17 @@ class CommitRequestManager:
         else:
             self._backoff.succeeded()
         for pending in attempt.commits:
-            own = {
-                p: codes.get(p, error_codes.UNKNOWN_SERVER_ERROR)
-                for p in pending.offsets
-                if p in attempt.partitions
-            }
-            pending.stored.update(p for p, code in own.items() if code == error_codes.NONE)
+            left = pending.offsets
+            own = {p: codes.get(p, error_codes.UNKNOWN_SERVER_ERROR) for p in left if p in attempt.partitions}
             error = error_of(own)
             if error is None:
-                if not pending.offsets:
+                if len(own) == len(left):
                     pending.succeed()
-            elif (
+                else:
+                    pending.stored.update(own)
+                continue
+            pending.stored.update([p for p, code in own.items() if code == error_codes.NONE])
+            if (
                 error_codes.OFFSET_METADATA_TOO_LARGE in own.values()
                 and pending.call.parting
                 and not pending.is_bare

@@ -83,7 +83,11 @@ class _Lookup:
 
 
 class CommittedOffsets:
-    """All look-ups under way; each is repeated until it is answered or nobody waits for it any more."""
+    """All look-ups under way; each is repeated until it is answered or nobody waits for it any more.
+
+    Attributes:
+        lookups: those.
+    """
 
     def __init__(
         self, coordinator: CoordinatorRequestManager, metadata: ClusterView, config: GroupConfig
@@ -91,36 +95,34 @@ class CommittedOffsets:
         self._coordinator = coordinator
         self._metadata = metadata
         self._config = config
-        self._lookups: list[_Lookup] = []
+        self.lookups: list[_Lookup] = []
         # A caller that asks again after a final refusal must not do so in a loop.
         self._after_refusal = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def find(self, partitions: frozenset[TopicPartition], deadline: int, done: Done) -> None:
         """Look them up; ``done`` is called once, at ``deadline`` with a `KafkaTimeoutError`."""
-        for lookup in self._lookups:
+        for lookup in self.lookups:
             if lookup.partitions == partitions and lookup.sent is None:
                 break
         else:
             backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
             backoff.until = self._after_refusal.until
             lookup = _Lookup(partitions, backoff)
-            self._lookups.append(lookup)
+            self.lookups.append(lookup)
         lookup.waiters.append(_Waiter(deadline, done))
 
     def fail_all(self, now: int, make: Callable[[], KafkaError]) -> None:
         """Fail all look-ups: there is no coordinator to ask."""
-        lookups, self._lookups = self._lookups, []
+        lookups, self.lookups = self.lookups, []
         for lookup in lookups:
             for waiter in lookup.waiters:
                 waiter.done(now, make())
 
     def poll(self, now: int, *, hold: bool) -> Poll:
         """``hold``: a commit goes first, and the answers must not be older than it."""
-        if not self._lookups:
-            return NOTHING
         wake_at = self._expire(now)
         requests: list[Request] = []
-        for lookup in self._lookups:
+        for lookup in self.lookups:
             if lookup.sent is not None:
                 continue
             node_id = self._coordinator.node_id
@@ -135,13 +137,13 @@ class CommittedOffsets:
 
     def _expire(self, now: int) -> int:
         wake_at = FOREVER
-        for lookup in list(self._lookups):
+        for lookup in list(self.lookups):
             overdue = [waiter for waiter in lookup.waiters if waiter.deadline <= now]
             lookup.waiters = [waiter for waiter in lookup.waiters if waiter.deadline > now]
             for waiter in overdue:
                 waiter.done(now, _too_late(lookup.failure))
             if not lookup.waiters:
-                self._lookups.remove(lookup)
+                self.lookups.remove(lookup)
             else:
                 wake_at = min(wake_at, *(waiter.deadline for waiter in lookup.waiters))
         return wake_at
@@ -165,7 +167,7 @@ class CommittedOffsets:
         )
 
     def on_response(self, now: int, completed: Completed) -> None:
-        lookup = next((one for one in self._lookups if one.sent is completed.request), None)
+        lookup = next((one for one in self.lookups if one.sent is completed.request), None)
         if lookup is None:
             return
         lookup.sent = None
@@ -234,7 +236,7 @@ class CommittedOffsets:
         lookup.backoff.failed(now)
 
     def _end(self, now: int, lookup: _Lookup, result: dict[TopicPartition, Any] | KafkaError) -> None:
-        self._lookups.remove(lookup)
+        self.lookups.remove(lookup)
         if isinstance(result, dict):
             self._after_refusal.succeeded()
         else:

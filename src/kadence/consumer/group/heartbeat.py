@@ -198,8 +198,10 @@ class HeartbeatRequestManager:
             self._disarm()
             if not member.joining:
                 return NOTHING
-            gave_up = self._gave_up(now, since, ends_at)
-            return Poll(wake_at=now if gave_up else self._watch_polls(now, since, ends_at))
+            if since is not None and now >= ends_at:
+                self._give_up(now, since)
+                return Poll(wake_at=now)
+            return Poll(wake_at=self._watch_polls(now, since, ends_at))
         self._arm(now)
         if self._coordinator.node is not None and now >= self._session_ends:
             self._in_flight = None
@@ -208,7 +210,8 @@ class HeartbeatRequestManager:
                 now - member.session_timeout_ms,
                 f"no answer for a session timeout, {member.session_timeout_ms} ms",
             )
-        if self._gave_up(now, since, ends_at):
+        if since is not None and now >= ends_at:
+            self._give_up(now, since)
             return Poll(wake_at=now)
         wake_at = self._watch_polls(now, since, ends_at)
         if self._coordinator.node is None:
@@ -293,15 +296,12 @@ class HeartbeatRequestManager:
         self._in_flight = self._membership.heartbeat(add_ms(now, self._config.request_timeout_ms))
         return self._in_flight
 
-    def _gave_up(self, now: int, since: int | None, ends_at: int) -> bool:
-        """Leave the group if the application has not polled for the processing timeout (B4)."""
-        if since is None or now < ends_at:
-            return False
+    def _give_up(self, now: int, since: int) -> None:
+        """Leave the group: the application has not polled for the processing timeout (B4)."""
         self._membership.poll_timed_out(now)
         self._stalled_since = since
         self._add_event(Stalled(since, now, self._processing_timeout_ms, left=True))
         self._disarm()
-        return True
 
     @property
     def _patience_ms(self) -> int:

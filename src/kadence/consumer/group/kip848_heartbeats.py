@@ -115,16 +115,18 @@ class HeartbeatState:
         Args:
             round_: the latest acknowledgement. subscription: whether a changed one is to be told already.
         """
-        if self._said is None:
+        said = self._said
+        if said is None or said.round != round_:
             return True
-        return self._said != self._says(round_) if subscription else self._said.round != round_
+        return subscription and (said.topics != self._topics_now() or said.regex != self._subscription.regex)
 
     def _says(self, round_: int) -> _SentFields:
+        return _SentFields(self._topics_now(), self._subscription.regex, round_)
+
+    def _topics_now(self) -> frozenset[str]:
         """A pattern that matches nothing any more changes nothing: the broker refuses an empty subscription."""
         subscription = self._subscription
-        regex = subscription.regex
-        topics = frozenset() if regex is not None else subscription.topics or self._topics
-        return _SentFields(topics, regex, round_)
+        return frozenset() if subscription.regex is not None else subscription.topics or self._topics
 
     def message(
         self, group: GroupMetadata, round_: int, owned: Mapping[TopicPartition, bytes], *, joins: bool
@@ -239,6 +241,9 @@ OUT: Final = frozenset({State.UNSUBSCRIBED, State.FATAL, State.STALE})
 # A tuple, which finds a state without a call of its hash.
 HEARTBEATING: Final = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING, State.PREPARE_LEAVING)
 """In the group with an epoch that heartbeats keep alive."""
+
+_OWNING: Final = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING)
+"""In the group, and not about to leave it."""
 
 _ENDS: Final = frozenset({State.FENCED, State.PREPARE_LEAVING, State.FATAL})
 
@@ -525,21 +530,39 @@ class ConsumerHeartbeats(abc.ABC):
         self._history.finish(now, self.group, target)
         self._go(State.ACKNOWLEDGING)
 
+    def _give_up_deleted(self, now: int) -> None:
+        """Partitions of a topic that was made anew are not ours: nobody has assigned those of the new one yet.
+
+        Another member may get them, beside whom we would read them under their old name.
+        """
+        cluster = self._metadata.cluster
+        if not self._unresolved:
+            self._cluster = cluster
+        if self._target is None or self.state not in _OWNING:
+            return
+        if any(cluster.is_made_anew(p.topic, topic_id) for p, topic_id in self._owned_ids.items()):
+            self._assigned(now, self._target, "a topic was deleted and created again")
+
     def _resolve(self, now: int) -> dict[TopicPartition, bytes]:
         """The target in names, with their ids. What metadata cannot name yet is asked for; the rest goes on."""
         cluster, target = self._metadata.cluster, self._target or {}
         known = self._names | cluster.names_of(target.keys() - self._names.keys())
         self._names = {topic_id: known[topic_id] for topic_id in target if topic_id in known}
-        self._unresolved, self._cluster = len(self._names) < len(target), cluster
+        names = {
+            topic_id: name
+            for topic_id, name in self._names.items()
+            if not cluster.is_made_anew(name, topic_id)
+        }
+        self._unresolved, self._cluster = len(names) < len(target), cluster
         by_broker = self._subscription.regex is not None
         # Which topics a regex means is known by their ids in assignments only, and by nothing before that.
         self._metadata.want(frozenset(self._names.values()) if by_broker else frozenset())
         self._metadata.identify(frozenset(target.keys() - self._names.keys()) if by_broker else frozenset())
-        if self._unresolved and not by_broker:
+        if len(self._names) < len(target) and not by_broker:
             self._metadata.request_update(now)
         return {
             TopicPartition(name, number): topic_id
-            for topic_id, name in self._names.items()
+            for topic_id, name in names.items()
             for number in target[topic_id]
         }
 

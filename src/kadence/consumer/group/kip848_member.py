@@ -268,6 +268,8 @@ class ConsumerMembership(ConsumerHeartbeats):
             if self._comes_back:
                 self._join(now, "poll interval exceeded" if self._becomes_stale else "first join")
                 return Poll(goodbyes.requests, now)
+        if self._cluster is not self._metadata.cluster:
+            self._give_up_deleted(now)
         if self._unresolved and self._cluster is not self._metadata.cluster:
             self._reconcile(now)
             if self._cluster is self._metadata.cluster:

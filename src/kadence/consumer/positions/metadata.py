@@ -147,7 +147,9 @@ class MetadataManager(Metadata):
 
     def poll(self, now: int) -> Poll:
         requests = []
-        wake_at = self._recover(now)
+        wake_at = self._recovery.due
+        if wake_at <= now:
+            wake_at = self._recover(now)
         if self._in_flight is None and (self._wanted or self._pattern is not None):
             due = self._due
             if due <= now:

@@ -343,8 +343,10 @@ class OffsetsRequestManager:
     def poll(self, now: int) -> Poll:
         requests: list[Request] = []
         wake_at = FOREVER
-        self._look_for_leaders(now)
-        if self._subscription.unplaced:
+        subscription = self._subscription
+        if not subscription.by_group and subscription.partitions:
+            self._look_for_leaders(now)
+        if subscription.unplaced:
             wake_at = self._initialise(now)
             wake_at = min(wake_at, self._reset(now, requests))
         wake_at = min(wake_at, self._calls.poll(now, requests))
@@ -477,8 +479,6 @@ class OffsetsRequestManager:
         Whether there are any is looked at when metadata or the assignment changed.
         """
         subscription = self._subscription
-        if subscription.by_group or not subscription.partitions:
-            return
         seen = (self._metadata.version, subscription.moves)
         if seen != self._seen or subscription.snapshot is not self._snapshot:
             self._seen, self._snapshot = seen, subscription.snapshot

@@ -172,7 +172,7 @@ class Judge:
             kept = json.loads(text or "")
             if all(isinstance(kept[name], kind) for name, kind in _SHAPE.items()):
                 return dict(kept)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             pass
         state = "missing" if text is None else "damaged"
         raise IllegalStateError(f"{place}/{_VERDICT} is {state}: {_mend(place)}")

@@ -184,7 +184,7 @@ class Decision:
                 entries += json.loads(more.metadata)
             slices = tuple(_slice(entry, side, its, tp.topic) for entry in entries)
             return cls(its, batch, str(head["run"]), side, tp.topic, slices)
-        except (KeyError, TypeError, ValueError) as problem:
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as problem:
             raise IllegalStateError(
                 f"the offsets of group {names.decisions!r} are not what the sink has written there ({problem!r}); "
                 "use another transactionalIdPrefix if the group belongs to somebody else"

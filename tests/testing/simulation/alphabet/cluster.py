@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tests.testing.simulation.alphabet.story import Story
 
+    from kadence.broker.core import BrokerCore
     from kadence.testing.simulation import Program
 
 __all__ = ["Cluster", "request"]
@@ -41,6 +42,18 @@ class Cluster:
         self._story = story
         self._rng = story.rng
         self._simulation = story.simulation
+
+    @property
+    def _core(self) -> BrokerCore:
+        """What operators change, when it is there."""
+        self._comes_up()
+        return self._simulation.broker.core
+
+    def _comes_up(self) -> None:
+        """A broker that has crashed is started again."""
+        broker = self._simulation.broker
+        if not broker.is_up:
+            self._simulation.run_until(lambda: broker.is_up, 20)
 
     def does(self, what: str) -> None:
         """Let it happen."""
@@ -70,7 +83,7 @@ class Cluster:
 
     def _topic_deleted(self, after: float | None = 30.0, partitions: int | None = None) -> None:
         story = self._story
-        core = self._simulation.broker.core
+        core = self._core
         if TOPIC not in core.cluster.topics:
             return
         had = story.delete_topic(TOPIC)
@@ -84,7 +97,7 @@ class Cluster:
         if is_busy:
             story.write(6)
             story.rests(0.3)
-        had = len(self._simulation.broker.core.cluster.topics[TOPIC].partitions) if story.has(TOPIC) else 1
+        had = len(self._core.cluster.topics[TOPIC].partitions) if story.has(TOPIC) else 1
         written = story.numbers
         self._topic_deleted(None)
         # A transaction's offsets name the topic, and nobody hears of one that is made anew in the same moment.
@@ -121,6 +134,7 @@ class Cluster:
     def _one_of_two_topics_deleted(self) -> None:
         """With records of it in work. What is done of the other one is committed, also if no more is read ahead."""
         story = self._story
+        self._comes_up()
         story.write(6, topic=OTHER)
         story.write(3 * MAX_RECORDS, fate=b"ok")
         story.rests(0.3)
@@ -131,13 +145,14 @@ class Cluster:
             story.model.look_at_time()
 
     def _partitions_added(self) -> None:
-        core = self._simulation.broker.core
+        core = self._core
         if self._story.has(TOPIC):
             topic = core.cluster.topics[TOPIC]
             core.cluster.add_partitions(topic, len(topic.partitions) + 1)
             self._story.is_touched()
 
     def _retention_takes_what_is_done(self) -> None:
+        self._comes_up()
         for log, (offset, _) in list(self._story.model.ledger.committed.items()):
             self._story.delete_before(log, offset)
 
@@ -146,7 +161,7 @@ class Cluster:
         story.write(3)
         if not story.has(TOPIC):
             return
-        topic = self._simulation.broker.core.cluster.topics[TOPIC]
+        topic = self._core.cluster.topics[TOPIC]
         for partition in topic.partitions:
             is_all = story.is_latest or self._rng.random() < 0.5
             story.delete_before(
@@ -158,7 +173,7 @@ class Cluster:
         story = self._story
 
         def takes() -> None:
-            topic = self._simulation.broker.core.cluster.topics[AGAIN]
+            topic = self._core.cluster.topics[AGAIN]
             for partition in topic.partitions:
                 story.delete_before((topic.topic_id, partition.index), partition.high_watermark - 1)
 
@@ -206,15 +221,26 @@ class Cluster:
     # ------------------------------------------------------------ coordinator and brokers
 
     def _coordinator_moves(self) -> None:
-        core = self._simulation.broker.core
+        core = self._core
         self._story.is_ill(5)
         core.lead(core.coordination.topic.coordinator_of(GROUP), self._rng.choice(sorted(core.cluster.nodes)))
 
     def _leader_moves(self) -> None:
-        core = self._simulation.broker.core
+        core = self._core
         if self._story.has(TOPIC):
             self._story.is_ill(5)
             core.lead(core.partition(TOPIC, 0), self._rng.choice(sorted(core.cluster.nodes)))
+
+    def _a_deserialiser_refuses_records(self) -> None:
+        self._story.write(2, fate=b"junk")
+        self._story.write(2)
+
+    def _a_deserialiser_refuses_a_large_record(self) -> None:
+        """It is as large as the topic of dead letters takes, and the headers of its letter come on top."""
+        cluster = self._core.cluster
+        cluster.configure(cluster.topics[DEAD], {"max.message.bytes": "1000"})
+        self._story.write(1, fate=b"junk", size=900)
+        self._story.write(2)
 
     def _letters_are_refused_for_good(self) -> None:
         """By a topic that is compacted, say. It must not go on for ever, and nobody know of it."""
@@ -236,7 +262,7 @@ class Cluster:
 
     def _letters_are_too_large(self) -> None:
         """Their topic takes less than the one that is read."""
-        cluster = self._simulation.broker.core.cluster
+        cluster = self._core.cluster
         cluster.configure(cluster.topics[DEAD], {"max.message.bytes": "1000"})
         self._story.write(1, fate=b"bad", size=1_500)
 
@@ -249,9 +275,18 @@ class Cluster:
     def _others_leave_a_transaction_open(self) -> None:
         self._others("open")
 
-    def _others(self, end: str) -> None:
+    def _a_start_by_time_behind_a_transaction_of_old_records(self) -> None:
+        """The marker that ends the transaction is young, and what lies around it is not."""
+        self._others("commit", age_ms=2 * _HOUR_MS)
+        self._story.rests(2)
+        self._story.write(3, age_ms=2 * _HOUR_MS)
+        self._story.write(2)
+        self._restarted(lambda: None)
+
+    def _others(self, end: str, age_ms: int = 0) -> None:
         story = self._story
         records = [story.new_record() for _ in range(3)]
+        written_ms = self._simulation.scheduler.wall_ms() - age_ms if age_ms else None
 
         async def main(program: Program) -> None:
             settings = {"transactional.id": program.name, "transaction.timeout.ms": 8_000}
@@ -260,7 +295,7 @@ class Cluster:
                     await producer.init_transactions()
                     await producer.begin_transaction()
                     for key, value in records:
-                        await producer.send_and_wait(TOPIC, value, key)
+                        await producer.send_and_wait(TOPIC, value, key, timestamp=written_ms)
                     await program.sleep({"open": 20.0}.get(end, 0.3))
                     await (producer.commit_transaction() if end == "commit" else producer.abort_transaction())
             except KafkaError as error:

@@ -28,6 +28,7 @@ __all__ = [
     "Fact",
     "Ledger",
     "Log",
+    "is_junk",
     "makes_output",
     "must_fail",
 ]
@@ -50,7 +51,12 @@ def makes_output(value: bytes) -> bool:
 
 def must_fail(value: bytes) -> bool:
     """Whether no attempt of a record succeeds, or its value cannot be read at all."""
-    return value.split()[1] in (b"bad", b"junk")
+    return is_junk(value) or value.split()[1] == b"bad"
+
+
+def is_junk(value: bytes) -> bool:
+    """Whether the deserialiser refuses a record."""
+    return value.split()[1] == b"junk"
 
 
 @dataclass(slots=True)
@@ -77,15 +83,17 @@ class Ledger:
     """Follows the logs and the commits of the group.
 
     Args:
-        reads_committed: the isolation level of the group. since_ms: older records are not owed.
+        reads_committed: the isolation level of the group. since_ms: older records are not owed. skips: nor are those
+            that a deserialiser refuses.
 
     Attributes:
         facts: the records, by value. lanes: those of a key in a log. letters, copies: where the dead letter and the
             retry records of a value lie. outputs: how often its output is there. deleted: what operators deleted, up to
-            which offset. committed: offset and metadata. is_begun: whether what is written now is owed.
+            which offset. committed: offset and metadata. is_begun: whether what is written now is owed. first_young: of
+            each log the first record that is as young as was asked for.
     """
 
-    def __init__(self, simulation: Simulation, *, reads_committed: bool, since_ms: int) -> None:
+    def __init__(self, simulation: Simulation, *, reads_committed: bool, since_ms: int, skips: bool) -> None:
         self.facts: dict[bytes, Fact] = {}
         self.lanes: dict[tuple[Log, bytes | None], list[Fact]] = defaultdict(list)
         self.letters: dict[bytes, tuple[Log, int]] = {}
@@ -94,9 +102,11 @@ class Ledger:
         self.deleted: dict[Log, int] = defaultdict(int)
         self.committed: dict[Log, tuple[int, str]] = {}
         self.is_begun = True
+        self.first_young: dict[Log, int] = {}
         self._simulation = simulation
         self._isolation = Isolation.COMMITTED if reads_committed else Isolation.UNCOMMITTED
         self._since_ms = since_ms
+        self._skips = skips
         self._read_to: dict[Log, int] = defaultdict(int)
 
     @property
@@ -120,9 +130,9 @@ class Ledger:
         topic = self._core.cluster.topic_by_id(log[0])
         return topic is not None and topic.partitions[log[1]].start_offset <= offset
 
-    def is_settled(self) -> bool:
-        """Whether no transaction is open in the topics written to: its offsets may count before its records do."""
-        topics = [self._core.cluster.topics[name] for name in (OUT, DEAD, AGAIN)]
+    def is_settled(self, names: tuple[str, ...] = (OUT, DEAD, AGAIN)) -> bool:
+        """Whether no transaction is open in topics, else those written to: its offsets may count before its records."""
+        topics = [self._core.cluster.topics[name] for name in names if name in self._core.cluster.topics]
         return all(
             each.last_stable_offset == each.end_offset for topic in topics for each in topic.partitions
         )
@@ -152,7 +162,10 @@ class Ledger:
     def _note(self, name: str, log: Log, record: Record[Any, Any]) -> None:
         value, place = bytes(record.value or b""), (log, record.offset)
         if name in (TOPIC, OTHER):
-            is_owed = self.is_begun and record.timestamp >= self._since_ms
+            is_young = record.timestamp >= self._since_ms
+            if is_young:
+                self.first_young.setdefault(log, record.offset)
+            is_owed = self.is_begun and is_young and not (self._skips and is_junk(value))
             key = None if record.key is None else bytes(record.key)
             fact = self.facts[value] = Fact(value, key, log, record.offset, is_owed)
             self.lanes[log, key].append(fact)

@@ -20,7 +20,7 @@ from kadence.work import Context, ProducerRecord, Retry
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from tests.testing.simulation.alphabet.ledger import Fact
+    from tests.testing.simulation.alphabet.ledger import Fact, Log
     from tests.testing.simulation.alphabet.story import Story
 
     from kadence.consumer.decoded_records import Records
@@ -53,6 +53,7 @@ class Style:
     Attributes:
         config: of the consumer. commits: how a loop does. process: arguments of `process`. slowness: seconds of work on
             a record. reads_again: whether ranges are of what was read before. by_time: since when a loop reads (ms).
+        has_letters: whether `process` has a topic of dead letters; else those of the consumer's settings count.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class Style:
     slowness: float = 0.0
     reads_again: bool = False
     by_time: int | None = None
+    has_letters: bool = True
 
 
 class _Listener:
@@ -121,6 +123,7 @@ class Life:
         self.losses: Counter[TopicPartition] = Counter()
         self._in_hand: list[bytes] = []
         self._woken: AsyncConsumer | None = None
+        self._asked_by_time: dict[Log, int] = {}
         self.program: Program = story.simulation.start(name, self._main)
 
     async def _main(self, program: Program) -> None:
@@ -149,6 +152,8 @@ class Life:
             self._woken = None
             self.model.resumes(self.name, self.model.paused(self.name))
             await self._timed("close at the end", consumer.close(CLOSE_S))
+            # By a callback of that close.
+            self._woken = None
 
     async def _watch(self) -> None:
         """Beside what reads: calls of another task, and the end."""
@@ -194,8 +199,11 @@ class Life:
             await self.at("between")
 
     async def _t(self) -> None:
+        self._asked_by_time = {}
         if self.style.by_time is not None:
+            ends = self.story.ends_of(TOPIC)
             await self.consumer.assign_topics(TOPIC, start=self.style.by_time)
+            self._asked_by_time = ends
         await self._p()
 
     async def _committed(self, *_: Any) -> None:
@@ -255,7 +263,8 @@ class Life:
             **self.style.process,
         }
         handler = self._batch if "batch" in arguments else self._alone
-        await self.consumer.process(handler, dead_letter=DEAD, **arguments, **more)
+        letters = DEAD if self.style.has_letters else None
+        await self.consumer.process(handler, dead_letter=letters, **arguments, **more)
 
     async def _r(self) -> None:
         consumer = self.consumer
@@ -300,6 +309,7 @@ class Life:
     async def _handle(self, record: Record[Any, Any], beside: Sequence[bytes] = ()) -> Fact | None:
         """Work on a record. It ends with those ``beside`` it, if there are any."""
         fact = self.model.begins(self.name, record, beside)
+        self.model.begins_by_time(record, self._asked_by_time)
         await self.at("handling")
         if self.style.slowness:
             await asyncio.sleep(self.style.slowness)
@@ -343,6 +353,9 @@ class Life:
         while self.plans[place]:
             call = self.plans[place].pop(0)
             self.story.happens(call, place)
+            if "assign" in call:
+                # It begins elsewhere.
+                self._asked_by_time = {}
             with contextlib.suppress(ValueError, TimeoutError, StopAsyncIteration):
                 try:
                     made = self._makes(call)

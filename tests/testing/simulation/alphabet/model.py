@@ -11,6 +11,7 @@ its dead letter or a retry record is.
 * What has ended is committed in time, while all is well.
 * What is written to the topics of retries and of dead letters stays, unless an operator deletes it.
 * Of a paused partition no more begins than was read ahead.
+* A start by time gives nothing older that was there then, but what lies behind a record as young as was asked for.
 """
 
 from __future__ import annotations
@@ -117,6 +118,14 @@ class Model:
         """The program says that it has done these, though it has not: who closes has done what polls returned."""
         for value in values:
             self.ledger.facts[value].is_owed = False
+
+    def begins_by_time(self, record: Record[Any, Any], ends: dict[Log, int]) -> None:
+        """A program begins with a record, after a start by time; ``ends``: of the logs, when it asked for it."""
+        log = self.ledger.log_of(TopicPartition(record.topic, record.partition))
+        if record.offset < min(ends.get(log, 0), self.ledger.first_young.get(log, 1 << 62)):
+            self.object_to(
+                f"{record.value!r} is older than was asked for, and lies before all that are younger"
+            )
 
     def frontier(self, partition: TopicPartition) -> int:
         """Up to where all has ended."""

@@ -114,6 +114,7 @@ class Story:
             self.simulation,
             reads_committed=self.style.config["isolation.level"] == "read_committed",
             since_ms=self.simulation.scheduler.wall_ms() - _HOUR_MS if kind == "t" else 0,
+            skips=self.style.config.get("deserialization.errors") == "skip",
         )
         self.ledger.is_begun = not self.is_latest
         self.model = Model(
@@ -136,6 +137,7 @@ class Story:
         self._ill_until = -_SETTLED_S
         self._faults: list[Any] = []
         self._must_restart = False
+        self._is_ending = False
         self._is_silent = self.is_latest and rng.random() < 0.5
         self._cluster = Cluster(self)
 
@@ -176,11 +178,7 @@ class Story:
                 "heartbeat.interval.ms": 2_000,
                 "partition.assignment.strategy": rng.choice(["cooperative-sticky", "range"]),
             }
-        self.has_junk = kind in "wx" and rng.random() < 0.25
-        if self.has_junk:
-            config |= {"value.deserializer": _deserialize}
-            if rng.random() < 0.5:
-                config |= {"deserialization.errors": "dead-letter", "dead.letter.topic": DEAD}
+        has_letters = self._draw_junk(kind, config)
         retry = Retry(
             rng.randint(2, 3),
             backoff=rng.choice([0.1, 1.0]),
@@ -197,10 +195,30 @@ class Story:
             process |= {"batch": (rng.choice([2, 5]), 0.1), "halve": rng.random() < 0.5}
         style = Style(kind, config, commits, process, retry, rng.choice([0.0, 0.05, 0.4]))
         style.reads_again = rng.random() < 0.5
+        style.has_letters = has_letters
         if kind == "t":
             config["auto.offset.reset"] = "by_duration:PT1H"
             style.by_time = rng.choice([None, 1_767_225_600_000 - 3_600_000])
+            if any("start by time" in name for name in self.names):
+                style.by_time = 1_767_225_600_000 - 3_600_000
         return style
+
+    def _draw_junk(self, kind: str, config: dict[str, Any]) -> bool:
+        """What becomes of records that a deserialiser refuses. Returns whether `process` has letters of its own."""
+        rng = self.rng
+        is_large = "a deserialiser refuses a large record" in self.names
+        is_told = is_large or "a deserialiser refuses records" in self.names
+        self.has_junk = is_told or (kind in "wx" and rng.random() < 0.25)
+        if not self.has_junk:
+            return True
+        config |= {"value.deserializer": _deserialize}
+        if not is_told and rng.random() < 0.5:
+            return True
+        if is_large or rng.random() < 0.5:
+            config |= {"deserialization.errors": "dead-letter", "dead.letter.topic": DEAD}
+        else:
+            config |= {"deserialization.errors": "skip"}
+        return rng.random() < 0.5
 
     # ------------------------------------------------------------ the story
 
@@ -314,6 +332,8 @@ class Story:
             self.ledger.is_begun = True
         self.write(4)
         simulation.run(0.5)
+        # What lies behind an open transaction of others comes when brokers have ended that.
+        simulation.run_until(lambda: self.ledger.is_settled((TOPIC, OTHER)), 30)
         until = self.now + _REST_S
         while left := self.model.unfinished():
             if self.now > until:
@@ -375,11 +395,18 @@ class Story:
         self.later(seconds, fault.remove)
         return fault
 
+    def ends_of(self, topic: str) -> dict[Log, int]:
+        """Where its logs end now."""
+        found = self.simulation.broker.core.cluster.topics[topic]
+        return {(found.topic_id, each.index): each.end_offset for each in found.partitions}
+
     def has(self, topic: str) -> bool:
         return topic in self.simulation.broker.core.cluster.topics
 
     def create(self, topic: str, partitions: int) -> None:
-        if not self.has(topic):
+        if not self.simulation.broker.is_up:
+            self.later(1.0, lambda: self.create(topic, partitions))
+        elif not self.has(topic):
             self.simulation.broker.core.create_topic(topic, partitions)
             self._keep(topic)
 
@@ -405,6 +432,13 @@ class Story:
         topic = self.simulation.broker.core.cluster.topic_by_id(log[0])
         if topic is None or log[1] >= len(topic.partitions):
             return
+        if (
+            self.is_latest
+            and topic.name in (TOPIC, OTHER)
+            and self.ledger.committed.get(log, (0, ""))[0] < offset
+        ):
+            # Who comes to it from there begins at the end that it has then.
+            self.ledger.is_begun = False
         partition = topic.partitions[log[1]]
         if partition.start_offset < offset <= partition.high_watermark:
             partition.delete_before(offset)
@@ -418,12 +452,14 @@ class Story:
         fates = [b"ok", b"ok", b"ok", b"out", b"out"]
         if self.style.kind in "wxr":
             fates += [b"fails", b"slow", b"bad"]
-        elif fate is not None:
+        elif fate not in (None, b"junk"):
             fate = b"ok"
         if self.has_junk:
             fates.append(b"junk")
-        if fate is None:
-            fate = self.rng.choice(fates)
+        fate = fate or self.rng.choice(fates)
+        if fate == b"bad" and not self.style.has_letters:
+            # It would end the processing, and only what a deserialiser refuses has a letter.
+            fate = b"junk"
         self.numbers += 1
         return self.rng.choice([b"k0", b"k1", b"k2"]), b"%d %s " % (self.numbers - 1, fate) + b"." * size
 
@@ -469,16 +505,19 @@ class Story:
         return last
 
     def revive(self, program: Program) -> None:
-        if not program.is_running:
+        """Start it again, unless all are told to end: who tells them starts them again."""
+        if not (program.is_running or self._is_ending):
             program.restart()
 
     def ends_all(self, after: float) -> None:
         """All programs are told to end, and do."""
+        self._is_ending = True
         for life in self.lives:
             life.program.thaw()
             life.program.stop()
         programs = [life.program for life in self.lives]
         self.simulation.run_until(lambda: all(not each.is_running for each in programs), 100)
+        self._is_ending = False
         self.simulation.run(after)
 
     def starts_all(self) -> None:

@@ -10,20 +10,23 @@ import logging
 import random
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-import pytest
 from tests.broker.wire import Wire
+from tests.fuzz.dispatch import Bugs
 from tests.fuzz.messages import requests
 from tests.fuzz.mutation import Mutator
-from tests.luck import seeds
+from tests.fuzz.target import Story, Tally
 from tests.patience import PATIENCE, until
 
 from kadence.broker import Broker
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.registry import encode_request
+
+__all__ = ["STORIES"]
 
 _CONNECTIONS: Final = 200
 _GOOD: Final = 0.2
@@ -40,30 +43,35 @@ _STRANGERS: Final = (
 )
 
 
-@pytest.fixture(params=["open", "login"])
-def target(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    users = {"user": "password"} if request.param == "login" else None
-    config = {"group.min.session.timeout.ms": 1, "connection.failed.authentication.delay.ms": 0}
-    with Broker(topics={"t": 2}, users=users, config=config) as broker:
-        yield broker
-
-
-@pytest.mark.parametrize("seed", seeds(2))
-def test_nonsense_on_sockets(target: Broker, seed: int, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR, "kadence.broker")
-    chance = random.Random(seed)
+def _tell(users: dict[str, str] | None, seed: int) -> Tally:
+    """Connections to one broker, one after the other."""
+    chance, tally, bugs = random.Random(seed), Tally(), Bugs()
     good = [frame for _, _, frame in requests()]
     mutated = Mutator(good, seed)
-    for _ in range(_CONNECTIONS):
-        _visit(target, lambda: chance.choice(good) if chance.random() < _GOOD else mutated(), chance)
-        _others_are_served(target)
-    assert "bug" not in caplog.text, caplog.text
-    until(
-        lambda: not target._on_loop(lambda: list(target._core.server.connections)),
-        what="connections are left",
-    )
-    until(lambda: not target._on_loop(lambda: _waiting(target)), what="calls are left")
-    assert "Traceback" not in caplog.text, caplog.text
+
+    def frame() -> bytes:
+        if chance.random() < _GOOD:
+            return chance.choice(good)
+        tally.mutations += 1
+        return mutated()
+
+    config = {"group.min.session.timeout.ms": 1, "connection.failed.authentication.delay.ms": 0}
+    log = logging.getLogger("kadence.broker")
+    log.addHandler(bugs)
+    try:
+        with Broker(topics={"t": 2}, users=users, config=config) as broker:
+            for _ in range(_CONNECTIONS):
+                _visit(broker, frame, chance)
+                _others_are_served(broker)
+            until(
+                lambda: not broker._on_loop(lambda: list(broker._core.server.connections)),
+                what="connections are left",
+            )
+            until(lambda: not broker._on_loop(lambda: _waiting(broker)), what="calls are left")
+    finally:
+        log.removeHandler(bugs)
+    assert not bugs.found, bugs.found[0]
+    return tally
 
 
 def _visit(broker: Broker, frame: Callable[[], bytes], chance: random.Random) -> None:
@@ -152,3 +160,9 @@ def _others_are_served(broker: Broker) -> None:
         assert wire.call(ApiVersionsRequest("fuzz", "1"), 3).error_code == 0
         if broker.security_protocol == "PLAINTEXT":
             assert wire.call(MetadataRequest(topics=None)).brokers
+
+
+STORIES: Final = (
+    Story("sockets", partial(_tell, None), share=6_000, memory=96),
+    Story("sockets-with-login", partial(_tell, {"user": "password"}), share=3_000, memory=96),
+)
