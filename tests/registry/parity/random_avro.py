@@ -136,7 +136,8 @@ class Schemas:
         for _ in range(self._chance.randint(2, 3) if several else 1):
             self._add_branch(made, self._type(depth, in_union=True))
         self._chance.shuffle(made)
-        return made
+        # A record inside itself brings a union, and is no branch.
+        return made or ["string"]
 
     @staticmethod
     def _add_branch(union: list[Any], branch: Any) -> None:
