@@ -26,7 +26,7 @@ from kadence.registry import (
     Schema,
     SchemaRegistryClient,
 )
-from kadence.registry.framing import header_of
+from kadence.registry.framing import head_of
 from kadence.registry.settings import RegistryOptions
 
 __all__ = ["REGISTRIES", "client_of"]
@@ -34,7 +34,7 @@ __all__ = ["REGISTRIES", "client_of"]
 _URL: Final = "http://registry.test:1"
 _SCHEMA: Final = Schema('"long"')
 _ID: Final = 7
-_VALUE: Final = header_of(_ID) + b"\0\2"
+_VALUE: Final = head_of(_ID) + b"\0\2"
 
 _ASKED: Final[tuple[Callable[[SchemaRegistryClient], object], ...]] = (
     lambda client: client.get_schema(_ID),
@@ -49,7 +49,7 @@ _ASKED: Final[tuple[Callable[[SchemaRegistryClient], object], ...]] = (
     lambda client: client.set_compatibility("NONE"),
     lambda client: AvroDeserializer(client).deserialize("t", (), _VALUE),
     lambda client: ProtobufDeserializer[Any](client).deserialize("t", (), _VALUE),
-    lambda client: JsonSchemaDeserializer(client).deserialize("t", (), header_of(_ID) + b'{"a": 1}'),
+    lambda client: JsonSchemaDeserializer(client).deserialize("t", (), head_of(_ID) + b'{"a": 1}'),
     lambda client: serialized("value", AvroSerializer(client, '"long"'), "t", (), 5),
     lambda client: serialized("value", AvroSerializer(client, use_latest_version=True), "t", (), {"a": 5}),
     lambda client: client.resolve_latest("t-value", "JSON"),

@@ -28,7 +28,7 @@ from kadence.config import AdminConfig, ConsumerConfig, ProducerConfig
 from kadence.errors import ConfigError, KafkaError, RecordTooLargeError
 from kadence.records import Record, encode_batch
 from kadence.registry import AvroDeserializer, JsonSchemaDeserializer, ProtobufDeserializer
-from kadence.registry.framing import header_of
+from kadence.registry.framing import head_of
 from kadence.security import jaas
 from kadence.where import where_of
 from kadence.work.letters import (
@@ -116,7 +116,7 @@ def _use_schema(data: bytes) -> object:
     rows: Any = {"AVRO": AvroDeserializer, "JSON": JsonSchemaDeserializer, "PROTOBUF": ProtobufDeserializer}[
         kind
     ](client)
-    values = [header_of(_ID) + body for body in _BODIES]
+    values = [head_of(_ID) + body for body in _BODIES]
     for value in values:
         attempt(functools.partial(rows.deserialize, "t", (), value))
     if kind != "JSON":

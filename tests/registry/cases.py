@@ -23,6 +23,7 @@ class Case:
         needs: what is registered before, as subject and schema, each with the references that come before it.
         names: what the schema calls these. strategy: topic, record or topic_record.
         registered: whether the registry has the schema before; the serialiser registers nothing then.
+        in_header: whether a header names the schema, by its GUID.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Case:
     is_key: bool = False
     normalize: bool = False
     registered: bool = False
+    in_header: bool = False
 
 
 def record(name: str, *fields: tuple[str, Any], **more: Any) -> str:
@@ -189,4 +191,11 @@ CASES = [
     Case("object", "JSON", PERSON, [ADA, {"name": ""}]),
     Case("object by title", "JSON", PERSON, [ADA], strategy="record"),
     Case("object with a reference", "JSON", FLAT, [{"owner": ADA}], [("person", PERSON)], ["person.json"]),
+    Case("record by header", "AVRO", ORDER, ORDERS, in_header=True),
+    Case("key by header", "AVRO", ORDER, ORDERS, is_key=True, in_header=True),
+    Case("registered, by header", "AVRO", ORDER, ORDERS, registered=True, in_header=True),
+    Case("bytes as they are, by header", "AVRO", '"bytes"', [b"", b"\0\0\0\0\1raw"], in_header=True),
+    Case("first message by header", "PROTOBUF", "shop.Sale", [{"id": 5}], in_header=True),
+    Case("nested message by header", "PROTOBUF", "shop.Other.Inner69", [{"text": "x"}], in_header=True),
+    Case("object by header", "JSON", PERSON, [ADA], in_header=True),
 ]

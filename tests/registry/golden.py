@@ -45,7 +45,12 @@ def told(requests: Iterable[RegistryRequest]) -> list[list[Any]]:
 
 
 def written_by_confluent(case: Case) -> dict[str, Any]:
-    from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+    from confluent_kafka.schema_registry import (
+        Schema,
+        SchemaReference,
+        SchemaRegistryClient,
+        header_schema_id_serializer,
+    )
     from confluent_kafka.schema_registry import record_subject_name_strategy as record
     from confluent_kafka.schema_registry import topic_record_subject_name_strategy as topic_record
     from confluent_kafka.schema_registry import topic_subject_name_strategy as topic
@@ -63,6 +68,8 @@ def written_by_confluent(case: Case) -> dict[str, Any]:
             "normalize.schemas": case.normalize,
             "subject.name.strategy": strategy,
         }
+        if case.in_header:
+            conf["schema.id.serializer"] = header_schema_id_serializer
         schema = Schema(case.schema, case.kind, [SchemaReference(**each) for each in references])
         if case.kind == "PROTOBUF":
             kind = message_type(case.schema)
@@ -76,11 +83,16 @@ def written_by_confluent(case: Case) -> dict[str, Any]:
                 else JSONSerializer(made, client, conf=conf)
             )
             values = case.values
-        context = SerializationContext(TOPIC, MessageField.KEY if case.is_key else MessageField.VALUE)
-        return {
-            "written": [serializer(value, context).hex() for value in values],
-            "requests": told(server.requests),
-        }
+        field = MessageField.KEY if case.is_key else MessageField.VALUE
+        headers: list[Any] = [[] for _ in values]
+        written = [
+            serializer(value, SerializationContext(TOPIC, field, added)).hex()
+            for value, added in zip(values, headers, strict=True)
+        ]
+        found: dict[str, Any] = {"written": written, "requests": told(server.requests)}
+        if case.in_header:
+            found["headers"] = [[(name, data.hex()) for name, data in added] for added in headers]
+        return found
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ def serializer_of(case: Case, client: SchemaRegistryClient, references: list[dic
         "normalize": case.normalize,
         "subject_name_strategy": case.strategy,
         "is_key": case.is_key,
+        "schema_id_in": "header" if case.in_header else "data",
     }
     if case.kind == "PROTOBUF":
         return ProtobufSerializer(client, message_type(case.schema), **how)
@@ -65,8 +66,14 @@ def test_bytes_and_requests_are_confluents(case: Case) -> None:
         values = case.values
         if case.kind == "PROTOBUF":
             values = [message_type(case.schema)(**value) for value in values]
-        written = [serializer.serialize(TOPIC, (), value) for value in values]
+        headers: list[list[tuple[str, bytes]]] = [[] for _ in values]
+        written = [
+            serializer.serialize(TOPIC, added, value) for value, added in zip(values, headers, strict=True)
+        ]
         assert [each.hex() for each in written] == golden["written"]
+        assert [[[name, data.hex()] for name, data in added] for added in headers] == golden.get(
+            "headers", [[] for _ in values]
+        )
         assert plain(told(server.requests)) == plain(golden["requests"])
         # And back, by a client that has not registered it.
         fresh = SchemaRegistryClient(server.url)
@@ -74,15 +81,17 @@ def test_bytes_and_requests_are_confluents(case: Case) -> None:
             "AVRO": AvroDeserializer,
             "PROTOBUF": ProtobufDeserializer,
             "JSON": JsonSchemaDeserializer,
-        }[case.kind](fresh)
-        read = [deserializer.deserialize(TOPIC, (), each) for each in written]
+        }[case.kind](fresh, is_key=case.is_key)
+        read = [
+            deserializer.deserialize(TOPIC, added, each) for each, added in zip(written, headers, strict=True)
+        ]
         if case.kind == "PROTOBUF":
             read = [each.SerializeToString() for each in read]
             values = [each.SerializeToString() for each in values]
             known = ProtobufDeserializer(None, message_type(case.schema))
-            assert [known.deserialize(TOPIC, (), each) for each in written] == [
-                message_type(case.schema)(**value) for value in case.values
-            ]
+            assert [
+                known.deserialize(TOPIC, added, each) for each, added in zip(written, headers, strict=True)
+            ] == [message_type(case.schema)(**value) for value in case.values]
         if case.name == "everything":
             values = [values[0] | {"millis": values[0]["millis"].replace(microsecond=123000)}]
         assert read == values

@@ -159,7 +159,8 @@ def test_what_is_no_avro_schema(client: SchemaRegistryClient, schema: Any) -> No
     [
         (b"", "0 bytes are too few for a schema id"),
         (b"\0\0\0\1", "4 bytes are too few"),
-        (b"\1\0\0\0\1", "begins with byte 1 where a schema id is announced by 0"),
+        (b"\1\0\0\0\1", "5 bytes are too few for a schema GUID"),
+        (b"\2\0\0\0\1", "begins with byte 2 where a schema id is announced by 0"),
         (b"plain text", "begins with byte 112"),
         (framed(99, b""), "schema id 99 is not in the registry"),
         (framed(1, b""), r"not Avro of schema id 1 \(EOFError\)"),

@@ -426,11 +426,12 @@ class ShortWay:
         if timestamp is not None and (type(timestamp) is not int or not 0 <= timestamp <= 0x7FFFFFFFFFFFFFFF):
             return None
         if not headers:
-            headers = ()
+            # A serialiser may add some.
+            headers = [] if self.shows_headers else ()
         elif type(headers) is dict:
             headers = list(headers.items())
-        elif self.shows_headers and type(headers) is list:
-            # A serialiser may add some; the caller's own list stays as it is.
+        elif self.shows_headers and (type(headers) is list or type(headers) is tuple):
+            # The caller's own stay as they are.
             headers = list(headers)
         if headers and size_of_plain(headers) < 0:
             return None

@@ -190,6 +190,12 @@ def _not_awaited(row: Key, value: Any, method: object) -> Any:
     return value
 
 
+def _of_side(row: Key, value: Any) -> Any:
+    """What a key takes of a serialiser or deserialiser that is another one for keys, as those of a registry are."""
+    for_keys = getattr(value, "for_keys", None)
+    return for_keys() if row.name.startswith("key.") and callable(for_keys) else value
+
+
 def _read_deserializer(row: Key, value: Any) -> Any:
     if isinstance(value, str):
         from kadence import deserializers
@@ -199,7 +205,8 @@ def _read_deserializer(row: Key, value: Any) -> Any:
         except ValueError as error:
             raise ConfigError(f"{row.name}: {value!r}: {error}", key=row.name) from None
     if callable(getattr(value, "deserialize", None)):
-        return _not_awaited(row, value() if isinstance(value, type) else value, value.deserialize)
+        made = value() if isinstance(value, type) else value
+        return _of_side(row, _not_awaited(row, made, value.deserialize))
     return _read_callable(row, value)
 
 
@@ -212,7 +219,8 @@ def _read_serializer(row: Key, value: Any) -> Any:
         except ValueError as error:
             raise ConfigError(f"{row.name}: {value!r}: {error}", key=row.name) from None
     if callable(getattr(value, "serialize", None)):
-        return _not_awaited(row, value() if isinstance(value, type) else value, value.serialize)
+        made = value() if isinstance(value, type) else value
+        return _of_side(row, _not_awaited(row, made, value.serialize))
     return _read_callable(row, value)
 
 

@@ -112,7 +112,7 @@ class Calls:
         # First: in a forked child the lock may be held for ever.
         self._send_checks.check_usable()
         topic = checked_topic(topic)
-        checked = checked_headers(headers) if headers else ()
+        checked = checked_headers(headers) if headers else []
         if partition is not None:
             partition = checked_partition(partition)
         if timestamp is not None:

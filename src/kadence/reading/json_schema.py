@@ -143,7 +143,9 @@ class SchemaColumns:
         self._reader = rows_reader(self._read_kind)
         self._make = _maker(self._read_kind, "")
 
-    def decode(self, values: pa.Array) -> Decoded:
+    beside: tuple[str, ...] = ()
+
+    def decode(self, values: pa.Array, *beside: pa.Array) -> Decoded:
         """A row for each value, null where it is none of the type, and why it is not."""
         made = over_nulls(values, self._present)
         if made.column.type == self.kind:

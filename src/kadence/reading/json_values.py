@@ -44,7 +44,9 @@ class JsonColumns:
 
         self.kind: pa.DataType = pa.null()
 
-    def decode(self, values: pa.Array) -> Decoded:
+    beside: tuple[str, ...] = ()
+
+    def decode(self, values: pa.Array, *beside: pa.Array) -> Decoded:
         """A row for each value, null where it is bad or null, and why it is bad."""
         return over_nulls(values, self._present)
 

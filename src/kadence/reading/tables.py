@@ -295,6 +295,8 @@ class _Reading:
             needed.append("timestamp")
         if self.limit is not None or self.decoders.keys() & set(self.columns):
             needed += _PLACE
+        for side in self.decoders.keys() & set(self.columns):
+            needed += self.decoders[side].beside
         return tuple(dict.fromkeys(needed))
 
     def tables(self) -> Iterator[pa.Table]:
@@ -372,7 +374,8 @@ class _Reading:
         for side, decoder in self.decoders.items():
             if side not in self.columns:
                 continue
-            made = decoder.decode(table[side].combine_chunks())
+            values, *beside = (table[name].combine_chunks() for name in (side, *decoder.beside))
+            made = decoder.decode(values, *beside)
             if made.bad and not self.keeps_bad:
                 raise _refused(table, side, made.bad)
             for row, reason in made.bad.items():

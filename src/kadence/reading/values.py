@@ -21,9 +21,16 @@ _REGISTERED: Final = ("avro", "protobuf")
 
 
 class Decoder(Protocol):
-    """Makes a column of bytes one of values."""
+    """Makes a column of bytes one of values.
 
-    def decode(self, values: pa.Array) -> Decoded: ...
+    Attributes:
+        beside: other columns of the same records that it needs.
+    """
+
+    @property
+    def beside(self) -> tuple[str, ...]: ...
+
+    def decode(self, values: pa.Array, *beside: pa.Array) -> Decoded: ...
 
     def fit(self, column: Any) -> Any:
         """A column that was decoded earlier, as one of the type of now."""
@@ -74,7 +81,9 @@ def decoder_of(
 
 
 class _Texts:
-    def decode(self, values: pa.Array) -> Decoded:
+    beside: tuple[str, ...] = ()
+
+    def decode(self, values: pa.Array, *beside: pa.Array) -> Decoded:
         import pyarrow as pa
 
         try:
@@ -108,9 +117,10 @@ class _Registered:
                 key="value.deserializer",
             )
         self._columns = deserializer.columns()
+        self.beside: tuple[str, ...] = self._columns.beside
 
-    def decode(self, values: pa.Array) -> Decoded:
-        made: Decoded = self._columns.decode(values)
+    def decode(self, values: pa.Array, *beside: pa.Array) -> Decoded:
+        made: Decoded = self._columns.decode(values, *beside)
         return made
 
     def fit(self, column: Any) -> Any:

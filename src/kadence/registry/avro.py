@@ -7,6 +7,7 @@ Java, a schema that is nothing but ``bytes`` has no length before its data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,10 +16,11 @@ from kadence.registry.avro_schemas import EXACT, Reading, library, name_of, pars
 from kadence.registry.client import SchemaRegistryClient
 from kadence.registry.columns.avro_claims import claims_of
 from kadence.registry.columns.isolation import BadRecordError
-from kadence.registry.framing import HEADER, id_of
+from kadence.registry.framing import HEADER, Frame, said_of
+from kadence.registry.reading import Frames
 from kadence.registry.schemas import AVRO, Schema
 from kadence.registry.subjects import SubjectNameStrategy, topic_subject
-from kadence.registry.writing import Subjects, Writing, schema_of
+from kadence.registry.writing import SchemaIdIn, Subjects, Writing, schema_of
 
 if TYPE_CHECKING:
     from kadence.registry.columns.values import ValueColumns
@@ -28,7 +30,8 @@ __all__ = ["AvroDeserializer", "AvroSerializer"]
 _BYTES: Final = ("bytes", {"type": "bytes"})
 
 Headers = Any
-Read = Callable[[bytes], Any]
+Read = Callable[[bytes, int], Any]
+"""Makes a value of bytes and the place where its data begins."""
 
 
 class AvroSerializer:
@@ -47,7 +50,10 @@ class AvroSerializer:
         normalize: let the registry bring the schema into one form first.
         subject_name_strategy: `topic_subject`, `record_subject`, `topic_record_subject`, their names ``topic``,
             ``record`` and ``topic_record``, or a function of topic, is_key and record name.
-        is_key: whether it is for keys; the subject is ``TOPIC-key`` then.
+        is_key: whether it is for keys; the subject is ``TOPIC-key`` then. None: as the client says that it is given to;
+            by itself it is for values.
+        schema_id_in: ``"data"``: the schema's id comes before the data. ``"header"``: its GUID, or its id where the
+            registry gives no GUID, is in the header ``__value_schema_id`` or ``__key_schema_id``.
         strict: refuse a record with fields that the schema does not have, or without some that it has.
 
     Raises:
@@ -65,12 +71,13 @@ class AvroSerializer:
         use_latest_version: bool = False,
         normalize: bool = False,
         subject_name_strategy: SubjectNameStrategy | str = topic_subject,
-        is_key: bool = False,
+        is_key: bool | None = None,
+        schema_id_in: SchemaIdIn = "data",
         strict: bool = False,
     ) -> None:
         fastavro = library()
         made = None if schema is None else schema_of(schema, AVRO)
-        form = None if made is None else parsed(registry.resolve_schema(made))
+        form = None if made is None else parsed(registry.resolve_schema(made, is_new=auto_register))
         self._to_dict = to_dict
         self._strict = strict
         self._write = fastavro.schemaless_writer
@@ -82,11 +89,18 @@ class AvroSerializer:
             auto_register=auto_register,
             use_latest_version=use_latest_version,
             normalize=normalize,
+            schema_id_in=schema_id_in,
         )
+
+    def for_keys(self) -> AvroSerializer:
+        """What a producer takes as its ``key.serializer``: the same for keys, unless ``is_key`` was given."""
+        made = copy(self)
+        made._writing = self._writing.for_keys()
+        return made
 
     def serialize(self, topic: str, headers: Headers, data: Any, /) -> bytes:
         """The bytes of a value; see the class for what it raises."""
-        header, (schema, is_raw) = self._writing.of(topic)
+        header, (schema, is_raw) = self._writing.of(topic, headers)
         value = data if self._to_dict is None else self._to_dict(data)
         if is_raw:
             return header + (value.encode() if isinstance(value, str) else bytes(value))
@@ -109,6 +123,9 @@ class AvroDeserializer:
             the writer did not have, and numbers grow. None: values are as they were written.
         from_dict: makes an object of what fastavro reads.
         return_record_name: records in unions are pairs of name and dict.
+        subject_name_strategy: names the subject that ids are looked up in, as that of `AvroSerializer`: ids of a
+            context mean something else than those of the others. None: they are looked up in the registry's context.
+        is_key: whether it is for keys, and reads the header ``__key_schema_id``. None: as the client says.
 
     Raises:
         ConfigError: the schema is no Avro schema.
@@ -125,6 +142,8 @@ class AvroDeserializer:
         *,
         from_dict: Callable[[Any], Any] | None = None,
         return_record_name: bool = False,
+        subject_name_strategy: SubjectNameStrategy | str | None = None,
+        is_key: bool | None = None,
     ) -> None:
         library()
         self._registry = registry
@@ -132,7 +151,15 @@ class AvroDeserializer:
         self._reader = None if self._schema is None else parsed(self._schema)
         self._from_dict = from_dict
         self._with_names = return_record_name
-        self._known: dict[bytes, Read] = {}
+        self._frames = Frames(
+            self._read_of, is_key=is_key, strategy=subject_name_strategy, record=name_of(self._reader)
+        )
+
+    def for_keys(self) -> AvroDeserializer:
+        """What a consumer takes as its ``key.deserializer``: the same for keys, unless ``is_key`` was given."""
+        made = copy(self)
+        made._frames = self._frames.for_keys(made._read_of)
+        return made
 
     def deserialize(self, topic: str, headers: Headers, data: bytes, /) -> Any:
         """The value.
@@ -141,10 +168,9 @@ class AvroDeserializer:
             SerializationError: the bytes are not of the schema that they name, or there is no such schema.
             SchemaRegistryError: the registry does not answer.
         """
-        read = self._known.get(data[:HEADER])
-        if read is None:
-            read = self._learned(data)
-        made = read(data)
+        known = None if headers else self._frames.quick.get(data[:HEADER])
+        read, start = known or self._frames.of(topic, headers, data)
+        made = read(data, start)
         return made if self._from_dict is None else self._from_dict(made)
 
     def columns(self) -> ValueColumns[Any]:
@@ -156,44 +182,39 @@ class AvroDeserializer:
         """
         from kadence.registry.columns.values import avro_columns
 
-        return avro_columns(self._registry, self._schema)
+        return avro_columns(self._registry, self._schema, self._frames)
 
-    def _learned(self, data: bytes) -> Read:
-        schema_id = id_of(data)
-        resolved = self._registry.resolve_one(schema_id, AVRO)
+    def _read_of(self, frame: Frame) -> Read:
+        resolved = self._registry.resolve_one(frame.schema, AVRO, frame.subject)
         try:
-            read = self._reading(schema_id, parsed(resolved, is_writer=True))
+            return self._reading(said_of(frame.schema), parsed(resolved, is_writer=True))
         except ConfigError as problem:
-            read = _refusing(f"schema id {schema_id} cannot be used: {problem}")
-        self._known[bytes(data[:HEADER])] = read
-        return read
+            return _refusing(f"{said_of(frame.schema)} cannot be used: {problem}")
 
-    def _reading(self, schema_id: int, writer: Any) -> Read:
+    def _reading(self, said: str, writer: Any) -> Read:
         if writer in _BYTES:
-            return lambda data: data[HEADER:]
+            return lambda data, start: data[start:]
         claims = claims_of(writer)
         read_one = Reading(writer, self._reader, with_names=self._with_names).one
 
-        def read(data: bytes) -> Any:
+        def read(data: bytes, start: int) -> Any:
             source = BytesIO(data)
-            source.seek(HEADER)
+            source.seek(start)
             try:
                 if claims is not None:
-                    claims.check(data[HEADER:])
+                    claims.check(data[start:])
                 return read_one(source)
             except BadRecordError as problem:
-                raise SerializationError(f"schema id {schema_id}: {problem}") from None
+                raise SerializationError(f"{said}: {problem}") from None
             except MemoryError:
                 raise
             except OverflowError:
                 raise SerializationError(
-                    f"schema id {schema_id}: a date or time is beyond the years 1 to 9999, which Python's do not go "
-                    "beyond; poll_arrow and Spark read it"
+                    f"{said}: a date or time is beyond the years 1 to 9999, which Python's do not go beyond; "
+                    "poll_arrow and Spark read it"
                 ) from None
             except Exception as problem:
-                raise SerializationError(
-                    f"not Avro of schema id {schema_id} ({type(problem).__name__})"
-                ) from problem
+                raise SerializationError(f"not Avro of {said} ({type(problem).__name__})") from problem
 
         return read
 
@@ -207,7 +228,7 @@ def _form(schema: Any) -> tuple[Any, bool]:
 
 
 def _refusing(reason: str) -> Read:
-    def read(data: bytes) -> Any:
+    def read(data: bytes, start: int) -> Any:
         raise SerializationError(reason)
 
     return read

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import islice
 from typing import Any, Final
+from urllib.parse import urljoin
 
 import jsonschema
 import jsonschema.exceptions
@@ -49,16 +50,17 @@ class BoundedSchema:
     def __init__(self, schema: Any, references: Mapping[str, Any]) -> None:
         # An address that is not among the references is not looked up: whoever writes schemas would choose whom we ask.
         registry: Any = SPECIFICATIONS.combine(Registry())
-        for name, found in references.items():
-            registry = registry.with_resource(
-                name, Resource.from_contents(found, default_specification=DRAFT7)
-            )
         kind = jsonschema.validators.validator_for(schema)
-        self._notes = _Notes()
-        self._check_schema(kind, schema)
         specification = specification_with(kind.ID_OF(kind.META_SCHEMA))
         root = specification.create_resource(schema)
         address = root.id() or ""
+        for name, found in references.items():
+            resource = Resource.from_contents(found, default_specification=DRAFT7)
+            # A name that is no address is one beside the schema's own: so Java takes it.
+            for each in {name, urljoin(address, name)}:
+                registry = registry.with_resource(each, resource)
+        self._notes = _Notes()
+        self._check_schema(kind, schema)
         # All that has a name is found at once, or each look-up would look for it.
         resolver = registry.with_resource(address, root).crawl().resolver(address)
         self._validator = _bounded(kind)(schema, registry=registry, _resolver=resolver)

@@ -8,18 +8,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 from urllib.parse import quote
+from uuid import UUID
 
 from kadence.clock import Clock, SystemClock
-from kadence.errors import SchemaNotFoundError, SchemaRegistryError
+from kadence.errors import ConfigError, SchemaNotFoundError, SchemaRegistryError
 from kadence.registry.answers import Answers
-from kadence.registry.framing import MOST_ID
+from kadence.registry.framing import MOST_ID, said_of
 from kadence.registry.http import Http
 from kadence.registry.schemas import AVRO, PROTOBUF, RegisteredSchema, ResolvedSchema, Schema, SchemaReference
 from kadence.registry.settings import RegistryOptions, read_options
+from kadence.registry.subjects import context_of, qualified
 
-__all__ = ["SchemaRegistryClient"]
+__all__ = ["SchemaRegistryClient", "Wanted"]
 
 AT_ONCE: Final = 8
 """So many ids are asked for side by side."""
@@ -40,6 +42,21 @@ NO_SCHEMA: Final = 40403
 too, where it is set to legacy ids (its class CCompatExceptionMapperService)."""
 
 
+class Wanted(NamedTuple):
+    """A schema that records name.
+
+    Attributes:
+        schema: its id, or its GUID as text. subject: the subject, or the context as ``:.CONTEXT:``, that the id is
+            looked up in; None: the client's context.
+    """
+
+    schema: int | str
+    subject: str | None = None
+
+
+_Resolved: TypeAlias = "tuple[Wanted, str]"
+
+
 class SchemaRegistryClient:
     """A client of a schema registry, for any number of threads, and for all serialisers and deserialisers.
 
@@ -50,8 +67,9 @@ class SchemaRegistryClient:
         config: an address, or a mapping of the keys below, with or without ``schema.registry.`` before them.
         keywords: the same keys with underscores: ``url``, ``basic_auth_user_info`` (NAME:PASSWORD),
             ``bearer_auth_token`` (a text, or a callable that gives one before each request), ``ssl_ca_location``,
-            ``ssl_certificate_location``, ``ssl_key_location``, ``ssl_key_password``, ``timeout`` (seconds of a request;
-            10) and ``max_retries`` (3).
+            ``ssl_certificate_location``, ``ssl_key_location``, ``ssl_key_password``, ``context`` (that ids and subjects
+            are in, such as ``.staging``; the default one), ``timeout`` (seconds of a request; 10) and ``max_retries``
+            (3).
 
     Raises:
         ConfigError: a key is unknown, or has a value that cannot be used. Each call raises it, too, where the registry
@@ -74,11 +92,12 @@ class SchemaRegistryClient:
 
     def _set_up(self, options: RegistryOptions, sleep: Callable[[float], None], clock: Clock) -> None:
         self._urls = options.urls
+        self._context = options.context
         self._http = Http(options, sleep, clock)
-        self._schemas: Answers[int, Schema] = Answers(clock, sleep, lags=True)
-        self._resolved: Answers[tuple[int, str], ResolvedSchema] = Answers(clock, sleep, lags=True)
+        self._schemas: Answers[int | str, Schema] = Answers(clock, sleep, lags=True)
+        self._resolved: Answers[_Resolved, ResolvedSchema] = Answers(clock, sleep, lags=True)
         self._versions: Answers[tuple[str, str, str], Mapping[str, Any]] = Answers(clock, sleep)
-        self._registered: Answers[tuple[str, Schema, bool], int] = Answers(clock, sleep)
+        self._registered: Answers[tuple[str, Schema, bool], tuple[int, str | None]] = Answers(clock, sleep)
         self._looked_up: Answers[tuple[str, Schema, bool], RegisteredSchema] = Answers(clock, sleep)
         self._latest: Answers[str, RegisteredSchema] = Answers(clock, sleep, keep_ms=LATEST_MS)
 
@@ -94,6 +113,14 @@ class SchemaRegistryClient:
             SchemaNotFoundError: there is none; remembered for a minute.
         """
         return self._schemas.one(schema_id, self._schema)
+
+    def get_schema_by_guid(self, guid: str) -> Schema:
+        """The schema with a GUID, as headers of records carry it.
+
+        Raises:
+            SchemaNotFoundError: there is none; remembered for a minute.
+        """
+        return self._schemas.one(guid, self._schema)
 
     def get_latest_version(self, subject: str) -> RegisteredSchema:
         """The newest version of a subject, as the registry has it now.
@@ -113,7 +140,10 @@ class SchemaRegistryClient:
 
     def get_subjects(self) -> list[str]:
         """The names of all subjects, sorted."""
-        return sorted(self._texts(self._http.ask("/subjects")))
+        query = (
+            "" if self._context is None else "?subjectPrefix=" + quote(qualified("", self._context), safe="")
+        )
+        return sorted(self._texts(self._http.ask(f"/subjects{query}")))
 
     def get_versions(self, subject: str) -> list[int]:
         """The versions of a subject.
@@ -121,7 +151,7 @@ class SchemaRegistryClient:
         Raises:
             SchemaNotFoundError: there is no such subject.
         """
-        found = self._http.ask(f"/subjects/{quote(subject, safe='')}/versions", (NO_SUBJECT,))
+        found = self._http.ask(f"{self._at(subject)}/versions", (NO_SUBJECT,))
         if found is None:
             raise _no_subject(subject)
         return self._numbers(found)
@@ -139,15 +169,19 @@ class SchemaRegistryClient:
 
         Raises:
             SchemaRefusedError: the registry cannot read it, or it is not compatible with the subject's other versions.
-            TypeError: it is no `Schema`.
+            ConfigError: it is no `Schema`.
         """
+        return self.registered(subject, schema, normalize=normalize)[0]
+
+    def registered(self, subject: str, schema: Schema, *, normalize: bool = False) -> tuple[int, str | None]:
+        """As `register_schema`: the schema's id, and its GUID if the registry gives one."""
         return self._registered.one((subject, _checked(schema), normalize), self._register)
 
     def lookup_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
         """Which version of a subject a schema is; asked once for each.
 
         Raises:
-            SchemaNotFoundError: it is none. TypeError: it is no `Schema`.
+            SchemaNotFoundError: it is none. ConfigError: it is no `Schema`.
         """
         return self._looked_up.one((subject, _checked(schema), normalize), self._look_up)
 
@@ -160,7 +194,7 @@ class SchemaRegistryClient:
         Raises:
             SchemaNotFoundError: there is no such subject.
         """
-        found = self._http.ask(f"/subjects/{quote(subject, safe='')}", (NO_SUBJECT,), method="DELETE")
+        found = self._http.ask(self._at(subject), (NO_SUBJECT,), method="DELETE")
         if found is None:
             raise _no_subject(subject)
         self._latest.forget(lambda key: key == subject)
@@ -171,7 +205,7 @@ class SchemaRegistryClient:
 
     def get_compatibility(self, subject: str | None = None) -> str:
         """Which changes of a schema a subject allows, such as ``BACKWARD`` or ``NONE``; None: where it says nothing."""
-        path = "/config" if subject is None else f"/config/{quote(subject, safe='')}?defaultToGlobal=true"
+        path = "/config" if subject is None else f"/config/{self._quoted(subject)}?defaultToGlobal=true"
         return str(self._object(self._http.ask(path)).get("compatibilityLevel"))
 
     def set_compatibility(self, level: str, subject: str | None = None) -> None:
@@ -180,7 +214,7 @@ class SchemaRegistryClient:
         Raises:
             SchemaRefusedError: there is no such level.
         """
-        path = "/config" if subject is None else f"/config/{quote(subject, safe='')}"
+        path = "/config" if subject is None else f"/config/{self._quoted(subject)}"
         self._http.ask(path, method="PUT", body={"compatibility": level})
 
     # ------------------------------------------------------------ for serialisers and decoders
@@ -189,22 +223,24 @@ class SchemaRegistryClient:
         """The newest version of a subject, as it was within the last minute."""
         return self._latest.one(subject, self.get_latest_version)
 
-    def resolve(self, ids: Iterable[int], kind: str) -> dict[int, ResolvedSchema | SchemaNotFoundError]:
+    def resolve(
+        self, wanted: Iterable[Wanted], kind: str
+    ) -> dict[Wanted, ResolvedSchema | SchemaNotFoundError]:
         """The schemas that records name, with all that they refer to, asked for side by side.
 
         Args:
             kind: which type they must have. Of Protobuf it is the compiled form.
         """
-        found = self._resolved.get([(schema_id, kind) for schema_id in ids], self._resolve_all)
-        return {schema_id: made for (schema_id, _), made in found.items()}
+        found = self._resolved.get([(each, kind) for each in wanted], self._resolve_all)
+        return {each: made for (each, _), made in found.items()}
 
-    def resolve_one(self, schema_id: int, kind: str) -> ResolvedSchema:
-        """The schema that a record names.
+    def resolve_one(self, schema: int | str, kind: str, subject: str | None = None) -> ResolvedSchema:
+        """The schema that a record names; see `Wanted`.
 
         Raises:
             SchemaNotFoundError: there is none of this type.
         """
-        return self._resolved.one((schema_id, kind), lambda key: self._resolve_all([key])[key])
+        return self._resolved.one((Wanted(schema, subject), kind), lambda key: self._resolve_all([key])[key])
 
     def resolve_latest(self, subject: str, kind: str) -> ResolvedSchema:
         """The newest schema of a subject, with all that it refers to.
@@ -212,63 +248,60 @@ class SchemaRegistryClient:
         Raises:
             SchemaNotFoundError: there is no such subject, or it is of another type.
         """
-        found = self._http.ask(_version(subject, "latest") + _query(kind), (NO_SUBJECT, NO_VERSION))
+        found = self._http.ask(self._version(subject, "latest") + _query(kind), (NO_SUBJECT, NO_VERSION))
         if found is None:
             raise _no_subject(subject)
-        made = self._with_references(found, kind)
+        made = self._with_references(found, kind, context_of(subject))
         if made.kind != kind:
             raise SchemaNotFoundError(
                 f"subject {subject!r} of the schema registry is of type {made.kind}, not {kind}"
             )
         return made
 
-    def resolve_schema(self, schema: Schema) -> ResolvedSchema:
-        """A schema of one's own with all that it refers to, which the registry must have."""
+    def resolve_schema(self, schema: Schema, *, is_new: bool = False) -> ResolvedSchema:
+        """A schema of one's own with all that it refers to, which the registry must have.
+
+        Args:
+            is_new: it is to be registered, so it must not refer to versions that were deleted.
+        """
         references = [_wire_reference(each) for each in schema.references]
         return self._with_references(
             {"schema": schema.schema_str, "schemaType": schema.schema_type, "references": references},
             schema.schema_type,
+            None,
+            is_new=is_new,
         )
 
     # ------------------------------------------------------------ asking
 
-    def _schema(self, schema_id: int) -> Schema | SchemaNotFoundError:
-        found = self._http.ask(f"/schemas/ids/{schema_id}", (NO_SCHEMA, NO_SUBJECT))
-        if found is None:
-            return _no_id(schema_id)
-        return self._plain(found)
+    def _schema(self, schema: int | str) -> Schema | SchemaNotFoundError:
+        found = self._http.ask(self._place_of(Wanted(schema), ""), (NO_SCHEMA, NO_SUBJECT))
+        return _no_schema(schema) if found is None else self._plain(found)
 
     def _subject_version(self, subject: str, version: str) -> RegisteredSchema:
-        found = self._http.ask(_version(subject, version), (NO_SUBJECT, NO_VERSION))
+        found = self._http.ask(self._version(subject, version), (NO_SUBJECT, NO_VERSION))
         if found is None:
             if version == "latest":
                 raise _no_subject(subject)
             raise SchemaNotFoundError(f"the schema registry has no version {version} of subject {subject!r}")
         return self._registered_of(subject, found, self._plain(found))
 
-    def _register(self, key: tuple[str, Schema, bool]) -> int:
+    def _register(self, key: tuple[str, Schema, bool]) -> tuple[int, str | None]:
         subject, schema, normalize = key
         query = "?normalize=true" if normalize else ""
         found = self._object(
-            self._http.ask(
-                f"/subjects/{quote(subject, safe='')}/versions{query}",
-                method="POST",
-                body=_wire_schema(schema),
-            )
+            self._http.ask(f"{self._at(subject)}/versions{query}", method="POST", body=_wire_schema(schema))
         )
         schema_id = found.get("id")
         if not _is_number(schema_id, 0, MOST_ID):
             raise self._strange("no id")
-        return schema_id
+        return schema_id, _guid_of(found)
 
     def _look_up(self, key: tuple[str, Schema, bool]) -> RegisteredSchema | SchemaNotFoundError:
         subject, schema, normalize = key
         query = "?normalize=true" if normalize else ""
         found = self._http.ask(
-            f"/subjects/{quote(subject, safe='')}{query}",
-            (NO_SUBJECT, NO_SCHEMA),
-            method="POST",
-            body=_wire_schema(schema),
+            f"{self._at(subject)}{query}", (NO_SUBJECT, NO_SCHEMA), method="POST", body=_wire_schema(schema)
         )
         if found is None:
             return SchemaNotFoundError(
@@ -277,9 +310,7 @@ class SchemaRegistryClient:
             )
         return self._registered_of(subject, found, schema)
 
-    def _resolve_all(
-        self, keys: list[tuple[int, str]]
-    ) -> dict[tuple[int, str], ResolvedSchema | SchemaNotFoundError]:
+    def _resolve_all(self, keys: list[_Resolved]) -> dict[_Resolved, ResolvedSchema | SchemaNotFoundError]:
         if len(keys) < 2:
             return {key: self._resolve(key) for key in keys}
         pool = ThreadPoolExecutor(min(AT_ONCE, len(keys)), "kadence-registry")
@@ -288,31 +319,39 @@ class SchemaRegistryClient:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _resolve(self, key: tuple[int, str]) -> ResolvedSchema | SchemaNotFoundError:
-        schema_id, kind = key
-        found = self._http.ask(f"/schemas/ids/{schema_id}{_query(kind)}", (NO_SCHEMA, NO_SUBJECT))
+    def _resolve(self, key: _Resolved) -> ResolvedSchema | SchemaNotFoundError:
+        wanted, kind = key
+        found = self._http.ask(self._place_of(wanted, _query(kind)), (NO_SCHEMA, NO_SUBJECT))
         if found is None:
-            return _no_id(schema_id)
-        made = self._with_references(found, kind)
+            return _no_schema(wanted.schema)
+        made = self._with_references(found, kind, context_of(wanted.subject))
         if made.kind != kind:
-            return SchemaNotFoundError(f"schema id {schema_id} is of type {made.kind}, not {kind}")
+            return SchemaNotFoundError(f"{said_of(wanted.schema)} is of type {made.kind}, not {kind}")
         return made
 
-    def _with_references(self, answer: Any, kind: str) -> ResolvedSchema:
-        """With all that it refers to, each asked for once."""
-        known: dict[tuple[str, str], ResolvedSchema | None] = {}
+    def _with_references(
+        self, answer: Any, kind: str, context: str | None, *, is_new: bool = False
+    ) -> ResolvedSchema:
+        """With all that it refers to, each asked for once.
 
-        def made(found: Mapping[str, Any]) -> ResolvedSchema:
+        Args:
+            context: where it is itself, and so what it refers to by a subject without a context.
+        """
+        known: dict[tuple[str, str], ResolvedSchema | None] = {}
+        query = _query(kind, *(() if is_new else ("deleted=true",)))
+
+        def made(found: Mapping[str, Any], context: str | None) -> ResolvedSchema:
             references = []
             for item in found.get("references") or ():
-                place = item["subject"], str(item["version"])
+                place = qualified(item["subject"], context), str(item["version"])
                 if place not in known:
                     if len(known) >= MOST_REFERENCES:
                         raise SchemaRegistryError(
                             f"a schema of the registry needs more than {MOST_REFERENCES} others"
                         )
                     known[place] = None
-                    known[place] = made(self._versions.one((*place, _query(kind)), self._reference))
+                    other = self._versions.one((*place, query), self._reference)
+                    known[place] = made(other, context_of(place[0]))
                 reference = known[place]
                 if reference is None:
                     raise SchemaRegistryError(
@@ -322,7 +361,7 @@ class SchemaRegistryClient:
             return ResolvedSchema(*self._kind_and_text(found), tuple(references))
 
         try:
-            return made(self._object(answer))
+            return made(self._object(answer), context)
         except (KeyError, TypeError, AttributeError):
             raise self._strange("no schema") from None
         except RecursionError:
@@ -330,12 +369,32 @@ class SchemaRegistryClient:
 
     def _reference(self, key: tuple[str, str, str]) -> Mapping[str, Any]:
         subject, version, query = key
-        found = self._http.ask(_version(subject, version) + query, (NO_SUBJECT, NO_VERSION))
+        found = self._http.ask(self._version(subject, version) + query, (NO_SUBJECT, NO_VERSION))
         if found is None:
             raise SchemaRegistryError(
                 f"a schema refers to subject {subject!r} with version {version}, which the registry does not have"
             )
         return self._object(found)
+
+    # ------------------------------------------------------------ places
+
+    def _quoted(self, subject: str) -> str:
+        return quote(qualified(subject, self._context), safe="")
+
+    def _at(self, subject: str) -> str:
+        return f"/subjects/{self._quoted(subject)}"
+
+    def _version(self, subject: str, version: str) -> str:
+        return f"{self._at(subject)}/versions/{quote(version, safe='')}"
+
+    def _place_of(self, wanted: Wanted, query: str) -> str:
+        """The place of a schema; a GUID is the same in all contexts."""
+        if isinstance(wanted.schema, str):
+            return f"/schemas/guids/{quote(wanted.schema, safe='')}{query}"
+        subject = qualified(wanted.subject or "", self._context)
+        if subject:
+            query += f"{'&' if query else '?'}subject={quote(subject, safe='')}"
+        return f"/schemas/ids/{wanted.schema}{query}"
 
     # ------------------------------------------------------------ reading answers
 
@@ -362,7 +421,7 @@ class SchemaRegistryClient:
         version, schema_id = found.get("version"), found.get("id")
         if not _is_number(version, 1, _MOST_VERSION) or not _is_number(schema_id, 0, MOST_ID):
             raise self._strange("no version")
-        return RegisteredSchema(subject, version, schema_id, schema)
+        return RegisteredSchema(subject, version, schema_id, schema, _guid_of(found))
 
     def _object(self, answer: Any) -> dict[str, Any]:
         if not isinstance(answer, dict):
@@ -390,19 +449,24 @@ def _is_number(value: object, least: int, most: int) -> TypeGuard[int]:
     return type(value) is int and least <= value <= most
 
 
-def _version(subject: str, version: str) -> str:
-    return f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
+def _guid_of(found: Mapping[str, Any]) -> str | None:
+    """The GUID in an answer; registries that are older than Confluent's 8 give none."""
+    try:
+        return str(UUID(found["guid"]))
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
 
 
-def _query(kind: str) -> str:
+def _query(kind: str, *more: str) -> str:
     """Of a Protobuf schema we take the compiled form: to compile its text would need protoc."""
-    return "?format=serialized" if kind == PROTOBUF else ""
+    asked = [*(("format=serialized",) if kind == PROTOBUF else ()), *more]
+    return "?" + "&".join(asked) if asked else ""
 
 
 def _checked(schema: Schema) -> Schema:
     """A schema of which only the registry knows what it is for: its type must be told."""
     if not isinstance(schema, Schema):
-        raise TypeError(
+        raise ConfigError(
             f"write Schema(text), with the schema's type unless it is AVRO, not {type(schema).__name__}"
         )
     return schema
@@ -421,8 +485,8 @@ def _wire_reference(reference: SchemaReference) -> dict[str, Any]:
     return {"name": reference.name, "subject": reference.subject, "version": reference.version}
 
 
-def _no_id(schema_id: int) -> SchemaNotFoundError:
-    return SchemaNotFoundError(f"schema id {schema_id} is not in the registry")
+def _no_schema(schema: int | str) -> SchemaNotFoundError:
+    return SchemaNotFoundError(f"{said_of(schema)} is not in the registry")
 
 
 def _no_subject(subject: str) -> SchemaNotFoundError:

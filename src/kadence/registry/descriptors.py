@@ -13,6 +13,7 @@ from typing import Any
 
 from kadence.errors import ConfigError, MissingDependencyError
 from kadence.registry.columns.isolation import BadRecordError
+from kadence.registry.known_files import KNOWN_FILES, known_file
 from kadence.registry.schemas import ResolvedSchema
 
 __all__ = ["Messages"]
@@ -108,20 +109,15 @@ class Messages:
         return self._pool.FindMessageTypeByName(name)
 
     def _add_well_known(self, file: Any) -> None:
-        """Google's own files, which come with the library and not with the definitions."""
-        from google.protobuf import descriptor_pool
-
+        """The files that a file imports, and that come with libraries and not with the definitions."""
         for name in file.dependency:
             try:
                 self._pool.FindFileByName(name)
             except KeyError:
-                if name.startswith("google/protobuf/"):
-                    _import_well_known(name)
-                    known = descriptor_pool.Default().FindFileByName(name)
-                    copy = type(file)()
-                    known.CopyToProto(copy)
-                    self._add_well_known(copy)
-                    self._pool.Add(copy)
+                if name.startswith(KNOWN_FILES):
+                    known = known_file(name) or _of_library(name, type(file))
+                    self._add_well_known(known)
+                    self._pool.Add(known)
 
 
 def _protobuf() -> Any:
@@ -143,10 +139,17 @@ def _missing() -> MissingDependencyError:
     return MissingDependencyError("format protobuf needs protobuf: pip install 'kadence[decode]'")
 
 
-def _import_well_known(name: str) -> None:
+def _of_library(name: str, kind: Any) -> Any:
+    """A file of Google's own, from the module that comes with the library."""
     from importlib import import_module
+
+    from google.protobuf import descriptor_pool
 
     try:
         import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
-    except ImportError:
+        known = descriptor_pool.Default().FindFileByName(name)
+    except (ImportError, KeyError):
         raise ConfigError(f"the Protobuf definitions import {name}, which is not among them") from None
+    copy = kind()
+    known.CopyToProto(copy)
+    return copy

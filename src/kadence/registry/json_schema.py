@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, Final
 
 from kadence.errors import ConfigError, MissingDependencyError, SerializationError
 from kadence.registry.client import SchemaRegistryClient
-from kadence.registry.framing import HEADER, id_of
+from kadence.registry.framing import HEADER, Frame, said_of
+from kadence.registry.reading import Frames
 from kadence.registry.schemas import JSON, ResolvedSchema, Schema
 from kadence.registry.subjects import SubjectNameStrategy, topic_subject
-from kadence.registry.writing import Subjects, Writing, schema_of
+from kadence.registry.writing import SchemaIdIn, Subjects, Writing, schema_of
 
 __all__ = ["JsonSchemaDeserializer", "JsonSchemaSerializer"]
 
@@ -41,7 +43,7 @@ class JsonSchemaSerializer:
         schema: the JSON Schema as text, parsed, or as `Schema` with references. None: ``use_latest_version`` finds it.
         to_dict: makes of an object what JSON can hold.
         validate: check each value against the schema. False: jsonschema is not needed.
-        auto_register, use_latest_version, normalize, is_key: as those of `AvroSerializer`.
+        auto_register, use_latest_version, normalize, is_key, schema_id_in: as those of `AvroSerializer`.
         subject_name_strategy: as that of `AvroSerializer`; the record's name is the schema's title.
 
     Raises:
@@ -60,10 +62,11 @@ class JsonSchemaSerializer:
         use_latest_version: bool = False,
         normalize: bool = False,
         subject_name_strategy: SubjectNameStrategy | str = topic_subject,
-        is_key: bool = False,
+        is_key: bool | None = None,
+        schema_id_in: SchemaIdIn = "data",
     ) -> None:
         made = None if schema is None else schema_of(schema, JSON)
-        resolved = None if made is None else registry.resolve_schema(made)
+        resolved = None if made is None else registry.resolve_schema(made, is_new=auto_register)
         parsed = None if resolved is None else _parsed(resolved.text)
         check = None if resolved is None else _check_of(resolved, validate=validate)
         title = parsed.get("title") if isinstance(parsed, dict) else None
@@ -80,7 +83,14 @@ class JsonSchemaSerializer:
             auto_register=auto_register,
             use_latest_version=use_latest_version,
             normalize=normalize,
+            schema_id_in=schema_id_in,
         )
+
+    def for_keys(self) -> JsonSchemaSerializer:
+        """What a producer takes as its ``key.serializer``: the same for keys, unless ``is_key`` was given."""
+        made = copy(self)
+        made._writing = self._writing.for_keys()
+        return made
 
     def serialize(self, topic: str, headers: Headers, data: Any, /) -> bytes:
         """The bytes of a value; see the class for what it raises.
@@ -89,7 +99,7 @@ class JsonSchemaSerializer:
             SerializationError: the value is not of the schema.
             ValueError: it has NaN or an infinity, which JSON does not have.
         """
-        header, check = self._writing.of(topic)
+        header, check = self._writing.of(topic, headers)
         value = data if self._to_dict is None else self._to_dict(data)
         check(value)
         return header + json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
@@ -106,6 +116,7 @@ class JsonSchemaDeserializer:
         schema: the schema to check values against, in place of the writer's: as text, parsed or as `Schema`.
         from_dict: makes an object of a value.
         validate: check each value against the schema. False: jsonschema is not needed.
+        subject_name_strategy, is_key: as those of `AvroDeserializer`.
 
     Raises:
         ConfigError: the schema is no JSON Schema, or there is neither registry nor schema.
@@ -119,17 +130,25 @@ class JsonSchemaDeserializer:
         *,
         from_dict: Callable[[Any], Any] | None = None,
         validate: bool = True,
+        subject_name_strategy: SubjectNameStrategy | str | None = None,
+        is_key: bool | None = None,
     ) -> None:
-        self._check: Check | None = None if validate else _nothing
+        check: Check | None = None if validate else _nothing
         self._registry = registry
         self._from_dict = from_dict
-        self._known: dict[bytes, Check] = {}
         if schema is not None and validate:
-            self._check = _check_of(_resolved(registry, schema_of(schema, JSON)), validate=True)
-        if self._check is None:
+            check = _check_of(_resolved(registry, schema_of(schema, JSON)), validate=True)
+        if check is None:
             if registry is None:
                 raise ConfigError("a JsonSchemaDeserializer that validates needs a registry or a schema")
             _jsonschema()
+        self._frames = Frames(self._check_of, fixed=check, is_key=is_key, strategy=subject_name_strategy)
+
+    def for_keys(self) -> JsonSchemaDeserializer:
+        """What a consumer takes as its ``key.deserializer``: the same for keys, unless ``is_key`` was given."""
+        made = copy(self)
+        made._frames = self._frames.for_keys(made._check_of)
+        return made
 
     def deserialize(self, topic: str, headers: Headers, data: bytes, /) -> Any:
         """The value.
@@ -138,29 +157,25 @@ class JsonSchemaDeserializer:
             SerializationError: the bytes are no JSON, not of the schema that they name, or there is no such schema.
             SchemaRegistryError: the registry does not answer.
         """
-        check = self._check or self._known.get(data[:HEADER])
-        if check is None:
-            check = self._learned(data)
-        else:
-            id_of(data)
+        known = None if headers else self._frames.quick.get(data[:HEADER])
+        check, start = known or self._frames.of(topic, headers, data)
         try:
-            value = json.loads(data[HEADER:])
+            value = json.loads(data[start:])
         except (ValueError, RecursionError) as problem:
-            raise SerializationError("no JSON comes after the schema id") from problem
+            raise SerializationError(
+                "no JSON comes after the schema id" if start else "it is no JSON"
+            ) from problem
         check(value)
         return value if self._from_dict is None else self._from_dict(value)
 
-    def _learned(self, data: bytes) -> Check:
+    def _check_of(self, frame: Frame) -> Check:
         assert self._registry is not None
-        schema_id = id_of(data)
         # Not in the `try`: that the registry refuses us says nothing about the schema.
-        resolved = self._registry.resolve_one(schema_id, JSON)
+        resolved = self._registry.resolve_one(frame.schema, JSON, frame.subject)
         try:
-            check = _check_of(resolved, validate=True)
+            return _check_of(resolved, validate=True)
         except ConfigError as problem:
-            check = _refusing(f"schema id {schema_id} cannot be used: {problem}")
-        self._known[bytes(data[:HEADER])] = check
-        return check
+            return _refusing(f"{said_of(frame.schema)} cannot be used: {problem}")
 
 
 def _resolved(registry: SchemaRegistryClient | None, schema: Schema) -> ResolvedSchema:
@@ -190,6 +205,8 @@ def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
     if not validate:
         return _nothing
     _jsonschema()
+    from referencing.exceptions import Unresolvable
+
     from kadence.registry.bounded import BoundedSchema
     from kadence.registry.steps import TooManyStepsError
 
@@ -211,6 +228,10 @@ def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
             raise SerializationError(_TOO_MANY_STEPS) from None
         except RecursionError:
             raise SerializationError("the value or its schema is nested too deep") from None
+        except Unresolvable as problem:
+            raise SerializationError(
+                f"its JSON Schema cannot be used: its $ref {str(problem.ref)[:_MOST_SHOWN]!r} leads nowhere"
+            ) from problem
         except Exception as problem:
             # A reference that leads nowhere, a pattern that is none.
             raise SerializationError(

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kadence.errors import ConfigError, MissingDependencyError, SerializationError
 from kadence.registry.client import SchemaRegistryClient
 from kadence.registry.columns.isolation import BadRecordError
 from kadence.registry.descriptors import Messages
-from kadence.registry.framing import HEADER, id_of, message_place, place_of
+from kadence.registry.framing import HEADER, Frame, place_of, said_of
+from kadence.registry.known_files import KNOWN_FILES
+from kadence.registry.reading import Frames
 from kadence.registry.schemas import PROTOBUF, Schema, SchemaReference
-from kadence.registry.subjects import SubjectNameStrategy, topic_subject
-from kadence.registry.writing import Subjects, Writing
+from kadence.registry.subjects import SubjectNameStrategy, context_of, qualified, topic_subject
+from kadence.registry.writing import SchemaIdIn, Subjects, Writing
 
 if TYPE_CHECKING:
     from kadence.registry.columns.values import ValueColumns
@@ -27,9 +30,6 @@ __all__ = ["ProtobufDeserializer", "ProtobufSerializer"]
 M = TypeVar("M")
 
 Headers = Any
-
-KNOWN_FILES: Final = ("google/protobuf/", "google/type/", "confluent/")
-"""What every registry and library knows by itself."""
 
 
 class ProtobufSerializer:
@@ -47,7 +47,7 @@ class ProtobufSerializer:
         normalize: let the registry bring the schema into one form first.
         skip_known_types: do not register Google's own files, such as ``google/protobuf/timestamp.proto``.
         subject_name_strategy: as that of `AvroSerializer`; the record's name is the message's.
-        is_key: whether it is for keys; the subject is ``TOPIC-key`` then.
+        is_key, schema_id_in: as those of `AvroSerializer`.
 
     Raises:
         ConfigError: ``message_type`` is no class of messages.
@@ -64,13 +64,13 @@ class ProtobufSerializer:
         normalize: bool = False,
         skip_known_types: bool = True,
         subject_name_strategy: SubjectNameStrategy | str = topic_subject,
-        is_key: bool = False,
+        is_key: bool | None = None,
+        schema_id_in: SchemaIdIn = "data",
     ) -> None:
         descriptor = _descriptor_of(message_type)
         self._registry = registry
         self._message_type = message_type
         self._file = descriptor.file
-        self._place = place_of(_path_of(descriptor))
         self._auto_register = auto_register
         self._normalize = normalize
         self._skips = skip_known_types
@@ -82,8 +82,16 @@ class ProtobufSerializer:
             auto_register=auto_register,
             use_latest_version=use_latest_version,
             normalize=normalize,
+            schema_id_in=schema_id_in,
+            place=place_of(_path_of(descriptor)),
             complete=self._with_references,
         )
+
+    def for_keys(self) -> ProtobufSerializer:
+        """What a producer takes as its ``key.serializer``: the same for keys, unless ``is_key`` was given."""
+        made = copy(self)
+        made._writing = self._writing.for_keys()
+        return made
 
     def serialize(self, topic: str, headers: Headers, data: Any, /) -> bytes:
         """The bytes of a message; see the class for what it raises."""
@@ -91,24 +99,25 @@ class ProtobufSerializer:
             raise SerializationError(
                 f"this serialiser is for messages of type {self._message_type.__name__}, not {type(data).__name__}"
             )
-        header, _ = self._writing.of(topic)
-        made: bytes = header + self._place + data.SerializeToString()
+        head, _ = self._writing.of(topic, headers)
+        made: bytes = head + data.SerializeToString()
         return made
 
-    def _with_references(self, schema: Schema) -> Schema:
-        return Schema(schema.schema_str, PROTOBUF, self._references(self._file))
+    def _with_references(self, schema: Schema, subject: str) -> Schema:
+        return Schema(schema.schema_str, PROTOBUF, self._references(self._file, context_of(subject)))
 
-    def _references(self, file: Any) -> tuple[SchemaReference, ...]:
+    def _references(self, file: Any, context: str | None) -> tuple[SchemaReference, ...]:
         """The files that one imports, each registered or looked up under the subject of its name."""
         made = []
         for imported in file.dependencies:
             if self._skips and imported.name.startswith(KNOWN_FILES):
                 continue
-            schema = Schema(_text_of(imported), PROTOBUF, self._references(imported))
+            subject = qualified(imported.name, context)
+            schema = Schema(_text_of(imported), PROTOBUF, self._references(imported, context))
             if self._auto_register:
-                self._registry.register_schema(imported.name, schema, normalize=self._normalize)
-            found = self._registry.lookup_schema(imported.name, schema, normalize=self._normalize)
-            made.append(SchemaReference(imported.name, imported.name, found.version))
+                self._registry.register_schema(subject, schema, normalize=self._normalize)
+            found = self._registry.lookup_schema(subject, schema, normalize=self._normalize)
+            made.append(SchemaReference(imported.name, subject, found.version))
         return tuple(made)
 
 
@@ -121,6 +130,7 @@ class ProtobufDeserializer(Generic[M]):
         registry: a client, which many deserialisers may share. It may be None where ``message_type`` is given.
         message_type: the generated class to read into; nothing is asked of the registry then. None: messages of the
             types that the records name, made from the registry's schemas.
+        subject_name_strategy, is_key: as those of `AvroDeserializer`.
 
     Raises:
         ConfigError: ``message_type`` is no class of messages, or neither argument is given.
@@ -130,15 +140,36 @@ class ProtobufDeserializer(Generic[M]):
     kind: Final = "protobuf"
     """What ``poll_arrow(value=)`` calls it."""
 
-    def __init__(self, registry: SchemaRegistryClient | None, message_type: type[M] | None = None) -> None:
+    def __init__(
+        self,
+        registry: SchemaRegistryClient | None,
+        message_type: type[M] | None = None,
+        *,
+        subject_name_strategy: SubjectNameStrategy | str | None = None,
+        is_key: bool | None = None,
+    ) -> None:
+        record = None
         if message_type is not None:
-            _descriptor_of(message_type)
+            record = _descriptor_of(message_type).full_name
         elif registry is None:
             raise ConfigError("a ProtobufDeserializer needs a registry or a message_type")
         self._registry = registry
         self._message_type = message_type
-        self._known: dict[tuple[int, tuple[int, ...]], Callable[[], Any]] = {}
-        self._files: dict[int, Messages | ConfigError] = {}
+        self._files: dict[tuple[int | str, str | None], Messages | ConfigError] = {}
+        self._frames: Frames[Callable[[], Any]] = Frames(
+            self._class_of,
+            fixed=message_type,
+            with_path=True,
+            is_key=is_key,
+            strategy=subject_name_strategy,
+            record=record,
+        )
+
+    def for_keys(self) -> ProtobufDeserializer[M]:
+        """What a consumer takes as its ``key.deserializer``: the same for keys, unless ``is_key`` was given."""
+        made = copy(self)
+        made._frames = self._frames.for_keys(made._class_of)
+        return made
 
     def deserialize(self, topic: str, headers: Headers, data: bytes, /) -> M:
         """The message.
@@ -147,21 +178,15 @@ class ProtobufDeserializer(Generic[M]):
             SerializationError: the bytes are no message of the type, or there is no such schema.
             SchemaRegistryError: the registry does not answer.
         """
-        schema_id = id_of(data)
         # One byte 0 is the first message's place, which is nearly always meant.
-        path: tuple[int, ...] = (0,)
-        start = HEADER + 1
-        if data[HEADER:start] != b"\0":
-            path, start = message_place(data)
-        make: Callable[[], Any] | None = self._message_type or self._known.get((schema_id, path))
-        if make is None:
-            make = self._known[schema_id, path] = self._class_of(schema_id, path)
+        known = None if headers else self._frames.quick.get(data[: HEADER + 1])
+        make, start = known or self._frames.of(topic, headers, data)
         message = make()
         try:
             message.ParseFromString(data[start:])
         except _decode_error() as problem:
             raise SerializationError(
-                f"not Protobuf of message {message.DESCRIPTOR.full_name}, schema id {schema_id}"
+                f"not Protobuf of message {message.DESCRIPTOR.full_name}, {self._frames.said(topic, headers, data)}"
             ) from problem
         found: M = message
         return found
@@ -178,26 +203,27 @@ class ProtobufDeserializer(Generic[M]):
         if self._registry is None:
             raise ConfigError("columns of Protobuf need a ProtobufDeserializer with a registry")
         message: Any = self._message_type
-        return protobuf_columns(self._registry, None if message is None else message.DESCRIPTOR)
+        return protobuf_columns(self._registry, None if message is None else message.DESCRIPTOR, self._frames)
 
-    def _class_of(self, schema_id: int, path: tuple[int, ...]) -> Callable[[], Any]:
+    def _class_of(self, frame: Frame) -> Callable[[], Any]:
         assert self._registry is not None
-        files = self._files.get(schema_id)
+        place = frame.schema, frame.subject
+        files = self._files.get(place)
         if files is None:
-            resolved = self._registry.resolve_one(schema_id, PROTOBUF)
+            resolved = self._registry.resolve_one(frame.schema, PROTOBUF, frame.subject)
             try:
                 files = Messages.of_registered(resolved)
             except ConfigError as problem:
                 files = problem
-            self._files[schema_id] = files
+            self._files[place] = files
         if isinstance(files, ConfigError):
-            raise SerializationError(f"schema id {schema_id} cannot be used: {files}")
+            raise SerializationError(f"{said_of(frame.schema)} cannot be used: {files}")
         from google.protobuf import message_factory
 
         try:
-            found: Callable[[], Any] = message_factory.GetMessageClass(files.at(path))
+            found: Callable[[], Any] = message_factory.GetMessageClass(files.at(frame.path))
         except BadRecordError as problem:
-            raise SerializationError(f"schema id {schema_id}: {problem}") from None
+            raise SerializationError(f"{said_of(frame.schema)}: {problem}") from None
         return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 __all__ = ["AVRO", "JSON", "PROTOBUF", "RegisteredSchema", "ResolvedSchema", "Schema", "SchemaReference"]
@@ -49,12 +49,14 @@ class RegisteredSchema:
 
     Attributes:
         subject: the subject's name. version: its number, from 1 on. schema_id: the number that records carry.
+        guid: the name that the schema has in all registries and contexts; None: the registry gives none.
     """
 
     subject: str
     version: int
     schema_id: int
     schema: Schema
+    guid: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

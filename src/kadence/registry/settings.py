@@ -31,6 +31,7 @@ class RegistryOptions:
 
     Attributes:
         user_info: NAME:PASSWORD. token: see `Token`. ca, certificate, key: PEM files.
+        context: the context that ids and subjects are in, with its dot; None: the default one.
         timeout: of one request, in seconds. retries: how often a request that failed is made again.
     """
 
@@ -41,6 +42,7 @@ class RegistryOptions:
     certificate: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
     key_password: str | None = field(default=None, repr=False)
+    context: str | None = field(default=None, repr=False)
     timeout: float = field(default=TIMEOUT_S, repr=False)
     retries: int = field(default=RETRIES, repr=False)
 
@@ -53,6 +55,7 @@ KEYS: Final[dict[str, str]] = {
     "ssl.certificate.location": "A PEM file with the client's certificate.",
     "ssl.key.location": "A PEM file with its key, where the certificate's file has none.",
     "ssl.key.password": "The key's password.",
+    "context": "The context that schema ids and subjects are in, such as .staging; the default one.",
     "timeout": "Seconds that one request may take; 10.",
     "max.retries": "How often a request that failed is made again, each time after a longer wait; 3.",
 }
@@ -107,6 +110,7 @@ def options_of(values: Mapping[str, Any]) -> RegistryOptions | None:
         certificate=_text(values, "ssl.certificate.location"),
         key=_text(values, "ssl.key.location"),
         key_password=_text(values, "ssl.key.password"),
+        context=_context(values),
         timeout=_number(values, "timeout", TIMEOUT_S, above=True),
         retries=int(_number(values, "max.retries", RETRIES)),
     )
@@ -136,6 +140,18 @@ def _text(values: Mapping[str, Any], name: str) -> str | None:
         # Not the value, which may be secret.
         raise ConfigError(f"{PREFIX}{name} is a text, not {type(found).__name__}", key=PREFIX + name)
     return found or None
+
+
+def _context(values: Mapping[str, Any]) -> str | None:
+    found = _text(values, "context")
+    if found is None:
+        return None
+    name = "." + found.strip(":").removeprefix(".")
+    if ":" in name or not name.isprintable():
+        raise ConfigError(
+            f"{PREFIX}context: {found!r} is no name of a context, such as .staging", key=PREFIX + "context"
+        )
+    return name
 
 
 def _token(values: Mapping[str, Any]) -> Token | None:

@@ -1,4 +1,8 @@
-"""Which subject a schema is registered under: Confluent's three strategies."""
+"""Which subject a schema is registered under: Confluent's three strategies, and the contexts that subjects are in.
+
+Each context counts its ids from 1. A subject in one is called ``:.CONTEXT:SUBJECT``; any other is in the default
+context.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,16 @@ from typing import Final
 
 from kadence.errors import ConfigError
 
-__all__ = ["SubjectNameStrategy", "record_subject", "strategy_of", "topic_record_subject", "topic_subject"]
+__all__ = [
+    "SubjectNameStrategy",
+    "context_of",
+    "qualified",
+    "reading_strategy",
+    "record_subject",
+    "strategy_of",
+    "topic_record_subject",
+    "topic_subject",
+]
 
 SubjectNameStrategy = Callable[[str, bool, str | None], str]
 """Gets the topic, whether it is for keys, and the full name of the record; returns the subject."""
@@ -58,3 +71,32 @@ def strategy_of(given: SubjectNameStrategy | str) -> SubjectNameStrategy:
     if found is None:
         raise ConfigError(f"there is no subject name strategy {given!r}; there are {', '.join(_NAMED)}")
     return found
+
+
+def reading_strategy(
+    given: SubjectNameStrategy | str,
+) -> Callable[[str, bool, str | None], str | None]:
+    """As `strategy_of`, for looking up the schemas of records.
+
+    Which record it is shows in the schema only, so strategies by record name no subject where it is not known before.
+
+    Raises:
+        ConfigError: there is none of this name.
+    """
+    strategy = strategy_of(given)
+    if strategy not in (record_subject, topic_record_subject):
+        return strategy
+    return lambda topic, is_key, record: strategy(topic, is_key, record) if record else None
+
+
+def context_of(subject: str | None) -> str | None:
+    """The context that a subject names; None: it names none, or there is no subject."""
+    if subject is None or not subject.startswith(":."):
+        return None
+    name, colon, _ = subject[1:].partition(":")
+    return name if colon else None
+
+
+def qualified(subject: str, context: str | None) -> str:
+    """A subject in a context, unless it names one itself."""
+    return subject if context is None or subject.startswith(":") else f":{context}:{subject}"

@@ -1,9 +1,10 @@
 """A schema registry on loopback, in memory, with Confluent's calls: for tests and for a laptop.
 
-The real one is a JVM service. This one registers schemas, finds them by id, subject, version and text, and answers with
-the error codes of the real one. It checks that a schema can be read, but no compatibility: its level is NONE, and it
-takes no other. Of a Protobuf schema it needs the base64 of a compiled file, as serialisers register it: to compile a
-text would need protoc.
+The real one is a JVM service. This one registers schemas, finds them by id, GUID, subject, version and text, and gives
+the error codes of the real one. It has contexts, each of which counts ids from 1, and keeps deleted versions until they
+are deleted for good. It checks that a schema can be read, but no compatibility: its level is NONE, and it takes no
+other. Of a Protobuf schema it needs the base64 of a compiled file, as serialisers register it: to compile a text would
+need protoc.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import re
 import ssl
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +26,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from kadence.testing.avro_text import avro_text
 
 __all__ = ["RegistryRequest", "SchemaRegistryServer"]
+
+_DEFAULT: Final = "."
+"""The context of subjects that name none."""
 
 MOST_BYTES: Final = 16 << 20
 """No request is read further."""
@@ -55,9 +60,23 @@ class RegistryRequest:
 
 @dataclass(slots=True)
 class _Subject:
-    versions: dict[int, int] = field(default_factory=dict)
-    """The id of each version; those that were deleted are gone, and their numbers are not used again."""
+    """The id of each version, those among them that were deleted, and the last number that a version got."""
+
+    ids: dict[int, int] = field(default_factory=dict)
+    deleted: set[int] = field(default_factory=set)
     last: int = 0
+
+    def versions(self, *, deleted: bool = False) -> dict[int, int]:
+        """The id of each version. deleted: also of those that were deleted."""
+        return {number: each for number, each in self.ids.items() if deleted or number not in self.deleted}
+
+
+@dataclass(slots=True)
+class _Context:
+    """The schemas by id, and the id of each."""
+
+    schemas: dict[int, dict[str, Any]] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
 
 
 _Body = Mapping[str, Any]
@@ -83,8 +102,7 @@ class SchemaRegistryServer:
         self._tls = ssl_context
         self._authorization = authorization
         self._lock = threading.Lock()
-        self._schemas: dict[int, dict[str, Any]] = {}
-        self._ids: dict[str, int] = {}
+        self._contexts: dict[str, _Context] = {_DEFAULT: _Context()}
         self._subjects: dict[str, _Subject] = {}
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
@@ -147,8 +165,11 @@ class SchemaRegistryServer:
     def _answer(self, request: RegistryRequest) -> Any:
         address = urlsplit(request.path)
         query = {name: values[-1] for name, values in parse_qs(address.query).items()}
+        path = address.path.rstrip("/")
+        if (within := _WITHIN.fullmatch(path)) is not None:
+            query["context"], path = unquote(within[1]), within[2]
         for method, pattern, call in _CALLS:
-            matched = pattern.fullmatch(address.path.rstrip("/"))
+            matched = pattern.fullmatch(path)
             if matched is not None and method == request.method:
                 return call(
                     self,
@@ -159,63 +180,113 @@ class SchemaRegistryServer:
         raise _RefusedError(404, 404, "HTTP 404 Not Found")
 
     def _by_id(self, query: _Body, body: _Body, schema_id: str) -> Any:
-        return self._schemas[self._known_id(schema_id)]
+        _, schema = self._known_id(query, schema_id)
+        return {**schema, "guid": _guid(schema)}
+
+    def _by_guid(self, query: _Body, body: _Body, guid: str) -> Any:
+        for context in self._contexts.values():
+            for schema in context.schemas.values():
+                if _guid(schema) == guid.lower():
+                    return {**schema, "guid": _guid(schema)}
+        raise _RefusedError(404, 40403, f"Schema {guid} not found")
 
     def _places_of(self, query: _Body, body: _Body, schema_id: str) -> Any:
-        number = self._known_id(schema_id)
+        number = int(schema_id)
+        context, _ = self._known_id(query, schema_id)
         return [
             {"subject": name, "version": version}
             for name, subject in self._subjects.items()
-            for version, each in subject.versions.items()
-            if each == number
+            for version, each in subject.versions(deleted=_flag(query, "deleted")).items()
+            if each == number and _context_of(name) == context
         ]
 
-    def _known_id(self, text: str) -> int:
-        if int(text) not in self._schemas:
-            raise _RefusedError(404, 40403, f"Schema {text} not found")
-        return int(text)
+    def _known_id(self, query: _Body, text: str) -> tuple[str, dict[str, Any]]:
+        """The schema of an id, in the context of the subject that is named, and that context.
+
+        A subject without a context is looked for in all of them, the default one first.
+        """
+        name = _qualified(query, query.get("subject", ""))
+        contexts = [_context_of(name)]
+        if name and not name.startswith(":"):
+            contexts += [_context_of(each) for each in self._subjects if each.endswith(f":{name}")]
+        for context in contexts:
+            found = self._contexts.get(context, _Context()).schemas.get(int(text))
+            if found is not None:
+                return context, found
+        raise _RefusedError(404, 40403, f"Schema {text} not found")
+
+    def _list_contexts(self, query: _Body, body: _Body) -> Any:
+        return sorted(self._contexts)
 
     def _list_subjects(self, query: _Body, body: _Body) -> Any:
-        return sorted(name for name, subject in self._subjects.items() if subject.versions)
+        prefix = _qualified(query, query.get("subjectPrefix", ""))
+        return sorted(
+            name
+            for name, subject in self._subjects.items()
+            if subject.versions(deleted=_flag(query, "deleted")) and name.startswith(prefix)
+        )
 
     def _list_versions(self, query: _Body, body: _Body, name: str) -> Any:
-        return list(self._subject(name).versions)
+        return list(self._subject(query, name).versions(deleted=_flag(query, "deleted")))
 
     def _version(self, query: _Body, body: _Body, name: str, version: str) -> Any:
-        versions = self._subject(name).versions
+        versions = self._subject(query, name).versions(deleted=_flag(query, "deleted"))
         number = max(versions) if version in ("latest", "-1") else int(version) if version.isdigit() else 0
         if number not in versions:
             raise _RefusedError(404, 40402, f"Version {version} not found.")
-        schema_id = versions[number]
-        return {"subject": name, "version": number, "id": schema_id, **self._schemas[schema_id]}
+        return self._told(_qualified(query, name), number)
+
+    def _told(self, name: str, number: int) -> dict[str, Any]:
+        schema_id = self._subjects[name].ids[number]
+        schema = self._contexts[_context_of(name)].schemas[schema_id]
+        return {"subject": name, "version": number, "id": schema_id, "guid": _guid(schema), **schema}
 
     def _post_version(self, query: _Body, body: _Body, name: str) -> Any:
-        return self._register(name, body, normalize=query.get("normalize") == "true")
+        return self._register(_qualified(query, name), body, normalize=_flag(query, "normalize"))
 
-    def _register(self, name: str, body: _Body, *, normalize: bool) -> dict[str, int]:
-        schema = self._checked(body)
+    def _register(self, name: str, body: _Body, *, normalize: bool) -> dict[str, Any]:
+        schema = self._checked(name, body)
+        context = self._contexts.setdefault(_context_of(name), _Context())
         identity = _identity(schema, normalize=normalize)
-        schema_id = self._ids.setdefault(identity, len(self._schemas) + 1)
-        self._schemas.setdefault(schema_id, schema)
+        schema_id = context.ids.setdefault(identity, len(context.schemas) + 1)
+        context.schemas.setdefault(schema_id, schema)
         subject = self._subjects.setdefault(name, _Subject())
-        if schema_id not in subject.versions.values():
+        if schema_id not in subject.versions().values():
             subject.last += 1
-            subject.versions[subject.last] = schema_id
-        return {"id": schema_id}
+            subject.ids[subject.last] = schema_id
+        return {"id": schema_id, "guid": _guid(context.schemas[schema_id])}
 
     def _look_up(self, query: _Body, body: _Body, name: str) -> Any:
-        subject, normalize = self._subject(name), query.get("normalize") == "true"
-        wanted = _identity(self._checked(body), normalize=normalize)
-        for version, each in subject.versions.items():
-            if _identity(self._schemas[each], normalize=normalize) == wanted:
-                return {"subject": name, "version": version, "id": each, **self._schemas[each]}
+        normalize, place = _flag(query, "normalize"), _qualified(query, name)
+        subject = self._subject(query, name)
+        wanted = _identity(self._checked(place, body), normalize=normalize)
+        known = self._contexts[_context_of(place)].schemas
+        for version, each in subject.versions(deleted=_flag(query, "deleted")).items():
+            if _identity(known[each], normalize=normalize) == wanted:
+                return self._told(place, version)
         raise _RefusedError(404, 40403, "Schema not found")
 
     def _delete(self, query: _Body, body: _Body, name: str) -> Any:
-        versions = self._subject(name).versions
-        gone = list(versions)
-        versions.clear()
-        return gone
+        is_final = _flag(query, "permanent")
+        subject = self._subject({**query, "deleted": str(is_final).lower()}, name)
+        return [
+            self._delete_one(subject, each, is_final=is_final) for each in subject.versions(deleted=is_final)
+        ]
+
+    def _delete_version(self, query: _Body, body: _Body, name: str, version: str) -> Any:
+        is_final = _flag(query, "permanent")
+        found = self._version({**query, "deleted": str(is_final).lower()}, body, name, version)
+        return self._delete_one(self._subjects[found["subject"]], found["version"], is_final=is_final)
+
+    def _delete_one(self, subject: _Subject, version: int, *, is_final: bool) -> int:
+        if is_final:
+            if version not in subject.deleted:
+                raise _RefusedError(
+                    404, 40407, f"Version {version} was not deleted first before being permanently deleted"
+                )
+            del subject.ids[version]
+        subject.deleted.add(version)
+        return version
 
     def _get_level(self, query: _Body, body: _Body, *_: str) -> Any:
         return {"compatibilityLevel": "NONE"}
@@ -230,7 +301,7 @@ class SchemaRegistryServer:
         return {"compatibility": "NONE"}
 
     def _is_compatible(self, query: _Body, body: _Body, name: str, version: str) -> Any:
-        self._checked(body)
+        self._checked(_qualified(query, name), body)
         return {"is_compatible": True}
 
     def _list_types(self, query: _Body, body: _Body) -> Any:
@@ -238,21 +309,22 @@ class SchemaRegistryServer:
 
     # ------------------------------------------------------------ schemas
 
-    def _subject(self, name: str) -> _Subject:
-        subject = self._subjects.get(name)
-        if subject is None or not subject.versions:
+    def _subject(self, query: _Body, name: str) -> _Subject:
+        subject = self._subjects.get(_qualified(query, name))
+        if subject is None or not subject.versions(deleted=_flag(query, "deleted")):
             raise _RefusedError(404, 40401, f"Subject '{name}' not found.")
         return subject
 
-    def _checked(self, body: _Body) -> dict[str, Any]:
-        """A schema in the form in which it is kept."""
+    def _checked(self, subject: str, body: _Body) -> dict[str, Any]:
+        """A schema for a subject in the form in which it is kept. What it refers to is in its context."""
         text, kind = body.get("schema"), body.get("schemaType") or "AVRO"
         references = body.get("references") or []
         if not isinstance(text, str) or kind not in ("AVRO", "PROTOBUF", "JSON"):
             raise _RefusedError(422, 42201, "Invalid schema")
         for each in references:
             try:
-                self._version({}, {}, each["subject"], str(each["version"]))
+                place = _qualified({"context": _context_of(subject)}, each["subject"])
+                self._version({}, {}, place, str(each["version"]))
             except (KeyError, TypeError, _RefusedError):
                 raise _RefusedError(422, 42201, f"Invalid schema: no such reference {each!r}") from None
         if kind == "PROTOBUF":
@@ -265,6 +337,27 @@ class SchemaRegistryServer:
         if references:
             made["references"] = references
         return made
+
+
+def _flag(query: _Body, name: str) -> bool:
+    return query.get(name) == "true"
+
+
+def _context_of(subject: str) -> str:
+    """``:.staging:orders-value`` is in ``.staging``."""
+    return subject[1:].partition(":")[0] if subject.startswith(":") else _DEFAULT
+
+
+def _qualified(query: _Body, subject: str) -> str:
+    """A subject with its context: its own, or that of the request's path."""
+    subject = subject.removeprefix(f":{_DEFAULT}:")
+    context = query.get("context", _DEFAULT)
+    return subject if context == _DEFAULT or subject.startswith(":") else f":{context}:{subject}"
+
+
+def _guid(schema: dict[str, Any]) -> str:
+    """The same for schemas that are one, in all contexts."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, _identity(schema, normalize=False)))
 
 
 def _read(body: bytes) -> _Body:
@@ -332,11 +425,16 @@ def _text(value: Any, *, sort: bool = False) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=sort)
 
 
+_WITHIN: Final = re.compile("/contexts/([^/]+)(/.+)")
+"""A call in a context."""
+
 _CALLS: Final[tuple[tuple[str, re.Pattern[str], Callable[..., Any]], ...]] = tuple(
     (method, re.compile(pattern.replace("NAME", "([^/]+)")), call)
     for method, pattern, call in (
         ("GET", r"/schemas/ids/(\d{1,10})", SchemaRegistryServer._by_id),
         ("GET", r"/schemas/ids/(\d{1,10})/versions", SchemaRegistryServer._places_of),
+        ("GET", "/schemas/guids/NAME", SchemaRegistryServer._by_guid),
+        ("GET", "/contexts", SchemaRegistryServer._list_contexts),
         ("GET", "/schemas/types", SchemaRegistryServer._list_types),
         ("GET", "/subjects", SchemaRegistryServer._list_subjects),
         ("GET", "/subjects/NAME/versions", SchemaRegistryServer._list_versions),
@@ -344,6 +442,7 @@ _CALLS: Final[tuple[tuple[str, re.Pattern[str], Callable[..., Any]], ...]] = tup
         ("POST", "/subjects/NAME/versions", SchemaRegistryServer._post_version),
         ("POST", "/subjects/NAME", SchemaRegistryServer._look_up),
         ("DELETE", "/subjects/NAME", SchemaRegistryServer._delete),
+        ("DELETE", "/subjects/NAME/versions/NAME", SchemaRegistryServer._delete_version),
         ("GET", "/config(?:/NAME)?", SchemaRegistryServer._get_level),
         ("PUT", "/config(?:/NAME)?", SchemaRegistryServer._put_level),
         ("POST", "/compatibility/subjects/NAME/versions/NAME", SchemaRegistryServer._is_compatible),

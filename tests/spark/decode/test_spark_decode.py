@@ -92,6 +92,8 @@ def test_avro_by_the_registry(spark: SparkSession, cluster: Cluster, registry: R
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for value in (b"\0\0\0\0\1\x0a", b"\0\0\0\0\2\x0c\x02\x02x", b"\0\0\0\0\3", b"json?"):
             producer.send(cluster.topic, value)
+        # A header names its schema, and the query has no column of headers.
+        producer.send(cluster.topic, b"\x0e\x02\x02y", headers=[("__value_schema_id", b"\0\0\0\0\2")])
     frame = (
         spark.read.format("kadence")
         .options(**{"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": cluster.topic})
@@ -104,4 +106,5 @@ def test_avro_by_the_registry(spark: SparkSession, cluster: Cluster, registry: R
         (6, "x", None),
         (None, None, "value: schema id 3 is not in the registry"),
         (None, None, "value: it begins with byte 106 where a schema id is announced by 0"),
+        (7, "y", None),
     ]

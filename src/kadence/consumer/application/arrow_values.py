@@ -91,7 +91,7 @@ class ArrowValues:
         """The columns to poll for those that are asked for. A dead letter has all of its record."""
         if self._writes_letters:
             return (*names, *(name for name in ALL_COLUMNS if name not in names))
-        return (*names, *(name for name in ("value", *_PLACE) if name not in names))
+        return (*names, *(name for name in ("value", "headers", *_PLACE) if name not in names))
 
     def decoded(
         self, table: pa.Table, names: tuple[str, ...]
@@ -105,11 +105,11 @@ class ArrowValues:
             LettersPendingError: the table is to be taken again once bad rows are dead letters.
         """
         index = table.column_names.index("value")
-        values = table.column(index).combine_chunks()
+        values, *beside = (table[name].combine_chunks() for name in ("value", *self._columns.beside))
         try:
-            made = self._columns.decode(values)
+            made = self._columns.decode(values, *beside)
         except (AnswerPendingError, SchemaRegistryError, ConfigError):
-            firsts = _firsts(table, self._columns.unknown(values))
+            firsts = _firsts(table, self._columns.unknown(values, *beside))
             kept = table.filter(_before(table, firsts)) if firsts else table
             if not firsts or not kept.num_rows:
                 raise

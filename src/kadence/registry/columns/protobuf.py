@@ -49,7 +49,9 @@ class ProtobufFormat:
         from google.protobuf import message_factory
 
         self._handler = _handler(message)
+        self._message = message
         self._parse = message_factory.GetMessageClass(message).FromString
+        self._has_closed_enums = _has_closed_enums(message, set())
         self._target = target
         problem = fits(arrow_of_message(message), target)
         if problem is not None:
@@ -82,6 +84,31 @@ class ProtobufFormat:
 
     def _columns(self, values: pa.Array) -> pa.Array:
         self._refuse_fatal(values)
+        found = self._struct(values)
+        if self._has_closed_enums and _has_strays(found, self._message):
+            found = self._struct(self._without_unknown(values))
+        return fit(found, self._target)
+
+    def _without_unknown(self, values: pa.Array) -> pa.Array:
+        """The messages as Google's parser takes them: a number that a closed enum does not have is not set.
+
+        Raises:
+            ValueError: a value is no message.
+        """
+        import pyarrow as pa
+
+        made = []
+        for value in values.to_pylist():
+            try:
+                message = self._parse(value)
+            # It has an error of its own, which is no ValueError.
+            except Exception:  # noqa: BLE001
+                raise ValueError("not Protobuf of this message") from None
+            message.DiscardUnknownFields()
+            made.append(message.SerializePartialToString())
+        return pa.array(made, pa.binary())
+
+    def _struct(self, values: pa.Array) -> pa.Array:
         try:
             batch = self._handler.array_to_record_batch(values)
         except BaseException as problem:
@@ -89,7 +116,7 @@ class ProtobufFormat:
             if not is_panic(problem):
                 raise
             raise ValueError("not Protobuf of this message") from None
-        return fit(struct_of(batch), self._target)
+        return struct_of(batch)
 
     def _refuse_fatal(self, values: pa.Array) -> None:
         """Keep from ptars what it would not survive, or would write a panic to stderr about.
@@ -124,6 +151,41 @@ def _bytes_of(values: pa.Array) -> bytes:
         struct.unpack_from("=i", ends, 4 * place)[0] for place in (values.offset, values.offset + len(values))
     )
     return bytes(data.slice(first, last - first).to_pybytes())
+
+
+def _has_closed_enums(message: Any, seen: set[str]) -> bool:
+    """Whether a message, or one inside it, has an enum of proto2, which has no numbers but its own."""
+    seen.add(message.full_name)
+    for field in message.fields:
+        if field.enum_type is not None and field.enum_type.is_closed:
+            return True
+        inner = field.message_type
+        if inner is not None and inner.full_name not in seen and _has_closed_enums(inner, seen):
+            return True
+    return False
+
+
+def _has_strays(column: pa.Array, message: Any) -> bool:
+    """Whether a closed enum has a number without a name, for which ptars gives the number's digits."""
+    return any(_is_stray(column.field(place), field) for place, field in enumerate(message.fields))
+
+
+def _is_stray(column: pa.Array, field: Any) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_map(column.type):
+        return _is_stray(column.items, field.message_type.fields_by_name["value"])
+    if pa.types.is_list(column.type):
+        return _is_stray(column.flatten(), field)
+    if field.enum_type is not None and field.enum_type.is_closed:
+        names = pa.array([each.name for each in field.enum_type.values], column.type)
+        return not pc.all(pc.is_in(column.drop_null(), value_set=names)).as_py()
+    return (
+        field.message_type is not None
+        and pa.types.is_struct(column.type)
+        and _has_strays(column, field.message_type)
+    )
 
 
 def arrow_of_message(message: Any) -> pa.DataType:

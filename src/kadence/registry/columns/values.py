@@ -7,15 +7,17 @@ far, null where a record's own has none; a field that two schemas give different
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from kadence.errors import ConfigError, MissingDependencyError, SchemaNotFoundError
-from kadence.registry.client import SchemaRegistryClient
+from kadence.errors import ConfigError, KafkaError, MissingDependencyError, SchemaNotFoundError
+from kadence.registry.client import SchemaRegistryClient, Wanted
 from kadence.registry.columns import avro, protobuf
 from kadence.registry.columns.avro_types import arrow_of
 from kadence.registry.columns.isolation import BadRecordError, Decoded
-from kadence.registry.columns.wire import Frame, FramedFormat
+from kadence.registry.columns.wire import BESIDE, Frame, FramedFormat
 from kadence.registry.descriptors import Messages
+from kadence.registry.framing import said_of
+from kadence.registry.reading import Frames
 from kadence.registry.schemas import AVRO, PROTOBUF, ResolvedSchema
 
 if TYPE_CHECKING:
@@ -39,8 +41,13 @@ class ValueColumns(Generic[S]):
 
     Args:
         read: makes what is known of a schema from it and a frame. type_of: its Arrow type. make: its decoder.
-        target: the column's type; None: see the file's head.
+        target: the column's type; None: see the file's head. frames: how values name their schemas.
+
+    Attributes:
+        beside: the columns of records that `decode` needs beside the values.
     """
+
+    beside: Final = BESIDE
 
     def __init__(
         self,
@@ -50,7 +57,9 @@ class ValueColumns(Generic[S]):
         type_of: Callable[[S], pa.DataType],
         make: Callable[[S, pa.DataType], _Format],
         target: pa.DataType | None,
+        frames: Frames[Any],
     ) -> None:
+        self._frames = frames
         self._registry = registry
         self._kind = kind
         self._read = read
@@ -59,38 +68,48 @@ class ValueColumns(Generic[S]):
         self._is_fixed = target is not None
         self._format = self._new_format(target if target is not None else _nothing())
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: pa.Array, headers: pa.Array = None, topics: pa.Array = None) -> Decoded:
         """A row for each value, and the reason for each that is bad.
+
+        Args:
+            headers, topics: the same records' columns `beside`.
 
         Raises:
             SchemaRegistryError: the registry does not answer.
         """
         while True:
             try:
-                return self._format.decode(values)
+                return self._format.decode(values, headers, topics)
             except _GrownError:
                 self._format = self._new_format(self._target)
 
-    def unknown(self, values: pa.Array) -> list[int]:
+    def unknown(self, values: pa.Array, headers: pa.Array = None, topics: pa.Array = None) -> list[int]:
         """The rows whose schemas the registry has not given yet. The others can be decoded without it."""
-        return self._format.unknown(values)
+        return self._format.unknown(values, headers, topics)
 
     def _new_format(self, target: pa.DataType) -> FramedFormat:
         self._target = target
-        return FramedFormat(target, self._decoders_for, with_path=self._kind == PROTOBUF)
+        return FramedFormat(
+            target,
+            self._decoders_for,
+            with_path=self._kind == PROTOBUF,
+            header=self._frames.header,
+            subject=self._frames.subject,
+        )
 
     def _decoders_for(self, frames: list[Frame]) -> dict[Frame, _Format | BadRecordError]:
-        found = self._registry.resolve({frame.schema_id for frame in frames}, self._kind)
+        wanted = {frame: Wanted(frame.schema, frame.subject) for frame in frames}
+        found = self._registry.resolve(set(wanted.values()), self._kind)
         schemas: dict[Frame, S | BadRecordError] = {}
         target = self._target
         for frame in frames:
-            resolved = found[frame.schema_id]
+            resolved = found[wanted[frame]]
             try:
                 if isinstance(resolved, SchemaNotFoundError):
                     raise BadRecordError(str(resolved))
                 made = schemas[frame] = self._read(resolved, frame)
                 target = target if self._is_fixed else _grown(target, self._type_of(made))
-            except (BadRecordError, ConfigError) as problem:
+            except Exception as problem:  # noqa: BLE001 - what a strange schema makes libraries trip over
                 schemas[frame] = _bad(frame, problem)
         if target != self._target:
             self._target = target
@@ -102,15 +121,17 @@ class ValueColumns(Generic[S]):
             return schema
         try:
             return self._make(schema, self._target)
-        except ConfigError as problem:
+        except Exception as problem:  # noqa: BLE001 - as above
             return _bad(frame, problem)
 
 
-def avro_columns(registry: SchemaRegistryClient, reader: ResolvedSchema | None) -> ValueColumns[Any]:
+def avro_columns(
+    registry: SchemaRegistryClient, reader: ResolvedSchema | None, frames: Frames[Any]
+) -> ValueColumns[Any]:
     """Of Avro.
 
     Args:
-        reader: the reader's schema, if there is one.
+        reader: the reader's schema, if there is one. frames: how values name their schemas.
     """
     schema = None if reader is None else avro.parsed(reader)
     return ValueColumns(
@@ -120,14 +141,15 @@ def avro_columns(registry: SchemaRegistryClient, reader: ResolvedSchema | None) 
         arrow_of,
         lambda writer, target: avro.AvroFormat(writer, schema, target),
         None if schema is None else arrow_of(schema),
+        frames,
     )
 
 
-def protobuf_columns(registry: SchemaRegistryClient, message: Any) -> ValueColumns[Any]:
+def protobuf_columns(registry: SchemaRegistryClient, message: Any, frames: Frames[Any]) -> ValueColumns[Any]:
     """Of Protobuf.
 
     Args:
-        message: the descriptor of what is read; None: what the records name.
+        message: the descriptor of what is read; None: what the records name. frames: how values name their schemas.
     """
     return ValueColumns(
         registry,
@@ -137,6 +159,7 @@ def protobuf_columns(registry: SchemaRegistryClient, message: Any) -> ValueColum
         protobuf.arrow_of_message,
         protobuf.ProtobufFormat,
         None if message is None else protobuf.arrow_of_message(message),
+        frames,
     )
 
 
@@ -161,6 +184,16 @@ def _grown(target: pa.DataType, more: pa.DataType) -> pa.DataType:
 
 
 def _bad(frame: Frame, problem: Exception) -> BadRecordError:
+    """Why a schema cannot be used.
+
+    Raises:
+        KafkaError: it is not the schema's fault, as where a library is not installed.
+    """
     if isinstance(problem, BadRecordError):
         return problem
-    return BadRecordError(f"schema id {frame.schema_id} cannot be used: {problem}")
+    if isinstance(problem, MissingDependencyError | MemoryError) or (
+        isinstance(problem, KafkaError) and not isinstance(problem, ConfigError)
+    ):
+        raise problem
+    said = str(problem) if isinstance(problem, ConfigError) else type(problem).__name__
+    return BadRecordError(f"{said_of(frame.schema)} cannot be used: {said}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kadence.errors import SerializationError
 from kadence.logs import logger
-from kadence.spark.decode.formats import SideDecoder, decoder_of
+from kadence.spark.decode.formats import SideDecoder, beside, decoder_of
 from kadence.spark.decode.layout import Layout
 from kadence.spark.decode.options import DecodeOptions, Mode
 
@@ -54,6 +54,7 @@ class _Side:
     name: str
     column: int
     decoder: SideDecoder
+    beside: tuple[int, ...]
     fields: dict[str, int] = field(default_factory=dict)
 
 
@@ -64,16 +65,19 @@ class _Batches:
         self._columns = {name: place for place, name in enumerate(decoding.layout.columns)}
         self._dropped = 0
         self._sides: list[_Side] = []
-        target = _target_of(decoding.layout, ":value", schema)
-        if target is not None:
-            side = _Side("value", self._columns["value"], decoder_of(decoding.options.value, target, zone))
-            side.fields = {name: place for place, name in enumerate(decoding.layout.fields)}
-            self._sides.append(side)
-        target = _target_of(decoding.layout, ":key", schema)
-        if target is not None:
-            self._sides.append(
-                _Side("key", self._columns["key"], decoder_of(decoding.options.key, target, zone))
+        for options in (decoding.options.value, decoding.options.key):
+            target = _target_of(decoding.layout, f":{options.name}", schema)
+            if target is None:
+                continue
+            side = _Side(
+                options.name,
+                self._columns[options.name],
+                decoder_of(options, target, zone),
+                tuple(self._columns[name] for name in beside(options)),
             )
+            if options.name == "value":
+                side.fields = {name: place for place, name in enumerate(decoding.layout.fields)}
+            self._sides.append(side)
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The query's rows of these records."""
@@ -82,7 +86,7 @@ class _Batches:
         found: dict[str, pa.Array] = {}
         bad: dict[int, tuple[str, int]] = {}
         for side in self._sides:
-            decoded = side.decoder.decode(batch.column(side.column))
+            decoded = side.decoder.decode(batch.column(side.column), *map(batch.column, side.beside))
             if side.fields:
                 flattened = decoded.column.flatten()
                 found |= {f".{name}": flattened[place] for name, place in side.fields.items()}

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kadence.errors import ConfigError, SchemaNotFoundError
-from kadence.registry.client import SchemaRegistryClient
+from kadence.errors import ConfigError, KafkaError, SchemaNotFoundError
+from kadence.registry.client import SchemaRegistryClient, Wanted
 from kadence.registry.columns.isolation import BadRecordError, Decoded
-from kadence.registry.columns.wire import DecodersFor, Frame, FramedFormat
+from kadence.registry.columns.wire import BESIDE, DecodersFor, Frame, FramedFormat
+from kadence.registry.framing import KEY_HEADER, VALUE_HEADER, said_of
 from kadence.registry.schemas import AVRO, PROTOBUF, ResolvedSchema
 from kadence.registry.settings import RegistryOptions
+from kadence.registry.subjects import context_of
 from kadence.spark.decode.json_times import zone_of
 from kadence.spark.decode.options import Format, SideOptions
 
@@ -30,9 +32,21 @@ def client_of(options: RegistryOptions) -> SchemaRegistryClient:
 
 
 class SideDecoder(Protocol):
-    """Decodes the keys or the values of a batch."""
+    """Decodes the keys or the values of a batch; framed ones get the columns that `beside` names, too."""
 
-    def decode(self, values: pa.Array) -> Decoded: ...
+    def decode(self, values: pa.Array, *beside: pa.Array) -> Decoded: ...
+
+
+def beside(side: SideOptions) -> tuple[str, ...]:
+    """The columns of the records that a side's decoder gets beside its own."""
+    return BESIDE if side.framed else ()
+
+
+def _framed(
+    side: SideOptions, target: pa.DataType, decoders: DecodersFor, *, with_path: bool = False
+) -> SideDecoder:
+    header = KEY_HEADER if side.name == "key" else VALUE_HEADER
+    return FramedFormat(target, decoders, with_path=with_path, header=header)
 
 
 @lru_cache(maxsize=64)
@@ -59,7 +73,7 @@ def decoder_of(side: SideOptions, target: Any, zone: str | None = None) -> SideD
         from kadence.spark.decode.json_values import JsonFormat
 
         made = JsonFormat(target, _rules(side, target, zone))
-    return FramedFormat(target, _always(made)) if side.framed else made
+    return _framed(side, target, _always(made)) if side.framed else made
 
 
 def _rules(side: SideOptions, target: pa.DataType, zone: str | None) -> Rules:
@@ -88,13 +102,13 @@ def _avro(side: SideOptions, target: pa.DataType) -> SideDecoder:
     registry = side.registry
     if registry is None or not side.framed:
         made = avro.AvroFormat(reader, None, target)
-        return FramedFormat(target, _always(made)) if side.framed else made
+        return _framed(side, target, _always(made)) if side.framed else made
 
     def decoder(found: ResolvedSchema, frame: Frame) -> SideDecoder:
         writer = avro.parsed(found, is_writer=True)
         return _or_bad(lambda: avro.AvroFormat(writer, reader, target))
 
-    return FramedFormat(target, _registered(registry, AVRO, decoder))
+    return _framed(side, target, _registered(side, registry, AVRO, decoder))
 
 
 def _protobuf(side: SideOptions, target: pa.DataType) -> SideDecoder:
@@ -105,13 +119,14 @@ def _protobuf(side: SideOptions, target: pa.DataType) -> SideDecoder:
         made = ProtobufFormat(
             Messages.of_file(f"{side.name}.schema", side.schema).named(side.message or ""), target
         )
-        return FramedFormat(target, _always(made), with_path=True) if side.framed else made
+        return _framed(side, target, _always(made), with_path=True) if side.framed else made
 
     def decoder(found: ResolvedSchema, frame: Frame) -> SideDecoder:
         messages = Messages.of_registered(found)
         return _or_bad(lambda: ProtobufFormat(messages.at(frame.path), target))
 
-    return FramedFormat(target, _registered(_registry(side), PROTOBUF, decoder), with_path=True)
+    decoders = _registered(side, _registry(side), PROTOBUF, decoder)
+    return _framed(side, target, decoders, with_path=True)
 
 
 def _or_bad(make: Callable[[], SideDecoder]) -> SideDecoder:
@@ -127,9 +142,13 @@ def _always(decoder: SideDecoder) -> DecodersFor:
 
 
 def _registered(
-    options: RegistryOptions, kind: str, make: Callable[[ResolvedSchema, Frame], SideDecoder]
+    side: SideOptions,
+    options: RegistryOptions,
+    kind: str,
+    make: Callable[[ResolvedSchema, Frame], SideDecoder],
 ) -> DecodersFor:
-    """Decoders by the schemas of a registry."""
+    """Decoders by the schemas of a registry, whose ids are in the context of the side's subject."""
+    subject = side.subject if context_of(side.subject) is not None else None
 
     def made(found: ResolvedSchema | SchemaNotFoundError, frame: Frame) -> SideDecoder | BadRecordError:
         if isinstance(found, SchemaNotFoundError):
@@ -138,10 +157,15 @@ def _registered(
             return make(found, frame)
         except BadRecordError as problem:
             return problem
+        except (KafkaError, MemoryError):
+            raise
+        except Exception as problem:  # noqa: BLE001 - what a strange schema makes libraries trip over
+            return BadRecordError(f"{said_of(frame.schema)} cannot be used: {type(problem).__name__}")
 
     def decoders_for(frames: list[Frame]) -> dict[Frame, SideDecoder | BadRecordError]:
-        found = client_of(options).resolve({frame.schema_id for frame in frames}, kind)
-        return {frame: made(found[frame.schema_id], frame) for frame in frames}
+        wanted = {frame: Wanted(frame.schema, subject) for frame in frames}
+        found = client_of(options).resolve(set(wanted.values()), kind)
+        return {frame: made(found[wanted[frame]], frame) for frame in frames}
 
     return decoders_for
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kadence.errors import ConfigError
+from kadence.spark.decode.formats import beside
 from kadence.spark.decode.options import DecodeOptions, Format, Mode
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ __all__ = ["ERROR", "RAW", "Layout", "ddl_of", "layout_of"]
 
 ERROR: Final = "_error"
 RAW: Final = "_raw"
+
+_UNSHOWN: Final = frozenset({"headers"})
+"""Columns that may be read for decoding alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +84,22 @@ def layout_of(options: DecodeOptions, schema: StructType, known: dict[str, str])
     marked = ":error" in sources or ":raw" in sources
     mode = options.mode or (Mode.PERMISSIVE if marked else Mode.FAIL)
     needed = {source for source in sources if source in known}
-    if ":key" in sources:
-        needed.add("key")
-    if any(source == ":value" or source.startswith(".") for source in sources):
-        needed.add("value")
+    decoded = {
+        "key": ":key" in sources,
+        "value": any(source == ":value" or source.startswith(".") for source in sources),
+    }
+    for side in (options.key, options.value):
+        if decoded[side.name]:
+            needed.add(side.name)
+            needed.update(beside(side))
     if mode is not Mode.PERMISSIVE:
         needed |= {"topic", "partition", "offset"}
     if not needed:
         needed.add("offset")
-    return Layout(tuple(sources), tuple(name for name in known if name in needed), mode)
+    # Headers name schemas, also where the query has no such column.
+    return Layout(
+        tuple(sources), tuple(name for name in (*known, *_UNSHOWN - known.keys()) if name in needed), mode
+    )
 
 
 def _source(

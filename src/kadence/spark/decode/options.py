@@ -37,7 +37,10 @@ OPTIONS: Final[dict[str, str]] = {
         "protobuf with schema.registry.url, else plain."
     ),
     "key.wire": "The same for keys.",
-    "value.subject": "Where load() without a schema finds the registry's newest one; TOPIC-value.",
+    "value.subject": (
+        "Where load() without a schema finds the registry's newest one; TOPIC-value. One of a context, such as "
+        ":.staging:orders-value, says that ids are looked up there, too."
+    ),
     "key.subject": "The same for keys; TOPIC-key.",
     "value.flat": "Whether load() without a schema gives the value's fields as columns of their own; false.",
     "metadataPrefix": "What the names of Kafka's columns begin with beside a value's fields, such as kafka_.",
@@ -53,6 +56,7 @@ OPTIONS: Final[dict[str, str]] = {
     "schema.registry.url": "Addresses of a schema registry, comma separated.",
     "schema.registry.basic.auth.user.info": "NAME:PASSWORD for the registry.",
     "schema.registry.bearer.auth.token": "A token for the registry.",
+    "schema.registry.context": "The context of the registry that schema ids and subjects are in, such as .staging.",
     "schema.registry.ssl.ca.location": "A PEM file with the certificate authorities to trust for the registry.",
     "schema.registry.ssl.certificate.location": "A PEM file with the client's certificate for the registry.",
     "schema.registry.ssl.key.location": "A PEM file with its key, where the certificate's file has none.",
