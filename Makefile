@@ -25,7 +25,7 @@ ONE_SOURCE := $(addprefix src/kadence/,records/fetched.py consumer/_decoded_reco
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \)) $(ONE_SOURCE)
 
-.PHONY: help demo test test-heavy calm durations test-pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet attack-work docs site first-record wheel clean
+.PHONY: help demo test test-heavy calm durations test-pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-schemas parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet attack-work docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -57,6 +57,7 @@ help:
 	@echo "make test-librdkafka librdkafka's own integration tests against it (Debian; needs gcc, OpenSSL's and zstd's headers)"
 	@echo "make parity-spark    the same options to Spark's JVM connector and to Kadence's source, and random lives of streams, every row compared"
 	@echo "make parity-json     the same JSON documents to from_json and to Kadence's source, every row compared (ARGS='--seed 5')"
+	@echo "make parity-schemas  random Avro, Protobuf and JSON schemas and other versions of them, every value beside Java's and Google's (ARGS='--seed 5')"
 	@echo "make parity-pushdown 1,000 random queries over one load(), with Spark pushing filters and without (ARGS='--seed 5')"
 	@echo "make docs            write the generated pages of docs/"
 	@echo "make site            the documentation as a site, in build/site (strict: a broken link fails it)"
@@ -201,6 +202,9 @@ parity-json: $(VENV)/.has-test
 
 parity-pushdown: $(VENV)/.has-test
 	@$(RUN) -m tests.spark.source.pushdown $(ARGS)
+
+parity-schemas: $(VENV)/.has-test
+	@$(RUN) -m tests.registry.parity $(ARGS)
 
 parity-spark: $(VENV)/.has-test
 	@$(RUN) bench/parity.py $(ARGS)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, MissingDependencyError
+from kadence.registry.avro_readers import FLOAT, READERS, own_name, reader_of
 
 if TYPE_CHECKING:
     from io import BytesIO
@@ -58,9 +59,6 @@ _PROMOTED: Final = {
 
 _ALIKE: Final = {("int", "long"), ("string", "bytes"), ("bytes", "string")}
 """Types of a writer and a reader whose data is alike, so that it can be read as the reader's at once."""
-
-_ROOMY: Final = 10_000
-"""The precision that fastavro is given for decimals: with the schema's it would round what has more digits."""
 
 _WRAPPED: Final = "value"
 
@@ -117,6 +115,7 @@ def library() -> Any:
         import fastavro.schema
     except ImportError as problem:
         raise MissingDependencyError("Avro needs fastavro: pip install 'kadence[avro]'") from problem
+    fastavro.read.LOGICAL_READERS.update(READERS)
     return fastavro
 
 
@@ -305,6 +304,8 @@ class _Laying:
             return {"type": kind, name: self._of(writer[name], inner)}
         if isinstance(writer, dict) and "name" in writer:
             return self._named(writer, reader)
+        if _kind(reader) == "float" and kind in ("int", "long"):
+            return {"type": kind, "logicalType": FLOAT}
         if (kind, _kind(reader)) in _ALIKE:
             kind = _kind(reader)
         return {"type": kind, **self._logical(reader)}
@@ -322,7 +323,7 @@ class _Laying:
         self._names[pair] = name
         if kind not in ("record", "error"):
             kept = {each: writer[each] for each in ("size", "symbols", "default") if each in writer}
-            return {"type": kind, **_full(name), **kept, **self._logical(reader, size=writer.get("size"))}
+            return {"type": kind, **_full(name), **kept, **self._logical(reader)}
         by_name = {field["name"]: field for field in reader.get("fields", ())}
         by_alias = {alias: field for field in by_name.values() for alias in field.get("aliases", ())}
         fields = []
@@ -336,14 +337,12 @@ class _Laying:
             )
         return {"type": kind, **_full(name), "fields": fields}
 
-    def _logical(self, reader: Any, size: int | None = None) -> dict[str, Any]:
+    def _logical(self, reader: Any) -> dict[str, Any]:
         logical = reader.get("logicalType") if isinstance(reader, dict) else None
         if logical is None or logical not in self._kept:
             return {}
-        if logical != "decimal":
-            return {"logicalType": logical}
-        room = _ROOMY if size is None else _digits(size)
-        return {"logicalType": logical, "precision": room, "scale": reader.get("scale", 0)}
+        scale = {"scale": reader.get("scale", 0)} if logical == "decimal" else {}
+        return {"logicalType": own_name(logical), **scale}
 
     def _counterpart(self, writer: Any, reader: Any) -> Any:
         """What of the reader's schema the writer's is read as; None: nothing."""
@@ -498,9 +497,7 @@ class _Defaults:
         logical = schema.get("logicalType") if isinstance(schema, dict) else None
         if logical is None or logical not in self._kept:
             return value
-        convert: Callable[..., Any] = library().read.LOGICAL_READERS[f"{kind}-{logical}"]
-        room = {**schema, "precision": _ROOMY} if logical == "decimal" else schema
-        return convert(value, room, None)
+        return reader_of(kind, logical, library().read.LOGICAL_READERS)(value, schema, None)
 
     def _takes(self, default: Any, schema: Any) -> bool:
         """Whether JSON's value can be one of a branch of a union."""

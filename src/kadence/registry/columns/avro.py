@@ -19,7 +19,7 @@ from kadence.registry import avro_schemas
 from kadence.registry.avro_schemas import Reading
 from kadence.registry.columns.avro_claims import claims_of
 from kadence.registry.columns.avro_types import TIMES, arrow_of, nullable
-from kadence.registry.columns.fitting import fit, fits
+from kadence.registry.columns.fitting import fit, fits, struct_of
 from kadence.registry.columns.isolation import (
     BadRecordError,
     Decoded,
@@ -176,7 +176,7 @@ def _whole(deserialize: Any, text: str, target: pa.DataType, values: pa.Array) -
         # An int of more than 32 bits, which no writer makes, was cut to 32 by pyruhvro: that cannot be seen here.
         # pyruhvro takes the bytes of a text as they are; the full validation looks whether they are UTF-8.
         batch.validate(full=True)
-        return fit(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), target)
+        return fit(struct_of(batch), target)
     except (pa.ArrowInvalid, BadRecordError):
         raise WholeRefusedError from None
 
@@ -195,7 +195,8 @@ def _is_simple(schema: Any, *, outermost: bool = True) -> bool:
         return schema in _WHOLE and not outermost
     if isinstance(schema, list):
         inner = nullable(schema)
-        return not outermost and inner is not None and _is_simple(inner, outermost=False)
+        # Of a union of one type it makes a union, and where that is null in a record that is, Arrow ends the process.
+        return not outermost and len(schema) == 2 and inner is not None and _is_simple(inner, outermost=False)
     kind = schema["type"]
     if isinstance(kind, dict | list):
         return _is_simple(kind, outermost=outermost)

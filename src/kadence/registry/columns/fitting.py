@@ -15,11 +15,20 @@ from kadence.registry.columns.isolation import BadRecordError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["fit", "fits"]
+__all__ = ["fit", "fits", "struct_of"]
 
 _ZONED: Final = r"(?:[zZ]|[+-]\d\d(?::?\d\d)?)$"
 _TOO_FINE: Final = r"(\.\d{6})\d+"
 """Digits below a microsecond, which Spark's timestamps do not have."""
+
+
+def struct_of(batch: pa.RecordBatch) -> pa.StructArray:
+    """The batch's rows, which are structs of its columns, or of none."""
+    import pyarrow as pa
+
+    kind = pa.struct(list(batch.schema))
+    # Not StructArray.from_arrays, which knows no number of rows where there is no column.
+    return pa.StructArray.from_buffers(kind, batch.num_rows, [None], children=batch.columns)
 
 
 def fit(array: pa.Array, target: pa.DataType, path: str = "") -> pa.Array:

@@ -9,7 +9,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, MissingDependencyError
-from kadence.registry.columns.fitting import fit, fits
+from kadence.registry.columns.fitting import fit, fits, struct_of
 from kadence.registry.columns.isolation import (
     BadRecordError,
     Decoded,
@@ -109,8 +109,6 @@ class ProtobufFormat:
         return pa.array(made, pa.binary())
 
     def _struct(self, values: pa.Array) -> pa.Array:
-        import pyarrow as pa
-
         try:
             batch = self._handler.array_to_record_batch(values)
         except BaseException as problem:
@@ -118,10 +116,7 @@ class ProtobufFormat:
             if not is_panic(problem):
                 raise
             raise ValueError("not Protobuf of this message") from None
-        if not batch.num_columns:
-            # Of a message without fields its columns do not say how many there were.
-            return pa.array([{}] * len(values), pa.struct([]))
-        return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+        return struct_of(batch)
 
     def _refuse_fatal(self, values: pa.Array) -> None:
         """Keep from ptars what it would not survive, or would write a panic to stderr about.
@@ -206,7 +201,13 @@ def _handler(message: Any) -> Any:
     except ImportError as problem:
         raise _missing() from problem
     settings = ptars.PtarsConfig(timestamp_unit="us", enum_repr="string")
-    return ptars.HandlerPool([message.file], config=settings).get_for_message(message)
+    try:
+        return ptars.HandlerPool([message.file], config=settings).get_for_message(message)
+    except BaseException as problem:
+        # Such as two names of one number in an enum that does not allow it. Google's runtime takes them.
+        if not is_panic(problem):
+            raise
+        raise ConfigError(f"ptars cannot read the definitions of message {message.full_name}") from None
 
 
 def _missing() -> MissingDependencyError:

@@ -154,7 +154,8 @@ def protobuf_columns(registry: SchemaRegistryClient, message: Any, frames: Frame
     return ValueColumns(
         registry,
         PROTOBUF,
-        lambda found, frame: Messages.of_registered(found).at(frame.path),
+        # Protobuf's data is read by the reader's numbers, whatever names and types the writer had.
+        lambda found, frame: Messages.of_registered(found).at(frame.path) if message is None else message,
         protobuf.arrow_of_message,
         protobuf.ProtobufFormat,
         None if message is None else protobuf.arrow_of_message(message),
