@@ -49,6 +49,7 @@ def main() -> None:
         protobuf.run(registered, chance, 3 * part, counted, Path(directory))
         json_schema.run(registered, chance, 3 * part, counted)
         avro.run(Java(spark._jvm), registered, chance, given.documents - 6 * part, counted)
+        print(f"{counted.documents:,} documents, written by {registered.writer} and Avro for Java")
     spark.stop()
     show(counted)
     sys.exit(bool(counted.unexplained))
@@ -56,15 +57,17 @@ def main() -> None:
 
 def show(counted: Counted) -> None:
     """The figures, the known differences and those that nobody has explained."""
-    for _reader, _count in counted.answers.items():
-        pass
-    for _line in KNOWN:
-        pass
+    for reader, count in counted.answers.items():
+        print(f"{count:8,} the same: {reader}")
+    for line in KNOWN:
+        print(f"{counted.known[line.text]:8,} known: {line.format}: {line.text}")
+    print(f"{len(counted.unexplained):8,} unexplained")
     shown: set[tuple[str, str, str]] = set()
     for each in counted.unexplained:
         about = each.reader, each.writer, each.schema
         if about not in shown and len(shown) < SHOWN:
             shown.add(about)
+            print(each)
 
 
 if __name__ == "__main__":
