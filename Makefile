@@ -2,7 +2,7 @@
 
 BROKER ?= embedded
 # The tests wait for clocks and brokers more than for processors.
-WORKERS ?= 5
+WORKERS ?= 4
 # How often make kill-spark, make kill-lakehouse and make kill-work kill, and make calm runs the tests.
 ROUNDS ?= 100
 calm: ROUNDS = 10

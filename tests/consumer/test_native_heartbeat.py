@@ -38,15 +38,21 @@ SESSION_MS = 2_000 if HOLD < 10 else 6_000
 INTERVAL_MS = SESSION_MS // 3
 TIMES = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": INTERVAL_MS}
 
+KAFKA_HOLD = max(HOLD, 9.0)
+KAFKA_SESSION_MS = 6_000
+"""Kafka is a process of its own: on a busy machine it may stand still for seconds, and members' sessions go on."""
+KAFKA_INTERVAL_MS = KAFKA_SESSION_MS // 3
+KAFKA_TIMES = {"session_timeout_ms": KAFKA_SESSION_MS, "heartbeat_interval_ms": KAFKA_INTERVAL_MS}
 
-def check(said: dict[str, Any]) -> None:
+
+def check(said: dict[str, Any], hold: float = HOLD, session_ms: int = SESSION_MS) -> None:
     """The member is the one it was, and it was the native thread that kept it."""
-    assert said["late"] * 1000 > SESSION_MS, said
+    assert said["late"] * 1000 > session_ms, said
     assert said["same member"], said
     first, last = said["generations"]
     assert first == last, said
     assert said["rebalances"] == 1, said
-    assert said["stood in"] * INTERVAL_MS > HOLD * 1000 - SESSION_MS, said
+    assert said["stood in"] * session_ms / 3 > hold * 1000 - session_ms, said
 
 
 def test_g3_a_held_interpreter_costs_no_membership(broker: Broker) -> None:
@@ -104,8 +110,8 @@ def test_g3_b4_the_native_heartbeat_sends_nothing_once_the_processing_timeout_ha
 def node(certificates: Certificates) -> Iterator[Kafka]:
     """A Kafka whose KIP-848 sessions are as short as those of the tests, plain and with TLS."""
     properties = {
-        "group.consumer.session.timeout.ms": str(SESSION_MS),
-        "group.consumer.heartbeat.interval.ms": str(INTERVAL_MS),
+        "group.consumer.session.timeout.ms": str(KAFKA_SESSION_MS),
+        "group.consumer.heartbeat.interval.ms": str(KAFKA_INTERVAL_MS),
         **listener_identity("tls", certificates),
     }
     node = Kafka(properties, listeners={"TLS": "SSL"})
@@ -128,8 +134,8 @@ def test_g3_on_real_kafka_with_both_protocols_plain_and_with_tls(
     plain = {"bootstrap_servers": node.addresses["PLAINTEXT"]}
     tls = {"bootstrap_servers": node.addresses["TLS"], **secure}
     members: dict[str, dict[str, Any]] = {
-        "classic plain": {**plain, **TIMES, "group_protocol": "classic"},
-        "classic TLS": {**tls, **TIMES, "group_protocol": "classic"},
+        "classic plain": {**plain, **KAFKA_TIMES, "group_protocol": "classic"},
+        "classic TLS": {**tls, **KAFKA_TIMES, "group_protocol": "classic"},
         "consumer plain": {**plain, "group_protocol": "consumer"},
         "consumer TLS": {**tls, "group_protocol": "consumer"},
     }
@@ -138,14 +144,14 @@ def test_g3_on_real_kafka_with_both_protocols_plain_and_with_tls(
     with ThreadPoolExecutor(len(members)) as threads:
         runs = {
             name: threads.submit(
-                membership_after, name.replace(" ", "-"), HOLD, {**settings, "group_id": name}
+                membership_after, name.replace(" ", "-"), KAFKA_HOLD, {**settings, "group_id": name}
             )
             for name, settings in members.items()
         }
     found = {name: run.result() for name, run in runs.items()}
     sys.stdout.writelines(f"{name}: {said}\n" for name, said in found.items())
     for said in found.values():
-        check(said)
+        check(said, KAFKA_HOLD, KAFKA_SESSION_MS)
 
 
 @pytest.mark.kafka
@@ -161,7 +167,7 @@ def test_g3_kip_848_what_the_group_changed_meanwhile_is_taken_afterwards(node: K
     with Consumer(settings) as other:
         other.subscribe("changing")
         poll_until(other, lambda: len(other.assignment()) == 2)
-        holder = Holder("changing", HOLD, settings, grows_to=2)
+        holder = Holder("changing", KAFKA_HOLD, settings, grows_to=2)
         poll_until(other, lambda: len(other.assignment()) == 1)
         with ThreadPoolExecutor(1) as threads:
             holding = threads.submit(holder.wait_until_it_holds)
@@ -185,7 +191,7 @@ def test_g3_kip_848_who_comes_meanwhile_gets_its_share_afterwards(node: Kafka) -
     }
     with Admin(bootstrap_servers=node.bootstrap_servers) as admin:
         admin.create_topics({"growing": 2})
-    holder = Holder("growing", HOLD, settings, grows_to=1)
+    holder = Holder("growing", KAFKA_HOLD, settings, grows_to=1)
     holder.wait_until_it_holds()
     with Consumer(settings) as other:
         other.subscribe("growing")
