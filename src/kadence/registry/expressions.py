@@ -20,7 +20,7 @@ _QUICK: Final = 100_000
 """A search that takes at most so many looks is always Python's."""
 
 _LETTERS_AT_ONCE: Final = 100
-"""So many letters of a set that is compiled are a step, and each set is ten more."""
+"""So many characters of a set that is compiled are a step, and each set is ten more."""
 
 _LENGTHS: Final = 1000
 """Of so many lengths of text it is known how long a search may take."""
@@ -63,7 +63,7 @@ class _Expression:
 
     def __init__(self, pattern: str) -> None:
         self._parsed = _parsed(pattern)
-        # Python's compiler goes through all letters of a set.
+        # Python's compiler goes through all characters of a set.
         spend(_letters_of_sets(self._parsed) // _LETTERS_AT_ONCE)
         self._search = re.compile(pattern).search
         self._pattern = pattern

@@ -31,7 +31,7 @@ def directory(place: str) -> str:
     """The one spelling of a directory: absolute, without symbolic links, ``.`` and ``..``.
 
     Another file system than this machine's is known by its name alone: ``s3a://bucket/a/../b`` is ``s3a://bucket/b``,
-    and so is ``s3://bucket/b``, which other libraries call it. ``?`` and ``#`` are letters of a name.
+    and so is ``s3://bucket/b``, which other libraries call it. ``?`` and ``#`` belong to a name.
     """
     found = _PLACE.fullmatch(place)
     if found is None:
