@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import partial
@@ -19,6 +19,7 @@ from kadence import Consumer, Producer, admin, config
 from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
 from kadence.cli.main import make_parser as command_line_parser
+from kadence.cli.where import FORMS
 from kadence.consumer.group import classic_joining, kip848_heartbeats
 from kadence.coordinator.classic import group
 from kadence.producer import transaction_states
@@ -133,11 +134,15 @@ def command_line() -> str:
     from tests.cli.shapes import SHAPES
 
     fields = [
-        f"| `{name}` | {shape.line} | {', '.join(f'`{each}`' for each in shape.fields)}"
-        f"{'; also ' + ', '.join(f'`{each}`' for each in shape.sometimes) if shape.sometimes else ''} |"
+        f"- `{name}`: {shape.line}; {', '.join(f'`{each}`' for each in shape.fields)}"
+        f"{'; also ' + ', '.join(f'`{each}`' for each in shape.sometimes) if shape.sometimes else ''}"
         for name, shape in SHAPES.items()
     ]
     top = command_line_parser()
+    common = common_options(top)
+    shared: dict[str, list[str]] = {}
+    for text, commands in common.items():
+        shared.setdefault(briefly(commands, top), []).append(text)
     parts = [
         "# The command line",
         NOTE,
@@ -146,23 +151,71 @@ def command_line() -> str:
             "stderr."
         ),
         fenced(top.epilog),
+        "## Options of many commands",
+        "\n\n".join(
+            f"{commands}:\n\n" + "\n".join(f"- {text}" for text in texts)
+            for commands, texts in shared.items()
+        ),
+        "## Places",
+        "`--from`, `--to` and `--before` take a place, WHERE in the help:",
+        fenced(FORMS.partition("\n")[2]),
     ]
     shapes = [
         "## JSON",
         (
-            "With `--json`, and in a pipe, commands print JSON lines. Their fields keep their names and meaning; "
-            "new ones may be added, so read them by name. A field is `null` where there is nothing to tell; those "
-            'behind "also" are left out then. Times are ISO 8601 in UTC, `timestamp` and what ends in `_ms` are '
-            'milliseconds. Keys and values are texts, or `{"base64": …}` where they are not UTF-8. `broker`, `consume` '
-            "and `produce --offsets` print JSON always; `doctor` and the actions of `pipeline` need `--json`."
+            "With `--json`, and in a pipe, commands print JSON lines. Fields keep their names and meaning. New fields "
+            'may be added, so read them by name. A field without a value is `null`; those after "also" are left out '
+            "instead. Times are ISO 8601 in UTC; `timestamp` and names that end in `_ms` are milliseconds. Keys and "
+            'values are texts, or `{"base64": …}` if they are not UTF-8. `broker`, `consume` and `produce --offsets` '
+            "always print JSON; `doctor` and the actions of `pipeline` need `--json`."
         ),
-        "\n".join(["| command | a line is | fields |", "|---|---|---|", *fields]),
+        "What a line stands for, and its fields:",
+        "\n".join(fields),
     ]
-    return "\n\n".join([*parts, *of_subcommands(top, "##"), *shapes]) + "\n"
+    return "\n\n".join([*parts, *of_subcommands(top, "##", set(common), common), *shapes]) + "\n"
 
 
-def of_subcommands(parser: argparse.ArgumentParser, mark: str) -> list[str]:
-    """A section for each command below this one, with those below it."""
+def common_options(top: argparse.ArgumentParser) -> dict[str, list[str]]:
+    """The options that several commands have in the same words: each text, and the commands that have it."""
+    found: dict[str, list[str]] = {}
+    for command in commands_below(top):
+        for action in command._actions:
+            if shows(action) and action.option_strings:
+                name = command.prog.removeprefix(f"{top.prog} ")
+                found.setdefault(argument_text(command, action), []).append(name)
+    return {text: names for text, names in found.items() if len({name.split()[0] for name in names}) > 2}
+
+
+def briefly(names: list[str], top: argparse.ArgumentParser) -> str:
+    """Names of commands; one stands for all of its actions if each of them is meant."""
+    every = [command.prog.removeprefix(f"{top.prog} ") for command in commands_below(top)]
+    said: list[str] = []
+    for first in dict.fromkeys(name.split()[0] for name in names):
+        own = [name for name in names if name.split()[0] == first]
+        below = [name for name in every if name.startswith(f"{first} ")]
+        said += [first] if own == below else own
+    return ", ".join(f"`{each}`" for each in said)
+
+
+def commands_below(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Every command and action below this one."""
+    found: list[argparse.ArgumentParser] = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                found += [command, *commands_below(command)]
+    return found
+
+
+def of_subcommands(
+    parser: argparse.ArgumentParser, mark: str, told: set[str], common: Collection[str]
+) -> list[str]:
+    """A section for each command below this one, with those below it.
+
+    Args:
+        told: the arguments that the page has explained so far; this adds those that it explains. Their names alone
+            are repeated.
+    """
     parts: list[str] = []
     for action in parser._actions:
         if not isinstance(action, argparse._SubParsersAction):
@@ -170,13 +223,24 @@ def of_subcommands(parser: argparse.ArgumentParser, mark: str) -> list[str]:
         summaries = {each.dest: each.help for each in action._choices_actions}
         for name, command in action.choices.items():
             summary = str(summaries.get(name) or "")
-            parts += [f"{mark} {command.prog}", f"{summary[:1].upper()}{summary[1:]}."]
-            # Sub-commands without a text of their own share their parent's.
-            if command.description and command.description.rstrip(".").lower() != summary.lower():
-                parts.append(fenced(command.description))
-            if rows := [argument_row(command, each) for each in command._actions if shows(each)]:
-                parts.append("\n".join(["| argument | meaning |", "|---|---|", *rows]))
-            parts += of_subcommands(command, f"{mark}#")
+            parts.append(f"{mark} {command.prog}")
+            first = f"{summary[:1].upper()}{summary[1:]}."
+            about = (command.description or first).replace(FORMS, "").strip()
+            # An action's text begins with its summary; that of a command stands for it.
+            if about.startswith(first):
+                parts.append(first)
+                about = about.removeprefix(first).strip()
+            if about:
+                parts.append(prose(about))
+            texts = [argument_text(command, each) for each in command._actions if shows(each)]
+            own = [f"- {text}" for text in texts if text not in told]
+            again = [text.partition(": ")[0] for text in texts if text in told and text not in common]
+            if again:
+                own.append(f"- {', '.join(again)}: as above")
+            if own:
+                parts.append("\n".join(own))
+            told.update(texts)
+            parts += of_subcommands(command, f"{mark}#", told, common)
             if command.epilog:
                 parts.append(fenced(command.epilog))
     return parts
@@ -187,17 +251,25 @@ def shows(action: argparse.Action) -> bool:
     return not hidden and action.help != argparse.SUPPRESS
 
 
-def argument_row(command: argparse.ArgumentParser, action: argparse.Action) -> str:
+def argument_text(command: argparse.ArgumentParser, action: argparse.Action) -> str:
+    """One argument as a line: its names and values, and what it means."""
     formatter = command._get_formatter()
     value = ""
     if action.nargs != 0:
         value = formatter._format_args(action, action.dest.upper())
+    if action.nargs == "+" and action.metavar is not None:
+        value = f"{action.metavar} ..."
     if action.choices is not None and action.metavar is None:
         value = "{" + ",".join(map(str, action.choices)) + "}"
     names = ", ".join(action.option_strings)
     meaning = formatter._expand_help(action) if action.help else ""
-    row = [f"`{' '.join(filter(None, [names, value]))}`", meaning]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+    return f"`{' '.join(filter(None, [names, value]))}`: {meaning}"
+
+
+def prose(text: str) -> str:
+    """A text of the help: as a paragraph unless its lines are laid out."""
+    lines = text.splitlines()
+    return fenced(text) if any(not line or line.startswith(" ") for line in lines) else " ".join(lines)
 
 
 def fenced(text: str | None) -> str:
