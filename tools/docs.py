@@ -24,7 +24,7 @@ from kadence.consumer.group import classic_joining, kip848_heartbeats
 from kadence.coordinator.classic import group
 from kadence.producer import transaction_states
 from kadence.protocol.registry import api_name
-from kadence.spark import client_settings, option_names
+from kadence.spark import option_names
 from kadence.spark.decode import options as decode_options
 from kadence.spark.lakehouse import options as lakehouse_options
 from kadence.spark.pipeline import model as pipeline_model
@@ -295,37 +295,61 @@ def table(transitions: Mapping[S, frozenset[S]], *, told: bool = True) -> str:
 
 def spark_source() -> str:
     """docs/spark.md with its options, settings and columns."""
-    options = [
-        f"| `{name}` | {meaning} |"
+    options = {
+        name: meaning
         for name, meaning in option_names.OF_SOURCE.items()
         if name not in decode_options.OPTIONS
+    }
+    decoding: dict[str, str] = {}
+    for name, meaning in decode_options.OPTIONS.items():
+        of_keys = name.replace("value.", "key.", 1)
+        if name.startswith("allow"):
+            continue  # one line for all of them
+        if meaning != OF_KEYS:
+            both = decode_options.OPTIONS.get(of_keys) == OF_KEYS
+            decoding[f"{name}`, `{of_keys}" if both else name] = meaning
+    of_from_json = [name for name in decode_options.OPTIONS if name.startswith("allow")]
+    decoding["`, `".join(of_from_json)] = "json: as options of from_json, with its defaults."
+    tables = {**lakehouse_options.DELTA_OPTIONS, **lakehouse_options.ICEBERG_OPTIONS}
+    columns = [f"`{name} {kind}`" for name, kind in spark_schema.all_columns().items()]
+    written = [
+        f"`{name}` ({' or '.join(f'`{kind}`' for kind in kinds)})"
+        for name, kinds in sink_columns.COLUMNS.items()
     ]
-    decoding = [f"| `{name}` | {meaning} |" for name, meaning in decode_options.OPTIONS.items()]
-    refused = [f"- `kafka.{name}`: {why}." for name, why in spark_options.CLIENT.refused.items()]
-    left_out = ", ".join(f"`{name}`" for name in client_settings.ANY_TIME)
-    columns = [f"| `{name}` | {kind} |" for name, kind in spark_schema.all_columns().items()]
-    written = [f"| `{name}` | {' or '.join(kinds)} |" for name, kinds in sink_columns.COLUMNS.items()]
-    sink = [f"| `{name}` | {meaning} |" for name, meaning in sink_options.OPTIONS.items()]
-    sink_refused = [f"- `kafka.{name}`: {why}." for name, why in sink_options.REFUSED_CLIENT_KEYS.items()]
-    delta, iceberg = (
-        [f"| `{name}` | {meaning} |" for name, meaning in options.items()]
-        for options in (lakehouse_options.DELTA_OPTIONS, lakehouse_options.ICEBERG_OPTIONS)
-    )
     return drawn(
         "spark.md",
         {
-            "options": "\n".join(["| option | meaning |", "|---|---|", *options]),
-            "decoding": "\n".join(["| option | meaning |", "|---|---|", *decoding]),
-            "refused": "\n".join(refused),
-            "left out": left_out + ".",
-            "columns": "\n".join(["| column | type |", "|---|---|", *columns]),
-            "sink columns": "\n".join(["| column | type |", "|---|---|", *written]),
-            "sink options": "\n".join(["| option | meaning |", "|---|---|", *sink]),
-            "sink refused": "\n".join(sink_refused),
-            "delta options": "\n".join(["| option | meaning |", "|---|---|", *delta]),
-            "iceberg options": "\n".join(["| option | meaning |", "|---|---|", *iceberg]),
+            "options": option_list(options),
+            "decoding": option_list(decoding),
+            "refused": option_list(spark_options.CLIENT.refused, prefix="kafka.", end="."),
+            "columns": ", ".join(columns) + ".",
+            "sink columns": ", ".join(written) + ".",
+            "sink options": option_list(sink_options.OPTIONS),
+            "sink refused": option_list(sink_options.REFUSED_CLIENT_KEYS, prefix="kafka.", end="."),
+            "lakehouse options": "\n".join(
+                f"- `{name}`{only_of(name)}: {meaning}" for name, meaning in tables.items()
+            ),
         },
     )
+
+
+def option_list(options: Mapping[str, str], *, prefix: str = "", end: str = "") -> str:
+    """Options, those of one meaning together."""
+    names: dict[str, list[str]] = {}
+    for name, meaning in options.items():
+        names.setdefault(meaning, []).append(f"`{prefix}{name}`")
+    return "\n".join(f"- {', '.join(each)}: {meaning}{end}" for meaning, each in names.items())
+
+
+OF_KEYS = "The same for keys."
+"""The meaning of an option of decoding that stands in the row of the option for values."""
+
+
+def only_of(option: str) -> str:
+    """The one kind of table that has an option."""
+    if option not in lakehouse_options.ICEBERG_OPTIONS:
+        return " (Delta)"
+    return "" if option in lakehouse_options.DELTA_OPTIONS else " (Iceberg)"
 
 
 def pipelines() -> str:
