@@ -360,25 +360,28 @@ def pipelines() -> str:
             header = f"`[[{name}]]`" if kind.shape == "tables" else f"`[{name}]`"
             # Sink and dead letters have the same keys.
             tables[kind.of] = f"{tables[kind.of]}, {header}" if kind.of in tables else header
-    rows = ["| table | key | allowed | default | meaning |", "|---|---|---|---|---|"]
+    rows: list[str] = []
     for of, table in tables.items():
+        rows.append(f"\n{'At the top' if of is pipeline_model.Pipeline else table}:\n")
         for name, (each, kind) in pipeline_model.keys(of).items():
             if kind.of is not None or (of is pipeline_model.SourceStep and name == "options"):
                 continue
-            can_be = ", ".join(f"`{choice}`" for choice in kind.choices) or kind.allowed
-            if kind.shape != "text":
-                can_be = {"texts": "a list of texts", "boolean": "`true`, `false`"}.get(
-                    kind.shape, "any keys"
-                )
-            default = (
-                "needed"
-                if pipeline_model.required(each)
-                else shown(None if each.default is MISSING else each.default)
-            )
+            notes = []
             if (of, name) == (pipeline_model.Pipeline, "name"):
-                default = "the file's name"
-            rows.append(f"| {table} | `{name}` | {can_be} | {default} | {kind.doc} |")
-    return drawn("pipelines.md", {"pipeline keys": "\n".join(rows)})
+                notes.append("default: the file's name")
+            elif pipeline_model.required(each):
+                notes.append("required")
+            elif each.default not in (MISSING, None, ()):
+                notes.append(f"default: {shown(each.default)}")
+            if kind.choices:
+                notes.append(", ".join(f"`{choice}`" for choice in kind.choices))
+            elif kind.shape == "text" and kind.allowed != "a text":
+                notes.append(kind.allowed)
+            elif kind.shape != "text":
+                notes.append({"texts": "a list", "boolean": "`true`, `false`"}.get(kind.shape, "any keys"))
+            note = f" ({'; '.join(notes)})" if notes else ""
+            rows.append(f"- `{name}`{note}: {kind.doc}")
+    return drawn("pipelines.md", {"pipeline keys": "\n".join(rows).strip()})
 
 
 def testing() -> str:
