@@ -384,14 +384,6 @@ def pipelines() -> str:
     return drawn("pipelines.md", {"pipeline keys": "\n".join(rows).strip()})
 
 
-def testing() -> str:
-    """docs/testing.md with what each broker can, as the tests declare it."""
-    sys.path.insert(0, str(ROOT))
-    from tests.consumer import capabilities
-
-    return drawn("testing.md", {"capabilities": capabilities.table()})
-
-
 def reference(page: str) -> str:
     """A page of the reference with its names, for whoever reads it without the site."""
     return drawn(f"reference/{page}", {"names": names(DOCS / "reference" / page)})
@@ -505,7 +497,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "pipelines.md": pipelines,
     "spark.md": spark_source,
     "states.md": state_machines,
-    "testing.md": testing,
 }
 
 
