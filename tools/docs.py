@@ -169,7 +169,7 @@ def command_line() -> str:
             'values are texts, or `{"base64": …}` if they are not UTF-8. `broker`, `consume` and `produce --offsets` '
             "always print JSON; `doctor` and the actions of `pipeline` need `--json`."
         ),
-        "What a line stands for, and its fields:",
+        "The meaning of a line, and its fields:",
         "\n".join(fields),
     ]
     return "\n\n".join([*parts, *of_subcommands(top, "##", set(common), common), *shapes]) + "\n"
