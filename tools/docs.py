@@ -208,12 +208,12 @@ def commands_below(parser: argparse.ArgumentParser) -> list[argparse.ArgumentPar
 
 
 def of_subcommands(
-    parser: argparse.ArgumentParser, mark: str, told: set[str], common: Collection[str]
+    parser: argparse.ArgumentParser, mark: str, explained: set[str], common: Collection[str]
 ) -> list[str]:
     """A section for each command below this one, with those below it.
 
     Args:
-        told: the arguments that the page has explained so far; this adds those that it explains. Their names alone
+        explained: the arguments that the page has explained so far; this adds those that it explains. Their names alone
             are repeated.
     """
     parts: list[str] = []
@@ -233,14 +233,14 @@ def of_subcommands(
             if about:
                 parts.append(prose(about))
             texts = [argument_text(command, each) for each in command._actions if shows(each)]
-            own = [f"- {text}" for text in texts if text not in told]
-            again = [text.partition(": ")[0] for text in texts if text in told and text not in common]
+            own = [f"- {text}" for text in texts if text not in explained]
+            again = [text.partition(": ")[0] for text in texts if text in explained and text not in common]
             if again:
                 own.append(f"- {', '.join(again)}: as above")
             if own:
                 parts.append("\n".join(own))
-            told.update(texts)
-            parts += of_subcommands(command, f"{mark}#", told, common)
+            explained.update(texts)
+            parts += of_subcommands(command, f"{mark}#", explained, common)
             if command.epilog:
                 parts.append(fenced(command.epilog))
     return parts

@@ -48,11 +48,9 @@ committed offsets, or delete them."""
 _EXAMPLES = """\
   kadence groups list 'orders*' --state empty
   kadence groups describe report
-  kadence groups lag report | jq -s 'map(.lag) | add'
   kadence groups why 'orders*'
   kadence groups why report --for 60 --json | jq -r .reason
   kadence groups reset report --topic flights --to earliest --dry-run
-  kadence groups reset report --topic flights:0,3 --to 1200
   kadence groups reset report --topic flights --to -2h
   kadence groups forget report --topic flights
   kadence groups delete report"""

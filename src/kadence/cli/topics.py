@@ -37,7 +37,6 @@ _EXAMPLES = """\
   kadence topics describe flights            leaders, offsets, last stable one
   kadence topics create flights --partitions 6 --config retention.ms=86400000
   kadence topics grow flights --partitions 12
-  kadence topics config flights              settings other than defaults
   kadence topics config flights --set retention.ms=3600000
   kadence topics delete-records flights --before -7d --dry-run
   kadence topics delete flights
