@@ -48,6 +48,7 @@ def test_no_story_breaks_a_rule() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(1_800)
 def test_every_row_of_the_table_happens() -> None:
     rows, objections = play(100, 900)
     assert not objections, "\n".join(objections)
