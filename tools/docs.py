@@ -303,11 +303,13 @@ def spark_source() -> str:
     decoding: dict[str, str] = {}
     for name, meaning in decode_options.OPTIONS.items():
         of_keys = name.replace("value.", "key.", 1)
-        if name.startswith("allow"):
+        if name.startswith(("allow", REGISTRY_TLS)):
             continue  # one line for all of them
         if meaning != OF_KEYS:
             both = decode_options.OPTIONS.get(of_keys) == OF_KEYS
             decoding[f"{name}`, `{of_keys}" if both else name] = meaning
+    tls = [name for name in decode_options.OPTIONS if name.startswith(REGISTRY_TLS)]
+    decoding["`, `".join(tls)] = "TLS to the registry, in PEM files."
     of_from_json = [name for name in decode_options.OPTIONS if name.startswith("allow")]
     decoding["`, `".join(of_from_json)] = "json: as options of from_json, with its defaults."
     tables = {**lakehouse_options.DELTA_OPTIONS, **lakehouse_options.ICEBERG_OPTIONS}
@@ -321,11 +323,11 @@ def spark_source() -> str:
         {
             "options": option_list(options),
             "decoding": option_list(decoding),
-            "refused": option_list(spark_options.CLIENT.refused, prefix="kafka.", end="."),
+            "refused": ", ".join(f"`kafka.{name}`" for name in spark_options.CLIENT.refused) + ".",
             "columns": ", ".join(columns) + ".",
             "sink columns": ", ".join(written) + ".",
             "sink options": option_list(sink_options.OPTIONS),
-            "sink refused": option_list(sink_options.REFUSED_CLIENT_KEYS, prefix="kafka.", end="."),
+            "sink refused": ", ".join(f"`kafka.{name}`" for name in sink_options.REFUSED_CLIENT_KEYS) + ".",
             "lakehouse options": "\n".join(
                 f"- `{name}`{only_of(name)}: {meaning}" for name, meaning in tables.items()
             ),
@@ -333,13 +335,11 @@ def spark_source() -> str:
     )
 
 
-def option_list(options: Mapping[str, str], *, prefix: str = "", end: str = "") -> str:
-    """Options, those of one meaning together."""
-    names: dict[str, list[str]] = {}
-    for name, meaning in options.items():
-        names.setdefault(meaning, []).append(f"`{prefix}{name}`")
-    return "\n".join(f"- {', '.join(each)}: {meaning}{end}" for meaning, each in names.items())
+def option_list(options: Mapping[str, str]) -> str:
+    return "\n".join(f"- `{name}`: {meaning}" for name, meaning in options.items())
 
+
+REGISTRY_TLS = "schema.registry.ssl."
 
 OF_KEYS = "The same for keys."
 """The meaning of an option of decoding that stands in the row of the option for values."""
