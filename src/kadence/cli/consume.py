@@ -67,7 +67,7 @@ _QUIET_S: Final = 5.0
 
 _EXAMPLES = """\
   kadence consume flights                      all, then wait for more; Ctrl-C
-  kadence consume flights:0,2 -e --from -10    the last ten of two partitions
+  kadence consume flights:0,2 -e --from -10    the last ten offsets of both
   kadence consume flights --from 2026-11-22T10:00Z --to 2026-11-22T11:00Z
   kadence consume flights -e --format values | jq .dep_delay
   kadence consume flights --group report --stats 5 > flights.jsonl
