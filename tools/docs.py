@@ -7,15 +7,16 @@ python tools/docs.py --check   writes nothing; fails when something would change
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from kadence import Consumer, Producer, admin, config
+from kadence import Consumer, MetricName, Producer, admin, config
 from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
 from kadence.cli.main import make_parser as command_line_parser
@@ -306,15 +307,61 @@ def admin_reference() -> str:
 
 
 def metrics() -> str:
-    """docs/metrics.md with every name that `Consumer.metrics` and `Producer.metrics` can have."""
-    rows = ["| metric | of each | meaning |", "|---|---|---|"]
-    parts: dict[str, list[str]] = {}
+    """docs/metrics.md with every name that `Consumer.metrics` and `Producer.metrics` can have.
+
+    A measurement that has several statistics has one row. Rows that both clients have stand in a table of their own.
+    """
+    found: dict[tuple[str, str, str], list[MetricName]] = {}
     for name in (*Consumer.metric_names(), *Producer.metric_names()):
-        tags = ", ".join(tag for tag in name.tags if tag != "client-id") or "–"
-        row = f"| `{name.name}` | {tags} | {name.description} |"
-        parts.setdefault(name.group, list(rows)).append(row)
-    tables = "\n\n".join(f"### {group}\n\n" + "\n".join(lines) for group, lines in parts.items())
-    return drawn("metrics.md", {"metrics": tables})
+        tags = ", ".join(tag for tag in name.tags if tag != "client-id")
+        found.setdefault((name.group, _measured(name.name), tags), []).append(name)
+    groups: dict[tuple[str, str], list[str]] = {}
+    for (group, _, tags), names in found.items():
+        first, *others = (name.name for name in names)
+        also = "".join(f", `{other.removeprefix(_measured(other))}`" for other in others)
+        row = f"| `{first}`{also} | {tags} | {_meaning(names)} |"
+        groups.setdefault((group, row), []).append(group)
+    parts: dict[str, list[str]] = {}
+    for group, row in groups:
+        twin = group.replace("consumer-", "producer-") if group.startswith("consumer-") else None
+        if twin and (twin, row) in groups:
+            group = f"{group} and {twin}"
+        elif (group.replace("producer-", "consumer-"), row) in groups and group.startswith("producer-"):
+            continue
+        parts.setdefault(group, []).append(row)
+    tables = []
+    for group, rows in parts.items():
+        # The heading says of what the values are where all of a table are of the same.
+        of = {row.split(" | ")[1] for row in rows}
+        if len(of) == 1:
+            (each,) = of
+            rows = [row.replace(f" | {each} | ", " | ", 1) for row in rows]
+            head = ["| metric | meaning |", "|---|---|"]
+            heading = f"### {group}" + (f", for each {each}" if each else "")
+        else:
+            head, heading = ["| metric | for each | meaning |", "|---|---|---|"], f"### {group}"
+        tables.append(f"{heading}\n\n" + "\n".join((*head, *rows)))
+    return drawn("metrics.md", {"metrics": "\n\n".join(tables)})
+
+
+STATISTICS: Final = re.compile(r"-(?:rate-per-hour|rate|total|avg|max|min)$")
+
+
+def _measured(name: str) -> str:
+    """The name of a metric without its statistic."""
+    return STATISTICS.sub("", name)
+
+
+def _meaning(names: Sequence[MetricName]) -> str:
+    """What metrics that differ in their statistic measure."""
+    if len(names) == 1:
+        return names[0].description
+    named = {name.name.rpartition("-")[2]: name.description for name in names}
+    bare = next((name.description for name in names if name.name == _measured(name.name)), None)
+    text = bare or named.get("avg") or named["total"]
+    for begin in ("The average ", "The number of "):
+        text = text.removeprefix(begin)
+    return text if "_" in text.split()[0] else text[0].upper() + text[1:]
 
 
 NOT_SERVED: dict[str, Mapping[int, str]] = {
