@@ -311,37 +311,38 @@ def metrics() -> str:
 
     A measurement that has several statistics has one row. Rows that both clients have stand in a table of their own.
     """
-    found: dict[tuple[str, str, str], list[MetricName]] = {}
+    measured: dict[tuple[str, str, str], list[MetricName]] = {}
     for name in (*Consumer.metric_names(), *Producer.metric_names()):
         tags = ", ".join(tag for tag in name.tags if tag != "client-id")
-        found.setdefault((name.group, _measured(name.name), tags), []).append(name)
-    groups: dict[tuple[str, str], list[str]] = {}
-    for (group, _, tags), names in found.items():
-        first, *others = (name.name for name in names)
-        also = "".join(f", `{other.removeprefix(_measured(other))}`" for other in others)
-        row = f"| `{first}`{also} | {tags} | {_meaning(names)} |"
-        groups.setdefault((group, row), []).append(group)
-    parts: dict[str, list[str]] = {}
-    for group, row in groups:
-        twin = group.replace("consumer-", "producer-") if group.startswith("consumer-") else None
-        if twin and (twin, row) in groups:
-            group = f"{group} and {twin}"
-        elif (group.replace("producer-", "consumer-"), row) in groups and group.startswith("producer-"):
+        measured.setdefault((name.group, tags, _measured(name.name)), []).append(name)
+    rows = [(of, tags, _metric_row(alike)) for (of, tags, _), alike in measured.items()]
+    parts: dict[str, list[tuple[str, str]]] = {}
+    for of, tags, row in rows:
+        twin = of.replace("consumer-", "producer-")
+        if of.startswith("producer-") and (of.replace("producer-", "consumer-"), tags, row) in rows:
             continue
-        parts.setdefault(group, []).append(row)
-    tables = []
-    for group, rows in parts.items():
-        # The heading says of what the values are where all of a table are of the same.
-        of = {row.split(" | ")[1] for row in rows}
-        if len(of) == 1:
-            (each,) = of
-            rows = [row.replace(f" | {each} | ", " | ", 1) for row in rows]
-            head = ["| metric | meaning |", "|---|---|"]
-            heading = f"### {group}" + (f", for each {each}" if each else "")
-        else:
-            head, heading = ["| metric | for each | meaning |", "|---|---|---|"], f"### {group}"
-        tables.append(f"{heading}\n\n" + "\n".join((*head, *rows)))
+        title = f"{of} and {twin}" if twin != of and (twin, tags, row) in rows else of
+        parts.setdefault(title, []).append((tags, row))
+    tables = [_metric_table(title, part) for title, part in parts.items()]
     return drawn("metrics.md", {"metrics": "\n\n".join(tables)})
+
+
+def _metric_row(alike: Sequence[MetricName]) -> str:
+    """The names of metrics that differ in their statistic, and what they measure, without the tags between them."""
+    first, *others = (name.name for name in alike)
+    also = "".join(f", `{other.removeprefix(_measured(other))}`" for other in others)
+    return f"| `{first}`{also} | {_meaning(alike)} |"
+
+
+def _metric_table(title: str, part: Sequence[tuple[str, str]]) -> str:
+    """One table. Where all rows have the same tags, the heading names these."""
+    tags = {each for each, _ in part}
+    if len(tags) == 1:
+        (each,) = tags
+        heading = f"### {title}" + (f", for each {each}" if each else "")
+        return "\n".join((heading, "", "| metric | meaning |", "|---|---|", *(row for _, row in part)))
+    lines = [row.replace(" | ", f" | {each or '–'} | ", 1) for each, row in part]
+    return "\n".join((f"### {title}", "", "| metric | for each | meaning |", "|---|---|---|", *lines))
 
 
 STATISTICS: Final = re.compile(r"-(?:rate-per-hour|rate|total|avg|max|min)$")
@@ -409,10 +410,10 @@ NOT_SERVED: dict[str, Mapping[int, str]] = {
 
 def broker() -> str:
     """docs/broker.md with the APIs that are served and those that are not."""
-    served = [
-        f"| {key} | {api_name(key)} | {handler.versions[0]}-{handler.versions[1]} |"
+    served = (
+        f"{api_name(key)} ({key}) {handler.versions[0]}-{handler.versions[1]}"
         for key, handler in sorted(HANDLERS.items())
-    ]
+    )
     refused = [
         f"| {', '.join(f'{name} ({key})' for key, name in apis.items())} | {why} |"
         for why, apis in NOT_SERVED.items()
@@ -420,7 +421,7 @@ def broker() -> str:
     return drawn(
         "broker.md",
         {
-            "served": "\n".join(["| key | API | versions |", "|---|---|---|", *served]),
+            "served": ", ".join(served) + ".",
             "not served": "\n".join(["| API (key) | why |", "|---|---|", *refused]),
         },
     )

@@ -92,7 +92,9 @@ def _records(measures: Measures) -> Rows:
         "The average share of its size that compression leaves of a batch",
         measures.compression.average,
     )
-    yield from times("record-queue-time", "time that a batch waits in the client before it is sent", measures.queued_ms)
+    yield from times(
+        "record-queue-time", "time that a batch waits in the client before it is sent", measures.queued_ms
+    )
     yield Row(
         "records-per-request-avg", "The average number of records in a request", measures.per_request.average
     )

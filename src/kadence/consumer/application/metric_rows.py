@@ -197,9 +197,7 @@ def one_partition(shared_partition: SharedPartition, *, committed: bool) -> Rows
         shared_partition.lags.highest,
     )
     yield Row("records-lead", "Offsets between the beginning of the partition and the position", lead)
-    yield Row(
-        "records-lead-avg", "The average lead, measured as the lag", shared_partition.leads.average
-    )
+    yield Row("records-lead-avg", "The average lead, measured as the lag", shared_partition.leads.average)
     yield Row("records-lead-min", "The least lead, measured as the lag", shared_partition.leads.lowest)
     yield Row("preferred-read-replica", "The replica that is read; -1 when it is the leader", replica)
 
@@ -334,7 +332,11 @@ def work(meters: Meters) -> Rows:
         lambda at: at.oldest_ms / 1000,
     )
     yield look("work-overdue", "Records that have run for longer than timeout", lambda at: at.overdue)
-    yield look("work-paused", "Partitions that are paused because too many of their records wait", lambda at: at.paused)
+    yield look(
+        "work-paused",
+        "Partitions that are paused because too many of their records wait",
+        lambda at: at.paused,
+    )
     yield look(
         "work-frontier-lag-max",
         "The most records of a partition from the lowest that is not done to the highest that was read",
