@@ -75,10 +75,10 @@ def configuration() -> str:
 
 
 def key_table(rows: list[config.Key]) -> str:
-    lines = ["| key | type | default | allowed | meaning |", "|---|---|---|---|---|"]
+    lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
     for key in rows:
         origin = f" ({key.since})" if key.since else ""
-        cells = [f"`{key.name}`", key.kind, shown(key.default), allowed(key), f"{key.doc}{origin}"]
+        cells = [f"`{key.name}`", shown(key.default), allowed(key), f"{key.doc}{origin}"]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
 
@@ -86,17 +86,24 @@ def key_table(rows: list[config.Key]) -> str:
 def shown(value: object) -> str:
     if value is None or value in ("", ()):
         return "–"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{each}`" for each in value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def number(bound: float) -> str:
+    return f"{bound:,.0f}" if float(bound).is_integer() else f"{bound:g}"
 
 
 def allowed(key: config.Key) -> str:
     if key.choices:
         return ", ".join(f"`{choice}`" for choice in key.choices if choice)
     bounds = [
-        f"≥ {key.low:g}" if key.low is not None else "",
-        f"≤ {key.high:,.0f}" if key.high is not None else "",
+        key.kind,
+        f"≥ {number(key.low)}" if key.low is not None else "",
+        f"≤ {number(key.high)}" if key.high is not None else "",
     ]
-    return ", ".join(filter(None, bounds)) or "–"
+    return ", ".join(filter(None, bounds))
 
 
 def state_machines() -> str:
@@ -120,7 +127,7 @@ def state_machines() -> str:
         table(group.NEXT, told=False),
         "## A transactional producer",
         (
-            "`kadence.producer.transaction_states`. What raises in ABORTABLE is cured by `abort_transaction()`; a "
+            "`kadence.producer.transaction_states`. In ABORTABLE call `abort_transaction()`; a "
             "FAILED producer must be closed."
         ),
         table(transaction_states.TRANSITIONS),
