@@ -355,7 +355,9 @@ def work(meters: Meters) -> Rows:
     yield look("work-attempts-failed-total", "Attempts that failed", lambda at: at.totals.failed)
     yield look("work-retried-total", "Records that went to the retry topic", lambda at: at.totals.retried)
     yield look(
-        "work-dead-letters-total", "Records that became dead letters", lambda at: at.totals.dead_lettered
+        "work-dead-letters-total",
+        "Records written to the dead letter topic",
+        lambda at: at.totals.dead_lettered,
     )
     yield look(
         "work-already-done-total",
