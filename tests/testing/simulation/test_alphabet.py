@@ -35,12 +35,12 @@ def play(first: int, count: int) -> tuple[Happened, list[str]]:
 
 
 def test_no_story_breaks_a_rule() -> None:
-    """Nearly every row is dealt out, and most of them happen; the test below and `make soak-alphabet` see to all."""
-    dealt = seeds(60)
+    """A third of the rows happens in so few stories; the test below and `make soak-alphabet` see to all."""
+    dealt = seeds(30)
     rows, objections = play(dealt[0], len(dealt))
     assert not objections, "\n".join(objections)
     assert {row.place for row in rows} >= {"", "anywhere", *PLACES}
-    assert len(rows) > 0.6 * len(ROWS)
+    assert len(rows) > 0.25 * len(ROWS)
 
 
 @pytest.mark.heavy
