@@ -320,36 +320,27 @@ def metrics() -> str:
     """
     measured: dict[tuple[str, str, str], list[MetricName]] = {}
     for name in (*Consumer.metric_names(), *Producer.metric_names()):
-        tags = ", ".join(tag for tag in name.tags if tag != "client-id")
+        tags = " and ".join(tag for tag in name.tags if tag != "client-id")
         measured.setdefault((name.group, tags, _measured(name.name)), []).append(name)
     rows = [(of, tags, _metric_row(alike)) for (of, tags, _), alike in measured.items()]
-    parts: dict[str, list[tuple[str, str]]] = {}
+    parts: dict[str, list[str]] = {}
     for of, tags, row in rows:
         twin = of.replace("consumer-", "producer-")
         if of.startswith("producer-") and (of.replace("producer-", "consumer-"), tags, row) in rows:
             continue
         title = f"{of} and {twin}" if twin != of and (twin, tags, row) in rows else of
-        parts.setdefault(title, []).append((tags, row))
-    tables = [_metric_table(title, part) for title, part in parts.items()]
+        parts.setdefault(title + (f", for each {tags}" if tags else ""), []).append(row)
+    tables = (
+        f"### {title}\n\n| metric | meaning |\n|---|---|\n" + "\n".join(part) for title, part in parts.items()
+    )
     return drawn("metrics.md", {"metrics": "\n\n".join(tables)})
 
 
 def _metric_row(alike: Sequence[MetricName]) -> str:
-    """The names of metrics that differ in their statistic, and what they measure, without the tags between them."""
+    """The names of metrics that differ in their statistic, and what they measure."""
     first, *others = (name.name for name in alike)
     also = "".join(f", `{other.removeprefix(_measured(other))}`" for other in others)
     return f"| `{first}`{also} | {_meaning(alike)} |"
-
-
-def _metric_table(title: str, part: Sequence[tuple[str, str]]) -> str:
-    """One table. Where all rows have the same tags, the heading names these."""
-    tags = {each for each, _ in part}
-    if len(tags) == 1:
-        (each,) = tags
-        heading = f"### {title}" + (f", for each {each}" if each else "")
-        return "\n".join((heading, "", "| metric | meaning |", "|---|---|", *(row for _, row in part)))
-    lines = [row.replace(" | ", f" | {each or '–'} | ", 1) for each, row in part]
-    return "\n".join((f"### {title}", "", "| metric | for each | meaning |", "|---|---|---|", *lines))
 
 
 STATISTICS: Final = re.compile(r"-(?:rate-per-hour|rate|total|avg|max|min)$")
