@@ -7,15 +7,16 @@ python tools/docs.py --check   writes nothing; fails when something would change
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from kadence import Consumer, Producer, admin, config
+from kadence import Consumer, MetricName, Producer, admin, config
 from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
 from kadence.cli.main import make_parser as command_line_parser
@@ -75,10 +76,10 @@ def configuration() -> str:
 
 
 def key_table(rows: list[config.Key]) -> str:
-    lines = ["| key | type | default | allowed | meaning |", "|---|---|---|---|---|"]
+    lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
     for key in rows:
         origin = f" ({key.since})" if key.since else ""
-        cells = [f"`{key.name}`", key.kind, shown(key.default), allowed(key), f"{key.doc}{origin}"]
+        cells = [f"`{key.name}`", shown(key.default), allowed(key), f"{key.doc}{origin}"]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
 
@@ -86,17 +87,24 @@ def key_table(rows: list[config.Key]) -> str:
 def shown(value: object) -> str:
     if value is None or value in ("", ()):
         return "–"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{each}`" for each in value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def number(bound: float) -> str:
+    return f"{bound:,.0f}" if float(bound).is_integer() else f"{bound:g}"
 
 
 def allowed(key: config.Key) -> str:
     if key.choices:
         return ", ".join(f"`{choice}`" for choice in key.choices if choice)
     bounds = [
-        f"≥ {key.low:g}" if key.low is not None else "",
-        f"≤ {key.high:,.0f}" if key.high is not None else "",
+        key.kind,
+        f"≥ {number(key.low)}" if key.low is not None else "",
+        f"≤ {number(key.high)}" if key.high is not None else "",
     ]
-    return ", ".join(filter(None, bounds)) or "–"
+    return ", ".join(filter(None, bounds))
 
 
 def state_machines() -> str:
@@ -120,7 +128,7 @@ def state_machines() -> str:
         table(group.NEXT, told=False),
         "## A transactional producer",
         (
-            "`kadence.producer.transaction_states`. What raises in ABORTABLE is cured by `abort_transaction()`; a "
+            "`kadence.producer.transaction_states`. In ABORTABLE call `abort_transaction()`; a "
             "FAILED producer must be closed."
         ),
         table(transaction_states.TRANSITIONS),
@@ -397,15 +405,53 @@ def admin_reference() -> str:
 
 
 def metrics() -> str:
-    """docs/metrics.md with every name that `Consumer.metrics` and `Producer.metrics` can have."""
-    rows = ["| metric | of each | meaning |", "|---|---|---|"]
-    parts: dict[str, list[str]] = {}
+    """docs/metrics.md with every name that `Consumer.metrics` and `Producer.metrics` can have.
+
+    A measurement that has several statistics has one row. Rows that both clients have stand in a table of their own.
+    """
+    measured: dict[tuple[str, str, str], list[MetricName]] = {}
     for name in (*Consumer.metric_names(), *Producer.metric_names()):
-        tags = ", ".join(tag for tag in name.tags if tag != "client-id") or "–"
-        row = f"| `{name.name}` | {tags} | {name.description} |"
-        parts.setdefault(name.group, list(rows)).append(row)
-    tables = "\n\n".join(f"### {group}\n\n" + "\n".join(lines) for group, lines in parts.items())
-    return drawn("metrics.md", {"metrics": tables})
+        tags = " and ".join(tag for tag in name.tags if tag != "client-id")
+        measured.setdefault((name.group, tags, _measured(name.name)), []).append(name)
+    rows = [(of, tags, _metric_row(alike)) for (of, tags, _), alike in measured.items()]
+    parts: dict[str, list[str]] = {}
+    for of, tags, row in rows:
+        twin = of.replace("consumer-", "producer-")
+        if of.startswith("producer-") and (of.replace("producer-", "consumer-"), tags, row) in rows:
+            continue
+        title = f"{of} and {twin}" if twin != of and (twin, tags, row) in rows else of
+        parts.setdefault(title + (f", for each {tags}" if tags else ""), []).append(row)
+    tables = (
+        f"### {title}\n\n| metric | meaning |\n|---|---|\n" + "\n".join(part) for title, part in parts.items()
+    )
+    return drawn("metrics.md", {"metrics": "\n\n".join(tables)})
+
+
+def _metric_row(alike: Sequence[MetricName]) -> str:
+    """The names of metrics that differ in their statistic, and what they measure."""
+    first, *others = (name.name for name in alike)
+    also = "".join(f", `{other.removeprefix(_measured(other))}`" for other in others)
+    return f"| `{first}`{also} | {_meaning(alike)} |"
+
+
+STATISTICS: Final = re.compile(r"-(?:rate-per-hour|rate|total|avg|max|min)$")
+
+
+def _measured(name: str) -> str:
+    """The name of a metric without its statistic."""
+    return STATISTICS.sub("", name)
+
+
+def _meaning(names: Sequence[MetricName]) -> str:
+    """What metrics that differ in their statistic measure."""
+    if len(names) == 1:
+        return names[0].description
+    named = {name.name.rpartition("-")[2]: name.description for name in names}
+    bare = next((name.description for name in names if name.name == _measured(name.name)), None)
+    text = bare or named.get("avg") or named["total"]
+    for begin in ("The average ", "The number of "):
+        text = text.removeprefix(begin)
+    return text if "_" in text.split()[0] else text[0].upper() + text[1:]
 
 
 NOT_SERVED: dict[str, Mapping[int, str]] = {
@@ -453,10 +499,10 @@ NOT_SERVED: dict[str, Mapping[int, str]] = {
 
 def broker() -> str:
     """docs/broker.md with the APIs that are served and those that are not."""
-    served = [
-        f"| {key} | {api_name(key)} | {handler.versions[0]}-{handler.versions[1]} |"
+    served = (
+        f"{api_name(key)} ({key}) {handler.versions[0]}-{handler.versions[1]}"
         for key, handler in sorted(HANDLERS.items())
-    ]
+    )
     refused = [
         f"| {', '.join(f'{name} ({key})' for key, name in apis.items())} | {why} |"
         for why, apis in NOT_SERVED.items()
@@ -464,7 +510,7 @@ def broker() -> str:
     return drawn(
         "broker.md",
         {
-            "served": "\n".join(["| key | API | versions |", "|---|---|---|", *served]),
+            "served": ", ".join(served) + ".",
             "not served": "\n".join(["| API (key) | why |", "|---|---|", *refused]),
         },
     )
