@@ -66,7 +66,7 @@ class ClientConfig:
     retry_backoff_max_ms: int = key(
         "int",
         1_000,
-        "The longest wait before a request is repeated. Each wait is twice the one before it, ±20 %.",
+        "Waits before a request is repeated double up to this. Each is then changed by chance, by up to 20 %.",
         low=0,
         since="KIP-580",
     )
@@ -76,7 +76,7 @@ class ClientConfig:
     reconnect_backoff_max_ms: int = key(
         "int",
         1_000,
-        "The longest wait before a connection attempt is repeated. Each wait is twice the one before it, ±20 %.",
+        "As retry.backoff.max.ms, for connection attempts.",
         low=0,
         since="KIP-144",
     )
@@ -110,8 +110,8 @@ class ClientConfig:
     metadata_recovery_rebootstrap_trigger_ms: int = key(
         "int",
         300_000,
-        "With metadata.recovery.strategy=rebootstrap: how long no broker may answer metadata requests before the "
-        "client asks bootstrap.servers again.",
+        "With metadata.recovery.strategy=rebootstrap: if no broker has answered a metadata request for this long, "
+        "the client asks bootstrap.servers again.",
         low=0,
         since="KIP-1102",
     )
