@@ -35,6 +35,7 @@ from kadence import (
 )
 from kadence.config import ClientConfig, ConsumerConfig, ProducerConfig, keys
 from kadence.errors import ConcurrentAccessError, ConfigError, IllegalStateError, SerializationError
+from kadence.idioms import advice
 
 with warnings.catch_warnings(action="ignore"):
     import kafka
@@ -90,7 +91,7 @@ def as_described(client: str) -> None:
 def check_ours(table: list[list[str]], ours: type) -> None:
     """Each call that the second column names exists, with the parameters that are named."""
     for row in table:
-        for code in re.findall(r"`([^`]+)`", row[1]):
+        for code in re.findall(r"`([^`]+)`", row[0] if row[1].startswith("the same") else row[1]):
             if code.startswith(("for ", "async ", "with")):
                 continue
             owner: Any = Admin if code.startswith("Admin.") else ours
@@ -145,7 +146,7 @@ def test_each_field_of_their_records_has_a_row(client: str) -> None:
     table = rows(client, section)
     assert set(RECORDS[client]) == {name for row in table for name in names(row[0])}
     for row in table:
-        assert all(hasattr(Record, name) for name in names(row[1]))
+        assert all(hasattr(Record, name) for name in names(row[0] if row[1] == "the same" else row[1]))
 
 
 @pytest.mark.parametrize(("kind", "config"), [("consumer", ConsumerConfig), ("producer", ProducerConfig)])
@@ -168,10 +169,20 @@ def test_the_tables_of_keys_say_what_the_settings_do(
                     assert here == (f"`{default}`".lower() if default != "" else "–")
             case [_, here] if (found := re.match(r"`([a-z.]+)`", here)) and found[1] in ours:
                 assert not set(theirs) & set(ours)
-            case [_, instead]:
-                for name in theirs:
-                    with pytest.raises(ConfigError, match=re.escape(instead)):
-                        config.parse({"bootstrap.servers": "localhost:9092", name: "x"})
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_keys_with_advice_in_their_error(client: str) -> None:
+    page = (DOCS / f"from-{client}.md").read_text()
+    (listed,) = re.findall(r"the error says what to do instead: (.*)\.$", page, re.MULTILINE)
+    keys_with_advice = re.findall(r"`([^`]+)`", listed)
+    assert len(keys_with_advice) > 2
+    for name in keys_with_advice:
+        instead = advice("setting", name.replace("_", "."))
+        assert instead is not None
+        assert instead not in {row.name for row in keys(ConsumerConfig)}
+        with pytest.raises(ConfigError, match=re.escape(instead)):
+            ConsumerConfig.parse({"bootstrap.servers": "localhost:9092", name: "x"})
 
 
 def test_the_table_of_codes_names_codes_of_theirs_and_classes_of_ours() -> None:
