@@ -63,14 +63,14 @@ def configuration() -> str:
         own = [key for key in config.keys(table) if key.name not in common]
         if own:
             parts += [f"## {title}", key_table(own)]
-    broker = [f"| `{each.metadata['name']}` | {shown(each.default)} |" for each in fields(Settings)]
+    broker = [f"- `{each.metadata['name']}`: {shown(each.default)}" for each in fields(Settings)]
     parts += [
         "## Embedded broker",
         (
-            "The settings of Kafka's brokers that the embedded broker knows: `Broker(config={...})`, or "
-            "`kadence broker -X KEY=VALUE`."
+            "The settings of Kafka's brokers that the embedded broker knows, with their defaults: "
+            "`Broker(config={...})`, or `kadence broker -X KEY=VALUE`."
         ),
-        "\n".join(["| key | default |", "|---|---|", *broker]),
+        "\n".join(broker),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -408,6 +408,7 @@ def metrics() -> str:
     """docs/metrics.md with every name that `Consumer.metrics` and `Producer.metrics` can have.
 
     A measurement that has several statistics has one row. Rows that both clients have stand in a table of their own.
+    What a table before explains for the whole client is only named in the tables for each topic and each broker.
     """
     measured: dict[tuple[str, str, str], list[MetricName]] = {}
     for name in (*Consumer.metric_names(), *Producer.metric_names()):
@@ -421,10 +422,25 @@ def metrics() -> str:
             continue
         title = f"{of} and {twin}" if twin != of and (twin, tags, row) in rows else of
         parts.setdefault(title + (f", for each {tags}" if tags else ""), []).append(row)
-    tables = (
-        f"### {title}\n\n| metric | meaning |\n|---|---|\n" + "\n".join(part) for title, part in parts.items()
-    )
+    tables: list[str] = []
+    explained: set[str] = set()
+    for title, part in parts.items():
+        tables.append(_metric_section(title, part, explained))
+        if ", for each " not in title:
+            explained.update(_measured(row.split("`")[1]) for row in part)
     return drawn("metrics.md", {"metrics": "\n\n".join(tables)})
+
+
+def _metric_section(title: str, rows: Sequence[str], explained: Collection[str]) -> str:
+    """A table under its title. In those of topics and brokers, a line has the names that a table before explains."""
+    is_brief = title.endswith((", for each topic", ", for each node-id"))
+    known = [row for row in rows if is_brief and _measured(row.split("`")[1]) in explained]
+    parts = [f"### {title}"]
+    if known:
+        parts.append("As above: " + "; ".join(row.split(" | ")[0].removeprefix("| ") for row in known) + ".")
+    if left := [row for row in rows if row not in known]:
+        parts.append("\n".join(("| metric | meaning |", "|---|---|", *left)))
+    return "\n\n".join(parts)
 
 
 def _metric_row(alike: Sequence[MetricName]) -> str:

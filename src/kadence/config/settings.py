@@ -25,15 +25,13 @@ class ClientSettings(TypedDict, total=False):
     retry_backoff_ms: int | str
     """How long the client waits before it first repeats a failed request. Default: 100."""
     retry_backoff_max_ms: int | str
-    """The longest wait before a request is repeated. Each wait is twice the one before it, ±20 %. Default:
-    1000.
+    """Waits before a request is repeated double up to this. Each is then changed by chance, by up to 20 %.
+    Default: 1000.
     """
     reconnect_backoff_ms: int | str
     """How long the client waits before it first repeats a failed connection attempt. Default: 50."""
     reconnect_backoff_max_ms: int | str
-    """The longest wait before a connection attempt is repeated. Each wait is twice the one before it, ±20 %.
-    Default: 1000.
-    """
+    """As retry.backoff.max.ms, for connection attempts. Default: 1000."""
     socket_connection_setup_timeout_ms: int | str
     """How long one attempt to connect may take. Default: 10000."""
     connections_max_idle_ms: int | str
@@ -47,8 +45,8 @@ class ClientSettings(TypedDict, total=False):
     bootstrap.servers again and asks those. none: it keeps trying the known brokers. Default: rebootstrap.
     """
     metadata_recovery_rebootstrap_trigger_ms: int | str
-    """With metadata.recovery.strategy=rebootstrap: how long no broker may answer metadata requests before the
-    client asks bootstrap.servers again. Default: 300000.
+    """With metadata.recovery.strategy=rebootstrap: if no broker has answered a metadata request for this
+    long, the client asks bootstrap.servers again. Default: 300000.
     """
     send_buffer_bytes: int | str
     """Size of the socket's send buffer; -1: the system decides and adapts it. Default: -1."""
