@@ -516,18 +516,15 @@ NOT_SERVED: dict[str, Mapping[int, str]] = {
 def broker() -> str:
     """docs/broker.md with the APIs that are served and those that are not."""
     served = (
-        f"{api_name(key)} ({key}) {handler.versions[0]}-{handler.versions[1]}"
+        f"{api_name(key)} {handler.versions[0]}-{handler.versions[1]}"
         for key, handler in sorted(HANDLERS.items())
     )
-    refused = [
-        f"| {', '.join(f'{name} ({key})' for key, name in apis.items())} | {why} |"
-        for why, apis in NOT_SERVED.items()
-    ]
+    refused = [f"- {why}: {', '.join(apis.values())}" for why, apis in NOT_SERVED.items()]
     return drawn(
         "broker.md",
         {
             "served": ", ".join(served) + ".",
-            "not served": "\n".join(["| API (key) | why |", "|---|---|", *refused]),
+            "not served": "\n".join(refused),
         },
     )
 
