@@ -53,8 +53,7 @@ class ConsumerConfig(ClientConfig):
         "int",
         10_000,
         "The group removes a member that sends no heartbeat for this long. Classic protocol only; with KIP-848 the "
-        "broker's group.consumer.session.timeout.ms counts, 45 s by default. Kafka's Java client has 45000 here: "
-        "heartbeats of Kadence come in time while code works, so a shorter one finds dead processes sooner.",
+        "broker's group.consumer.session.timeout.ms counts, 45 s by default.",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -80,8 +79,8 @@ class ConsumerConfig(ClientConfig):
     stall_report_ratio: float = key(
         "float",
         0.5,
-        "After which part of max.poll.interval.ms without a poll the consumer reports a stall: for how long, the "
-        "records of the last poll, and which line of your code blocks the poll loop. Once for each stall; 0: never.",
+        "After which part of max.poll.interval.ms without a poll the consumer reports a stall, with the line of your "
+        "code that blocks the poll loop. Once for each stall; 0: never.",
         low=0,
         high=1,
     )
@@ -112,8 +111,8 @@ class ConsumerConfig(ClientConfig):
         "float",
         0.4,
         "With max.poll.records=auto: the part of max.poll.interval.ms that processing the records of one poll may "
-        "take. The consumer aims at a hundredth of it, so that records may suddenly take a hundred times longer. The "
-        "time between two polls counts: if your loop sleeps for seconds in between, give max.poll.records a number.",
+        "take. The consumer aims at a hundredth of it, so that records may suddenly take a hundred times longer. Time "
+        "in which your loop sleeps counts, too: then give max.poll.records a number.",
         low=0.001,
         high=1,
     )
@@ -205,9 +204,8 @@ class ConsumerConfig(ClientConfig):
     dead_letter_topic: str | None = key(
         "string",
         None,
-        "The topic to which the consumer writes bad records, with their bytes and headers, the time of writing, and "
-        "headers with their origin: kadence.error.topic, .partition, .offset, .timestamp, .field, .class, "
-        ".message and .group. A bad record counts as processed once the broker has acknowledged its dead letter "
+        "The topic to which the consumer writes bad records, with further headers kadence.error.… that have their "
+        "origin and the error. A bad record counts as processed once the broker has acknowledged its dead letter "
         "record.",
     )
     interceptors: tuple[Any, ...] = key(

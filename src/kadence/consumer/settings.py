@@ -35,9 +35,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     session_timeout_ms: int | str
     """The group removes a member that sends no heartbeat for this long. Classic protocol only; with KIP-848
-    the broker's group.consumer.session.timeout.ms counts, 45 s by default. Kafka's Java client has 45000
-    here: heartbeats of Kadence come in time while code works, so a shorter one finds dead processes
-    sooner. Default: 10000.
+    the broker's group.consumer.session.timeout.ms counts, 45 s by default. Default: 10000.
     """
     heartbeat_interval_ms: int | str
     """How often the network thread sends a heartbeat. Classic protocol only; with KIP-848 the broker's
@@ -49,9 +47,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     Default: 300000.
     """
     stall_report_ratio: float | str
-    """After which part of max.poll.interval.ms without a poll the consumer reports a stall: for how long, the
-    records of the last poll, and which line of your code blocks the poll loop. Once for each stall; 0:
-    never. Default: 0.5.
+    """After which part of max.poll.interval.ms without a poll the consumer reports a stall, with the line of
+    your code that blocks the poll loop. Once for each stall; 0: never. Default: 0.5.
     """
     stall_report_callback: Callable[[Stall], object] | None
     """A callable that gets each stall (kadence.Stall) when the stall is reported, when the consumer leaves
@@ -69,8 +66,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     max_poll_records_ratio: float | str
     """With max.poll.records=auto: the part of max.poll.interval.ms that processing the records of one poll
     may take. The consumer aims at a hundredth of it, so that records may suddenly take a hundred times
-    longer. The time between two polls counts: if your loop sleeps for seconds in between, give
-    max.poll.records a number. Default: 0.4.
+    longer. Time in which your loop sleeps counts, too: then give max.poll.records a number. Default: 0.4.
     """
     partition_assignment_strategy: str | Assignor | Iterable[str | Assignor]
     """Classic protocol: assignors in order of preference. range, roundrobin, sticky, cooperative-sticky, the
@@ -123,10 +119,9 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     dead.letter.topic. Default: raise.
     """
     dead_letter_topic: str | None
-    """The topic to which the consumer writes bad records, with their bytes and headers, the time of writing,
-    and headers with their origin: kadence.error.topic, .partition, .offset, .timestamp, .field, .class,
-    .message and .group. A bad record counts as processed once the broker has acknowledged its dead letter
-    record.
+    """The topic to which the consumer writes bad records, with further headers kadence.error.… that have
+    their origin and the error. A bad record counts as processed once the broker has acknowledged its dead
+    letter record.
     """
     interceptors: Iterable[InterceptorLike]
     """Objects (kadence.Interceptor) that see and may change what poll() returns, and see what is committed.
