@@ -21,6 +21,7 @@ from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
 from kadence.cli.main import make_parser as command_line_parser
 from kadence.cli.where import FORMS
+from kadence.config.table import INT32_MAX
 from kadence.consumer.group import classic_joining, kip848_heartbeats
 from kadence.coordinator.classic import group
 from kadence.producer import transaction_states
@@ -102,7 +103,7 @@ def allowed(key: config.Key) -> str:
     bounds = [
         key.kind,
         f"≥ {number(key.low)}" if key.low is not None else "",
-        f"≤ {number(key.high)}" if key.high is not None else "",
+        f"≤ {number(key.high)}" if key.high not in (None, INT32_MAX) else "",
     ]
     return ", ".join(filter(None, bounds))
 

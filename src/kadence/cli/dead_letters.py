@@ -33,8 +33,8 @@ _REPLAY = """
 It sends each record unchanged, without the headers about the error, to its
 original topic and partition. The timestamp is the time of sending; the
 original one is in the header kadence.replay.timestamp. The dead letter records
-stay: a second replay sends them again. A record whose value was too large for
-the dead letter topic is not sent."""
+stay: a second replay sends them again. A record of which a part was too large
+for the dead letter topic is not sent; the command names its original place."""
 
 _DROP = """
 
