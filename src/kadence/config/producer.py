@@ -73,9 +73,8 @@ class ProducerConfig(ClientConfig):
         "partitioner",
         "murmur2_random",
         "How the producer chooses a record's partition by its key. murmur2_random: as Kafka's Java client. "
-        "consistent_random: as librdkafka and confluent-kafka by default. The ones without _random put all records "
-        "without a key into one partition. A callable gets (key, all_partitions, available_partitions) and returns a "
-        "partition, or None for any.",
+        "consistent_random: as librdkafka and confluent-kafka by default. A callable gets (key, all_partitions, "
+        "available_partitions) and returns a partition, or None for any.",
         choices=_PARTITIONERS,
         since="librdkafka",
     )

@@ -48,9 +48,8 @@ class ProducerSettings(ClientSettings, total=False):
         | Callable[[bytes | None, Sequence[int], Sequence[int]], int | None]
     )
     """How the producer chooses a record's partition by its key. murmur2_random: as Kafka's Java client.
-    consistent_random: as librdkafka and confluent-kafka by default. The ones without _random put all
-    records without a key into one partition. A callable gets (key, all_partitions, available_partitions)
-    and returns a partition, or None for any. Default: murmur2_random.
+    consistent_random: as librdkafka and confluent-kafka by default. A callable gets (key, all_partitions,
+    available_partitions) and returns a partition, or None for any. Default: murmur2_random.
     """
     partitioner_ignore_keys: bool | str
     """Whether the producer chooses partitions as if no record had a key. Default: false."""
