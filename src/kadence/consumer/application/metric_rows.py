@@ -406,7 +406,7 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
         polls = shared_partition.raises()
         return 0 if polls is None else polls.times
 
-    yield Row("not-fetched-seconds", "For how long the partition has not been fetched; 0 when it is", seconds)
+    yield Row("not-fetched-seconds", "For how long the partition has returned nothing, for a reason of not_fetched(); 0 without one", seconds)
     yield Row(
         "records-behind-open-transactions",
         "Offsets from the last stable offset to the end of the partition: read_committed does not return these yet",
@@ -426,7 +426,7 @@ def one_reason(shared_state: SharedState, reason: NotFetchedReason) -> Rows:
         found = (shared_partition.why(now) for shared_partition in shared_state.assignment.values())
         return sum(why is not None and why.reason is reason for why in found)
 
-    yield Row("partitions-not-fetched", "Partitions that are not being fetched because of the reason", count)
+    yield Row("partitions-not-fetched", "Partitions that return nothing because of the reason", count)
 
 
 def one_cause(measures: Measures, cause: str) -> Rows:
