@@ -156,7 +156,7 @@ def test_the_tables_of_keys_say_what_the_settings_do(
 ) -> None:
     ours = {row.name: row.default for row in keys(config)}
     table = rows(client, f"Keys of the {kind}")
-    assert len(table) > 4
+    assert len(table) > 1
     for row in table:
         theirs = [name.replace("_", ".") for name in re.findall(r"`([^`]+)`", row[0])]
         if not theirs:
