@@ -20,6 +20,7 @@ from kadence.consumer import events as m
 from kadence.consumer.events import (
     Answer,
     ApplicationEvent,
+    AssignPartitions,
     BackgroundEvent,
     CallbackDone,
     Commit,
@@ -372,10 +373,9 @@ class BackgroundEventHandler:
         if isinstance(event, Answer) and not self._reaper.answered(event.id):
             return
         if isinstance(event, RebalanceFinished):
-            self._shared_state.measures.group.rebalanced(event.rebalance)
-            event = replace(
-                event, rebalance=event.rebalance.by_wall_clock(self._shared_state.wall_offset_ms())
-            )
+            event = self._finished(event)
+        elif isinstance(event, AssignPartitions) and event.finished is not None:
+            event = replace(event, finished=self._finished(event.finished))
         elif isinstance(event, RebalanceFailed):
             measures = self._shared_state.measures
             measures.group.failed.record(measures.turned_at)
@@ -388,6 +388,10 @@ class BackgroundEventHandler:
             self._shared_state.on_stall(event)
         else:
             _log(event)
+
+    def _finished(self, event: RebalanceFinished) -> RebalanceFinished:
+        self._shared_state.measures.group.rebalanced(event.rebalance)
+        return replace(event, rebalance=event.rebalance.by_wall_clock(self._shared_state.wall_offset_ms()))
 
     def _is_told(self, event: Failed) -> bool:
         """Whether the same error waits for the application already: it may repeat for days before the next poll."""
@@ -422,11 +426,12 @@ class BackgroundEventHandler:
 
 def _log(event: BackgroundEvent) -> None:
     """What moved: the states between are the membership's to tell."""
-    if isinstance(event, RebalanceFinished):
-        rebalance = event.rebalance
+    finished = event.finished if isinstance(event, AssignPartitions) else event
+    if isinstance(finished, RebalanceFinished):
+        rebalance = finished.rebalance
         log.info(
             "group %s: rebalanced in %.1f s (%s): generation %d, owns %s; added %s, removed %s",
-            event.group.group_id,
+            finished.group.group_id,
             rebalance.duration,
             rebalance.cause,
             rebalance.generation,

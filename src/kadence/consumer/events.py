@@ -343,10 +343,13 @@ class RevokePartitions(CallbackNeeded):
 class AssignPartitions(CallbackNeeded):
     """These are new (may be empty). With a listener they are fetched once the answer is there.
 
-    ``shared_partitions``: this assignment of each, which the application knows from now on.
+    ``shared_partitions``: this assignment of each, which the application knows from now on. ``finished``: the rebalance
+    that ends with it. One event has both, so the assignment, the identity and the history that the application is shown
+    change together (C16).
     """
 
     shared_partitions: Mapping[TopicPartition, SharedPartition] = field(default_factory=dict, compare=False)
+    finished: RebalanceFinished | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +417,10 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceFinished(BackgroundEvent):
-    """Kept by the application side as history."""
+    """A rebalance ended: an entry of the history, with the identity after it.
+
+    It comes within the `AssignPartitions` that it ends with; alone where a member gives up, which assigns nothing.
+    """
 
     rebalance: Rebalance
     group: GroupMetadata

@@ -19,10 +19,10 @@ from kadence.consumer import events as m
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.assembly import aside
-from kadence.consumer.shared_partition import Origin
+from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import ConcurrentAccessError, IllegalStateError, WakeupError
-from kadence.types import OffsetAndMetadata
+from kadence.types import GroupMetadata, OffsetAndMetadata
 
 PARTITION = TopicPartition("t", 0)
 AT = {PARTITION: OffsetAndMetadata(1)}
@@ -95,10 +95,16 @@ def test_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_callback() -> None:
     for at in steps():
         subject = Subject()
         subject.shared_state.tell(m.RevokePartitions(1, (PARTITION,)))
-        subject.shared_state.tell(m.AssignPartitions(2, (PARTITION,)))
+        finished = m.RebalanceFinished(
+            m.Rebalance("first join", 0, 1, 1, (PARTITION,), (PARTITION,), ()), GroupMetadata("g", 1, "m")
+        )
+        assigned = {PARTITION: SharedPartition(PARTITION, 1)}
+        subject.shared_state.tell(m.AssignPartitions(2, (PARTITION,), assigned, finished))
         interruption = subject.interrupted_poll(Interruption(at))
         subject.poll()
         assert set(subject.done()) == {1, 2}, interruption.where
+        assert subject.core.known.partitions == assigned, interruption.where
+        assert subject.core.rebalances == [finished.rebalance], interruption.where
         assert subject.listener.count <= 2, f"a callback ran twice: {interruption.where}"
         assert subject.listener.count >= 1 + (not interruption.happened), interruption.where
         said = len(subject.shared_state.application_events)

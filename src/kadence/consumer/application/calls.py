@@ -606,8 +606,8 @@ class Calls:
         core = self._core
         return (
             f"<{kind} {self._config.client_id} group={self._config.group_id or '-'} "
-            f"{'closed' if core.closed else 'open'} member={core.group.member_id or '-'} "
-            f"generation={core.group.generation_id} assigned={len(core.known.partitions)}>"
+            f"{'closed' if core.closed else 'open'} member={core.identity.member_id or '-'} "
+            f"generation={core.identity.generation_id} assigned={len(core.known.partitions)}>"
         )
 
     def _deadline(self, timeout: Seconds | None) -> int:

@@ -262,6 +262,7 @@ class Core:
             or exchange.woken
             or exchange.stopping
             or exchange.identity is not exchange.group
+            or (self.manual and self.known.partitions is not shared_state.assignment)
             or shared_state.ended
         ):
             attention.up = True
@@ -384,6 +385,7 @@ class Core:
             shared_state.send(m.Polled(0, 0))
         self.commits.commit_due()
         exchange.adopt_identity()
+        self.known.look()
         try:
             yield from self._rebalancing.serve()
         finally:
@@ -529,6 +531,9 @@ class Core:
         finally:
             # Another task may have said meanwhile what to read next.
             if choices == self.choices:
+                if self.manual:
+                    # No callback tells of the end of it.
+                    self.known.forget()
                 self.subscribed = self.pattern = None
                 self.manual = False
                 self.followed = frozenset()

@@ -40,35 +40,38 @@ _NOTHING: Final[Mapping[TopicPartition, SharedPartition]] = MappingProxyType({})
 
 
 class KnownAssignment:
-    """The assignment as the program knows it: what the last poll has told.
+    """The assignment as the program knows it: what the last poll, or call, has told (C16).
 
     The network thread goes on while the program works: it may lose a partition and get it again, and others have read
     it meanwhile. So a call that names a partition means the assignment of it that the program knows. It asks here for
     the shared partition, which is another object with each assignment, and events for the network thread carry that
     object: on any other assignment than that they have no effect. This is the one door to a partition by its name.
 
-    By hand there is nobody who takes a partition away, so what is assigned is known. Any thread may ask; the
-    application's thread changes it.
+    By hand each call that changes the assignment looks what is assigned, and so does each poll: partitions that are
+    made later may join it. Any thread may ask; the application's thread changes it.
 
     Args:
         by_hand: tells whether partitions are assigned by hand.
+
+    Attributes:
+        partitions: the shared partition of each. Nobody changes this mapping: it is replaced as a whole, so that other
+            threads see a whole one.
     """
 
     def __init__(self, shared_state: SharedState, by_hand: Callable[[], bool]) -> None:
         self._shared_state = shared_state
         self._by_hand = by_hand
-        # Replaced as a whole, so that other threads see a whole one.
-        self._told = _NOTHING
+        self.partitions = _NOTHING
 
     @property
     def is_by_hand(self) -> bool:
         """Whether partitions are assigned by hand."""
         return self._by_hand()
 
-    @property
-    def partitions(self) -> Mapping[TopicPartition, SharedPartition]:
-        """The shared partition of each. Nobody changes this mapping."""
-        return self._shared_state.assignment if self._by_hand() else self._told
+    def look(self) -> None:
+        """A poll, or a call that assigns by hand, tells what is assigned by hand."""
+        if self._by_hand():
+            self.partitions = self._shared_state.assignment
 
     def shared_partition(self, partition: TopicPartition) -> SharedPartition:
         """That of one partition; if it was lost since, it is the one that it had.
@@ -86,12 +89,7 @@ class KnownAssignment:
 
     def assigned(self, partitions: Mapping[TopicPartition, SharedPartition]) -> None:
         """The program is about to be told that these are assigned."""
-        self._told = MappingProxyType({**self._told, **partitions})
-
-    @property
-    def told(self) -> Mapping[TopicPartition, SharedPartition]:
-        """What callbacks have told, of a group's partitions. Nobody changes this mapping."""
-        return self._told
+        self.partitions = MappingProxyType({**self.partitions, **partitions})
 
     def gone(
         self, partitions: Iterable[TopicPartition], told: Mapping[TopicPartition, SharedPartition]
@@ -101,23 +99,23 @@ class KnownAssignment:
         Args:
             told: what it knew when that began. A poll inside the callback may have told of a new assignment since.
         """
-        left = dict(self._told)
+        left = dict(self.partitions)
         for partition in partitions:
             if partition in left and left[partition] is told.get(partition):
                 del left[partition]
-        self._told = MappingProxyType(left)
+        self.partitions = MappingProxyType(left)
 
     def forget(self) -> None:
-        """The group is left."""
-        self._told = _NOTHING
+        """The group is left, or the assignment by hand."""
+        self.partitions = _NOTHING
 
 
 class Exchange:
     """Sends the application's calls to the network thread, and receives its answers and events.
 
     Attributes:
-        group: this member's identity, as last told. identity: the one that goes with the records that polls have
-            returned (C12). rebalances: the last of them.
+        group: this member's identity, as last heard from the network thread. identity: the one that goes with the
+            records that polls have returned (C12). rebalances: the last of those that polls have told (C16).
         callbacks: steps of a rebalance that the application must take (C5), each until its end was told.
         failures: errors that no call caused, for the next poll (B6). fatal: one that every call raises.
         woken: `wakeup` was called and nothing has raised it yet. nudged: the poll under way, or the next one, returns
@@ -147,6 +145,8 @@ class Exchange:
         self._ids = 0
         self._answers: dict[int, m.Answer] = {}
         self._expected: set[int] = set()
+        self._gave_up: m.Rebalance | None = None
+        """The loss with which the member gave up, until a poll tells of it."""
 
     def next_id(self) -> int:
         self._ids += 1
@@ -314,15 +314,14 @@ class Exchange:
             elif isinstance(event, m.CallbackNeeded):
                 if not self.callbacks or self.callbacks[-1] is not event:
                     self.callbacks.append(event)
+                if isinstance(event, m.AssignPartitions) and event.finished is not None:
+                    self.group = event.finished.group
             elif isinstance(event, m.CommitCompleted):
                 self.on_commit(event)
             elif isinstance(event, m.IdentityChanged):
                 self.group = event.group
             elif isinstance(event, m.RebalanceFinished):
-                self.group = event.group
-                if not self.rebalances or self.rebalances[-1] is not event.rebalance:
-                    self.rebalances.append(event.rebalance)
-                del self.rebalances[:-_HISTORY]
+                self.group, self._gave_up = event.group, event.rebalance
             elif isinstance(event, m.Failed):
                 self._failed(event)
             elif isinstance(event, m.Stalled):
@@ -346,7 +345,16 @@ class Exchange:
         read.
         """
         if self.identity is not self.group and not self.lost:
+            if self._gave_up is not None:
+                self.add_rebalance(self._gave_up)
+                self._gave_up = None
             self.identity = self.group
+
+    def add_rebalance(self, rebalance: m.Rebalance) -> None:
+        """A poll tells of this one. Done again after an interruption it does nothing twice."""
+        if not any(each is rebalance for each in self.rebalances):
+            self.rebalances.append(rebalance)
+            del self.rebalances[:-_HISTORY]
 
     def _failed(self, event: m.Failed) -> None:
         """Keep an error for the next call. What is repeated in the background is told once."""

@@ -522,12 +522,11 @@ class ConsumerHeartbeats(abc.ABC):
         if self._unresolved and target == owned == self._acknowledged:
             return  # all that is new has no name yet: there is nothing to tell anybody of
         self._partitions.target = target
-        self._partitions.reconcile(always=True)
+        self._partitions.reconcile(self._history.finish(now, self.group, target))
         self._owned_ids = resolved
         self._round_owed = False
         self._round += 1
         self._acknowledged = target
-        self._history.finish(now, self.group, target)
         self._go(State.ACKNOWLEDGING)
 
     def _give_up_deleted(self, now: int) -> None:
