@@ -490,7 +490,7 @@ class Arrivals:
 @cython.final
 @cython.cclass
 class Flag:
-    """As `kadence.consumer.shared_state.Signal`; it can be raised without the interpreter, too."""
+    """As `kadence.consumer.client_state.Signal`; it can be raised without the interpreter, too."""
 
     def show(self) -> int:
         """A descriptor that becomes readable when it is raised, from now on; below 0: that is not possible.

@@ -31,9 +31,9 @@ from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.application.state import ConsumerState
 from kadence.consumer.assembly import aside, letter_producer, network_side
+from kadence.consumer.client_state import FAREWELL_MS
 from kadence.consumer.decoded_records import Records
 from kadence.consumer.fetch._iteration import Iteration
-from kadence.consumer.shared_state import FAREWELL_MS
 from kadence.idioms import advised, refuse, takes_no_other
 from kadence.records import Record
 from kadence.types import (

@@ -21,7 +21,8 @@ from kadence.client.engine import forked_error
 from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, wait_seconds
 from kadence.consumer.application.core import Core
-from kadence.consumer.shared_state import SharedState, Signal
+from kadence.consumer.client_state import Signal
+from kadence.consumer.shared_state import SharedState
 from kadence.deserializers import converts_on_loop
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
 

@@ -43,9 +43,10 @@ from kadence.consumer.application.callbacks import AsyncRebalanceListener, Commi
 from kadence.consumer.application.commits import parts_of
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.processing import Stall
+from kadence.consumer.client_state import FAREWELL_MS, NetworkLateness
 from kadence.consumer.decoded_records import Records
 from kadence.consumer.shared_partition import NotFetched, NotFetchedReason, Origin
-from kadence.consumer.shared_state import FAREWELL_MS, NetworkLateness, SharedState
+from kadence.consumer.shared_state import SharedState
 from kadence.errors import (
     ConfigError,
     IllegalStateError,

@@ -16,7 +16,8 @@ from kadence.client.engine import forked_error
 from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer.application.core import Core
-from kadence.consumer.shared_state import FAREWELL_MS, SharedState
+from kadence.consumer.client_state import FAREWELL_MS
+from kadence.consumer.shared_state import SharedState
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
 from kadence.forked import FORKS
 from kadence.logs import logger

@@ -13,9 +13,9 @@ from kadence.consumer.application.arguments import Partition, Partitions
 from kadence.consumer.application.calls import Calls
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.processing import Stall
+from kadence.consumer.client_state import NetworkLateness
 from kadence.consumer.events import Rebalance
 from kadence.consumer.shared_partition import NotFetched
-from kadence.consumer.shared_state import NetworkLateness
 from kadence.idioms import unmade
 from kadence.metrics import MetricName
 from kadence.types import GroupMetadata, TopicPartition

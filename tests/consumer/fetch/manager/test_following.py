@@ -12,8 +12,9 @@ from tests.worlds.cluster import TOPIC_ID
 from tests.worlds.fetching import P0, P1, World, asked, batch
 
 from kadence.connection.request import Part, Request
+from kadence.consumer.client_state import Signal
 from kadence.consumer.fetch.manager.session import SessionFollow
-from kadence.consumer.shared_state import CompletedFetch, Signal
+from kadence.consumer.shared_state import CompletedFetch
 from kadence.errors import OffsetOutOfRangeError
 from kadence.records import scan
 
