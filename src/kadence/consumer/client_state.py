@@ -1,4 +1,8 @@
-"""What both threads of a client use, whatever it reads: the signal for waits, progress, lateness (C1, B4, B9).
+"""What both threads of a client use, whatever it reads: events on their way, the signal for waits (C1, C2, C6).
+
+Two deques and one flag: the network thread appends, the application thread takes. Appending to a deque is
+atomic in CPython and costs 0.03 µs, a wake byte 3 µs, a blocking round trip 15 µs; so neither side locks,
+and each wakes the other only when it could do something new.
 
 `Progress` knows when the application polled last, for the poll timer (B4). The application thread writes it. Waiting
 inside poll() is progress. A user callback inside it is not: a callback that hangs is processing that hangs.
@@ -12,13 +16,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kadence.clock import FOREVER
+from kadence.clock import FOREVER, Clock, SystemClock, wall_ms
+from kadence.consumer.decoded_records import Attention
+from kadence.consumer.events import ApplicationEvent, BackgroundEvent, Close, Stalled
+from kadence.consumer.measures import ClientMeasures
 from kadence.metrics.sensors import Meter
 
-__all__ = ["FAREWELL_MS", "Lateness", "NetworkLateness", "Progress", "Signal"]
+__all__ = ["FAREWELL_MS", "ClientState", "Lateness", "NetworkLateness", "Progress", "Signal"]
 
 FAREWELL_MS: Final = 2_000
 """How long the network thread may take to leave the group for a consumer that nobody closes."""
@@ -201,3 +209,106 @@ class Signal:
 
     def hide(self) -> None:
         """Nobody watches the descriptor any more."""
+
+
+class ClientState:
+    """The shared state of a client, whatever it reads. Every attribute names its one writer.
+
+    `kadence.consumer.shared_state.SharedState` adds what a consumer fetches. A share consumer adds what it acquires.
+
+    Args:
+        wake: wakes the network thread. Any thread may call it.
+        signal: what the application waits on; None: a new one.
+
+    Attributes:
+        application_events: application → network. background_events: network → application.
+        attention: up when the next poll has more to do than to take the next record: a background event, the end.
+        signal: what the application waits on; set after a background event was appended.
+        wants_polled: membership waits for a `Polled` (network).
+        ended: the network thread has ended. dead: by this bug, if it was one (network).
+        progress: when the application polled last (application).
+        lateness: how late the network thread is (network).
+        on_stall: told of a stall at once, on the network thread, while the application is busy (application).
+        wakes: how often the application woke the network thread (application).
+        measures: what is measured; each part has one writer. clock: what both sides go by. wall: ms since 1970.
+    """
+
+    measures: ClientMeasures
+
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        measures: ClientMeasures,
+        clock: Clock | None = None,
+        wall: Callable[[], int] = wall_ms,
+        signal: Signal | None = None,
+    ) -> None:
+        self._wake = wake
+        self.clock = clock or SystemClock()
+        self.wall = wall
+        self.measures = measures
+        self.lateness = Lateness()
+        self.on_stall: Callable[[Stalled], None] = lambda event: None
+        self.application_events: deque[ApplicationEvent] = deque()
+        self.background_events: deque[BackgroundEvent] = deque()
+        self.attention = Attention()
+        self.signal = Signal() if signal is None else signal
+        self.wants_polled = False
+        self.dead: BaseException | None = None
+        self.ended = False
+        self.progress = Progress()
+        self.wakes = 0
+
+    # -- application thread
+
+    def send(self, event: ApplicationEvent) -> None:
+        self.measures.application_events.put(self.clock.now_ms())
+        try:
+            self.application_events.append(event)
+        finally:
+            # Ctrl-C in between must not leave it there until something else wakes the network thread.
+            self.wake()
+
+    def begin_close(self, deadline: int) -> None:
+        """Have the network side leave the group, and end, until ``deadline``. Any thread; waits for nothing."""
+        if not self.ended:
+            self.send(Close(0, deadline, leave=None))
+
+    def wake(self) -> None:
+        self.wakes += 1
+        self._wake()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the network side has ended, as far as calls are concerned. Any thread."""
+        return self.ended
+
+    def left_behind(self) -> None:
+        """The process ends before the network side: the group goes on once the session has timed out."""
+
+    # -- network thread
+
+    def tell(self, event: BackgroundEvent) -> None:
+        self.measures.background_events.put(self.clock.now_ms())
+        self.background_events.append(event)
+        self.alert()
+
+    def refuse(self, cause: BaseException | None) -> None:
+        """The network side ends, by ``cause`` if that was a bug: every call raises from now on."""
+        self.dead = cause
+        self.ended = True
+
+    def dismiss(self) -> None:
+        """It has ended: whoever still waits is to look again."""
+        self.alert()
+
+    # -- any thread
+
+    def wall_offset_ms(self) -> int:
+        """What is to be added to the clock's time for ms since 1970, as both clocks stand now."""
+        return self.wall() - self.clock.now_ms()
+
+    def alert(self) -> None:
+        """Something changed: the next poll looks at it, and one that waits is woken. Called after the change."""
+        self.attention.up = True
+        self.signal.set()

@@ -1,8 +1,4 @@
-"""What both threads of a consumer use: fetched bytes and events on their way, and the signal for waits (C1, C2, C6).
-
-Two deques and one flag: the network thread appends, the application thread takes. Appending to a deque is
-atomic in CPython and costs 0.03 µs, a wake byte 3 µs, a blocking round trip 15 µs; so neither side locks,
-and each wakes the other only when it could do something new.
+"""What both threads of a consumer use: the client state, and fetched bytes on their way (C1, C2, C6).
 
 Fetched bytes are copied out of their arena where they keep much more memory of it than their own size. The network
 thread copies small answers, for the smallest arena holds 16 KiB: thousands of answers with one record each would fill
@@ -17,11 +13,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from kadence.clock import Clock, SystemClock, wall_ms
+from kadence.clock import Clock, wall_ms
 from kadence.connection.request import Loan
-from kadence.consumer.client_state import Lateness, Progress, Signal
-from kadence.consumer.decoded_records import Attention
-from kadence.consumer.events import ApplicationEvent, BackgroundEvent, Close, Stalled
+from kadence.consumer.client_state import ClientState, Signal
 from kadence.consumer.measures import Measures
 from kadence.consumer.shared_partition import SharedPartition, Unfetched
 from kadence.types import TopicPartition
@@ -148,16 +142,12 @@ class Arrivals(Protocol):
         ...
 
 
-class SharedState:
-    """The whole shared state of one consumer. Every attribute names its one writer.
+class SharedState(ClientState):
+    """The whole shared state of one consumer: the client state, and what is fetched. Every attribute names its writer.
 
     Attributes:
-        application_events: application → network. background_events: network → application. fetched: network →
-            application.
-        attention: up when the next poll has more to do than to take the next record: a background event, fetched bytes,
-            the end.
-        signal: what the application waits on; set after background events or fetched bytes were appended. arrivals: see
-            there; None: all records come by `put`.
+        completed_fetches: network → application; they raise the attention and the signal, too. arrivals: see there;
+            None: all records come by `put`.
         assignment: shared partitions of the assigned partitions, replaced as a whole (network).
         missing: topics that the application reads and the cluster does not have, or does not show (network).
         topics: what is subscribed to by name, or matches a pattern that is matched here (network).
@@ -166,20 +156,16 @@ class SharedState:
             (application).
         wake_held: a fetch waits for memory: when no more than this is taken (`fetched_bytes`) the network thread wants
             to know; -1: none waits. The network thread sets it, the application takes it away when it tells.
-        moves: how many positions were ever set (network). wants_polled: membership waits for a `Polled` (network).
-        ended: the network thread has ended. dead: by this bug, if it was one (network).
-        progress: when the application polled last (application).
+        moves: how many positions were ever set (network).
         decompressed_bytes: held by batches being read (application). copies: what was copied out of arenas.
             decoded_bytes: of records decoded ahead (application).
             largest_batch: what the largest batch of late decompressed to (application).
         pressing: a fetch waits for memory while paused partitions hold some (network). pressed: the application is to
             look whether it can give some of that back, and clears it; raised again with each fetch that is done with,
             for it may have shared its memory with a paused partition.
-        lateness: how late the network thread is (network).
-        on_stall: told of a stall at once, on the network thread, while the application is busy (application).
-        wakes: how often the application woke the network thread (application).
-        measures: for `Consumer.metrics`; each part has one writer. clock: what both sides go by. wall: ms since 1970.
     """
+
+    measures: Measures
 
     def __init__(
         self,
@@ -189,18 +175,11 @@ class SharedState:
         wall: Callable[[], int] = wall_ms,
         arrivals: Arrivals | None = None,
     ) -> None:
-        self._wake = wake
+        super().__init__(
+            wake, measures or Measures(), clock, wall, None if arrivals is None else arrivals.flag()
+        )
         self.arrivals = arrivals
-        self.clock = clock or SystemClock()
-        self.wall = wall
-        self.measures = measures or Measures()
-        self.lateness = Lateness()
-        self.on_stall: Callable[[Stalled], None] = lambda event: None
-        self.application_events: deque[ApplicationEvent] = deque()
-        self.background_events: deque[BackgroundEvent] = deque()
         self.completed_fetches: deque[CompletedFetch] = deque()
-        self.attention = Attention()
-        self.signal: Signal = Signal() if arrivals is None else arrivals.flag()
         self.assignment: Mapping[TopicPartition, SharedPartition] = MappingProxyType({})
         self.moves = 0
         self.missing: Mapping[str, Unfetched] = MappingProxyType({})
@@ -208,36 +187,14 @@ class SharedState:
         self.starts = 0
         self.changed: deque[SharedPartition] = deque()
         self.wake_held = -1
-        self.wants_polled = False
-        self.dead: BaseException | None = None
-        self.ended = False
-        self.progress = Progress()
         self.decompressed_bytes = 0
         self.copies = Copies()
         self.decoded_bytes = 0
         self.largest_batch = 0
         self.pressing = False
         self.pressed = False
-        self.wakes = 0
 
     # -- application thread
-
-    def send(self, event: ApplicationEvent) -> None:
-        self.measures.application_events.put(self.clock.now_ms())
-        try:
-            self.application_events.append(event)
-        finally:
-            # Ctrl-C in between must not leave it there until something else wakes the network thread.
-            self.wake()
-
-    def begin_close(self, deadline: int) -> None:
-        """Have the network side leave the group, and end, until ``deadline``. Any thread; waits for nothing."""
-        if not self.ended:
-            self.send(Close(0, deadline, leave=None))
-
-    def wake(self) -> None:
-        self.wakes += 1
-        self._wake()
 
     def made_room(self, shared_partition: SharedPartition) -> None:
         """Bytes of a partition were handed out or dropped, and are counted in its shared partition already.
@@ -287,36 +244,14 @@ class SharedState:
         return self.fetched_bytes() + self.decompressed_bytes + self.decoded_bytes
 
     @property
-    def is_closing(self) -> bool:
-        """Whether the network side has ended, as far as calls are concerned. Any thread."""
-        return self.ended
-
-    def left_behind(self) -> None:
-        """The process ends before the network side: the group goes on once the session has timed out."""
-
-    @property
     def copied_bytes(self) -> int:
         """What copies of fetched bytes take. Any thread."""
         return self.copies.held
 
     # -- network thread
 
-    def tell(self, event: BackgroundEvent) -> None:
-        self.measures.background_events.put(self.clock.now_ms())
-        self.background_events.append(event)
-        self.alert()
-
     def press(self) -> None:
         self.pressing = self.pressed = True
-        self.alert()
-
-    def refuse(self, cause: BaseException | None) -> None:
-        """The network side ends, by ``cause`` if that was a bug: every call raises from now on."""
-        self.dead = cause
-        self.ended = True
-
-    def dismiss(self) -> None:
-        """It has ended: whoever still waits is to look again."""
         self.alert()
 
     def put(self, fetched: CompletedFetch) -> None:
@@ -329,12 +264,3 @@ class SharedState:
         """Put what arrived without the network thread into `completed_fetches`. Before anything that came later."""
         if self.arrivals is not None:
             self.arrivals.take(self.completed_fetches)
-
-    def wall_offset_ms(self) -> int:
-        """What is to be added to the clock's time for ms since 1970, as both clocks stand now."""
-        return self.wall() - self.clock.now_ms()
-
-    def alert(self) -> None:
-        """Something changed: the next poll looks at it, and one that waits is woken. Called after the change."""
-        self.attention.up = True
-        self.signal.set()
