@@ -16,7 +16,8 @@ from kadence.client.surroundings import JobRunner, Surroundings, here
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.connection.request import ConnectionPurpose, Request
-from kadence.consumer.event_processor import ApplicationEventProcessor, BackgroundEventHandler, Reaper
+from kadence.consumer.background_events import BackgroundEventHandler
+from kadence.consumer.event_processor import ApplicationEventProcessor
 from kadence.consumer.fetch.manager.fetch import FetchRequestManager
 from kadence.consumer.fetch.manager.fetchable import missing_topics
 from kadence.consumer.group.auto import AutoMembership
@@ -31,6 +32,7 @@ from kadence.consumer.measures import Measures
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.positions.validation import ValidationManager
+from kadence.consumer.reaper import Reaper
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.consumer.turn import Turn

@@ -1,13 +1,4 @@
-"""Where events enter and leave the network side of a consumer (C2). Network thread.
-
-- `ApplicationEventProcessor`: what each call of the application means here, one method for each application event.
-- `BackgroundEventHandler`: where background events leave.
-- `Reaper`: the deadlines of the application's calls. What is overdue fails, even while every broker is silent.
-
-A call waits for its answer without a clock of its own; the reaper is the only thing that ends the wait. The loop
-bounds its select by `next_deadline` and reaps with the time after it, so a call overshoots by no more than
-one turn. It reaps after the network, so a call without any time left still gets one attempt.
-"""
+"""What each call of the application means on the network side of a consumer (C2). Network thread."""
 
 from __future__ import annotations
 
@@ -15,34 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from kadence.clock import FOREVER
 from kadence.consumer import events as m
-from kadence.consumer.events import (
-    Answer,
-    ApplicationEvent,
-    AssignPartitions,
-    BackgroundEvent,
-    CallbackDone,
-    Commit,
-    Failed,
-    LosePartitions,
-    RebalanceFailed,
-    RebalanceFinished,
-    RevokePartitions,
-    Stalled,
-)
 from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.membership import Membership
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.shared_partition import SharedPartition
-from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
-from kadence.errors import ConnectError, InvalidGroupIdError, KafkaTimeoutError
+from kadence.errors import InvalidGroupIdError
 from kadence.logs import in_short, logger
 from kadence.types import TopicPartition
 
-__all__ = ["ApplicationEventProcessor", "BackgroundEventHandler", "Reaper"]
+__all__ = ["ApplicationEventProcessor"]
 
 log = logger("kadence.consumer")
 
@@ -353,161 +328,3 @@ class ApplicationEventProcessor:
     def _answer(self, call: m.ApplicationEvent, error: Exception | None = None) -> None:
         if call.id:
             self._tell(m.Answer(call.id, None, error))
-
-
-class BackgroundEventHandler:
-    """Where background events leave the network side: an answer nobody waits for any more goes no further.
-
-    The assignment is shown before the background event that tells of it, so a callback sees what it is told about.
-    """
-
-    def __init__(self, shared_state: SharedState, subscription: Subscription, reaper: Reaper) -> None:
-        self._shared_state = shared_state
-        self._subscription = subscription
-        self._reaper = reaper
-        self._moves = 0
-        self._failures: dict[tuple[object, ...], Failed] = {}
-        """Errors that were told since the application had last taken all background events, the last of each kind."""
-
-    def __call__(self, event: BackgroundEvent) -> None:
-        if isinstance(event, Answer) and not self._reaper.answered(event.id):
-            return
-        if isinstance(event, RebalanceFinished):
-            event = self._finished(event)
-        elif isinstance(event, AssignPartitions) and event.finished is not None:
-            event = replace(event, finished=self._finished(event.finished))
-        elif isinstance(event, RebalanceFailed):
-            measures = self._shared_state.measures
-            measures.group.failed.record(measures.turned_at)
-            return
-        elif isinstance(event, Failed) and self._is_told(event):
-            return
-        self.show_assignment()
-        self._shared_state.tell(event)
-        if isinstance(event, Stalled):
-            self._shared_state.on_stall(event)
-        else:
-            _log(event)
-
-    def _finished(self, event: RebalanceFinished) -> RebalanceFinished:
-        self._shared_state.measures.group.rebalanced(event.rebalance)
-        return replace(event, rebalance=event.rebalance.by_wall_clock(self._shared_state.wall_offset_ms()))
-
-    def _is_told(self, event: Failed) -> bool:
-        """Whether the same error waits for the application already: it may repeat for days before the next poll."""
-        waiting = self._shared_state.background_events
-        if not waiting:
-            self._failures.clear()
-        known = (
-            type(event.error),
-            str(event.error),
-            event.fatal,
-            event.gave_up,
-            event.partition,
-            event.fetch_epoch,
-        )
-        told = self._failures.get(known)
-        # It may have been taken, and others wait: those of partitions that were lost just before, say. A copy, for the
-        # application may take some meanwhile.
-        if told is not None and any(each is told for each in waiting.copy()):
-            return True
-        self._failures[known] = event
-        return False
-
-    def show_assignment(self) -> None:
-        if self._shared_state.assignment is not self._subscription.snapshot:
-            self._shared_state.assignment = self._subscription.snapshot
-        self._shared_state.starts = self._subscription.starts
-        self._shared_state.topics = self._subscription.topics
-        if self._moves != self._subscription.moves:
-            self._moves = self._shared_state.moves = self._subscription.moves
-            self._shared_state.signal.set()
-
-
-def _log(event: BackgroundEvent) -> None:
-    """What moved: the states between are the membership's to tell."""
-    finished = event.finished if isinstance(event, AssignPartitions) else event
-    if isinstance(finished, RebalanceFinished):
-        rebalance = finished.rebalance
-        log.info(
-            "group %s: rebalanced in %.1f s (%s): generation %d, owns %s; added %s, removed %s",
-            finished.group.group_id,
-            rebalance.duration,
-            rebalance.cause,
-            rebalance.generation,
-            in_short(rebalance.assigned),
-            in_short(rebalance.added),
-            in_short(rebalance.removed),
-        )
-    elif isinstance(event, RevokePartitions):
-        log.info("revoking %s", in_short(event.partitions))
-    elif isinstance(event, LosePartitions):
-        log.warning(
-            "lost %s: their records after the committed offsets will be processed again",
-            in_short(event.partitions),
-        )
-
-
-class Reaper:
-    """Calls that wait for an answer.
-
-    Args:
-        why: what stands in the way at the moment, for the error's text; None when nothing is known.
-        away: why no broker can be reached, which is then the error's cause; None when one can be.
-
-    Attributes:
-        missing: what the call of an id still waits for, for the same; None when there is nothing to say.
-    """
-
-    def __init__(self, why: Callable[[], str | None], away: Callable[[], str | None] = lambda: None) -> None:
-        self.missing: Callable[[int], str | None] = lambda call_id: None
-        self._away = away
-        self._why = why
-        self._waiting: dict[int, ApplicationEvent] = {}
-
-    def watch(self, call: ApplicationEvent) -> None:
-        if _is_answered(call):
-            self._waiting[call.id] = call
-
-    def answered(self, call_id: int) -> bool:
-        """An answer is there. False when the call was reaped before: nobody waits any more."""
-        return self._waiting.pop(call_id, None) is not None
-
-    @property
-    def next_deadline(self) -> int:
-        if not self._waiting:
-            return FOREVER
-        return min(call.deadline for call in self._waiting.values())
-
-    def reap(self, now: int) -> list[Answer]:
-        if not self._waiting:
-            return []
-        overdue = [call_id for call_id, call in self._waiting.items() if call.deadline <= now]
-        answers = []
-        for call_id in overdue:
-            call = self._waiting.pop(call_id)
-            missing, away = self.missing(call_id), self._away()
-            why = away or self._why()
-            text = f"{call.what} did not finish in time"
-            text += (f": {missing}" if missing else "") + (f"; last error: {why}" if why else "")
-            late = KafkaTimeoutError(text)
-            late.__cause__ = ConnectError(away) if away else None
-            answers.append(Answer(call_id, None, late))
-        return answers
-
-    def fail_all(self, make: Callable[[], Exception]) -> list[Answer]:
-        """The thread ends: whoever still waits is told."""
-        answers = [Answer(call_id, None, make()) for call_id in self._waiting]
-        self._waiting.clear()
-        return answers
-
-
-def _is_answered(call: ApplicationEvent) -> bool:
-    """Whether the application waits for an `Answer` to it.
-
-    The id of a `CallbackDone` is that of the step it ends. An asynchronous commit ends with `CommitCompleted`, and the
-    commit manager keeps its deadline.
-    """
-    if isinstance(call, CallbackDone):
-        return False
-    return call.id != 0 and not (isinstance(call, Commit) and not call.retry)

@@ -20,9 +20,11 @@ from kadence.client.network_thread import NetworkClientDelegate
 from kadence.client.request_manager import RequestManager
 from kadence.client.surroundings import JobRunner
 from kadence.clock import Clock
-from kadence.consumer.event_processor import ApplicationEventProcessor, BackgroundEventHandler, Reaper
+from kadence.consumer.background_events import BackgroundEventHandler
+from kadence.consumer.event_processor import ApplicationEventProcessor
 from kadence.consumer.events import Answer, CallbackDone
 from kadence.consumer.group.membership import Membership
+from kadence.consumer.reaper import Reaper
 from kadence.consumer.shared_state import SharedState
 from kadence.logs import logger
 
