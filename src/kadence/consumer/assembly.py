@@ -16,7 +16,6 @@ from kadence.client.surroundings import JobRunner, Surroundings, here
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.connection.request import ConnectionPurpose, Request
-from kadence.consumer.background_events import BackgroundEventHandler
 from kadence.consumer.event_processor import ApplicationEventProcessor
 from kadence.consumer.fetch.manager.fetch import FetchRequestManager
 from kadence.consumer.fetch.manager.fetchable import missing_topics
@@ -33,6 +32,7 @@ from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.positions.validation import ValidationManager
 from kadence.consumer.reaper import Reaper
+from kadence.consumer.rebalance_events import RebalanceEventHandler
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.consumer.turn import Turn
@@ -95,7 +95,7 @@ def _turn(
     subscription = Subscription()
     commits: CommitRequestManager | None = None
     reaper = Reaper(lambda: None if commits is None else commits.trouble(), client.trouble)
-    background_event_handler = BackgroundEventHandler(shared_state, subscription, reaper)
+    background_event_handler = RebalanceEventHandler(shared_state, subscription, reaper)
     delegate = NetworkClientDelegate(client, shared_state.measures.requests)
     jobs = around.jobs(f"{config.client_id}-jobs", client.wakeup)
     metadata = MetadataManager(config, background_event_handler)
@@ -203,7 +203,7 @@ def _membership(
     subscription: Subscription,
     metadata: MetadataManager,
     jobs: JobRunner,
-    background_event_handler: BackgroundEventHandler,
+    background_event_handler: RebalanceEventHandler,
     new_id: Callable[[], str],
 ) -> Membership:
     """The one that speaks ``group.protocol``."""

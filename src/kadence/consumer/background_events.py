@@ -1,71 +1,47 @@
-"""Where background events leave the network side of a consumer (C2). Network thread."""
+"""Where background events leave the network side of a client (C2). Network thread."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from kadence.consumer.events import (
-    Answer,
-    AssignPartitions,
-    BackgroundEvent,
-    Failed,
-    LosePartitions,
-    RebalanceFailed,
-    RebalanceFinished,
-    RevokePartitions,
-    Stalled,
-)
+from kadence.consumer.client_state import ClientState
+from kadence.consumer.events import Answer, BackgroundEvent, Failed, Stalled
 from kadence.consumer.reaper import Reaper
-from kadence.consumer.shared_state import SharedState
-from kadence.consumer.subscription import Subscription
-from kadence.logs import in_short, logger
 
 __all__ = ["BackgroundEventHandler"]
-
-log = logger("kadence.consumer")
 
 
 class BackgroundEventHandler:
     """Where background events leave the network side: an answer nobody waits for any more goes no further.
 
-    The assignment is shown before the background event that tells of it, so a callback sees what it is told about.
+    `kadence.consumer.rebalance_events.RebalanceEventHandler` adds what goes with rebalances. A share consumer has none,
+    and shows its assignment by a `show` of its own.
     """
 
-    def __init__(self, shared_state: SharedState, subscription: Subscription, reaper: Reaper) -> None:
-        self._shared_state = shared_state
-        self._subscription = subscription
+    def __init__(self, client_state: ClientState, reaper: Reaper) -> None:
+        self._client_state = client_state
         self._reaper = reaper
-        self._moves = 0
         self._failures: dict[tuple[object, ...], Failed] = {}
         """Errors that were told since the application had last taken all background events, the last of each kind."""
 
     def __call__(self, event: BackgroundEvent) -> None:
-        if isinstance(event, Answer) and not self._reaper.answered(event.id):
-            return
-        if isinstance(event, RebalanceFinished):
-            event = self._finished(event)
-        elif isinstance(event, AssignPartitions) and event.finished is not None:
-            event = replace(event, finished=self._finished(event.finished))
-        elif isinstance(event, RebalanceFailed):
-            measures = self._shared_state.measures
-            measures.group.failed.record(measures.turned_at)
-            return
+        if isinstance(event, Answer):
+            if not self._reaper.answered(event.id):
+                return
         elif isinstance(event, Failed) and self._is_told(event):
             return
-        self.show_assignment()
-        self._shared_state.tell(event)
+        self.show()
+        self._client_state.tell(event)
         if isinstance(event, Stalled):
-            self._shared_state.on_stall(event)
-        else:
-            _log(event)
+            self._client_state.on_stall(event)
 
-    def _finished(self, event: RebalanceFinished) -> RebalanceFinished:
-        self._shared_state.measures.group.rebalanced(event.rebalance)
-        return replace(event, rebalance=event.rebalance.by_wall_clock(self._shared_state.wall_offset_ms()))
+    def show(self) -> None:
+        """Put what changed where the application side sees it.
+
+        Called before each background event, which may tell of it, and at the end of each turn.
+        """
 
     def _is_told(self, event: Failed) -> bool:
         """Whether the same error waits for the application already: it may repeat for days before the next poll."""
-        waiting = self._shared_state.background_events
+        waiting = self._client_state.background_events
         if not waiting:
             self._failures.clear()
         known = (
@@ -83,36 +59,3 @@ class BackgroundEventHandler:
             return True
         self._failures[known] = event
         return False
-
-    def show_assignment(self) -> None:
-        if self._shared_state.assignment is not self._subscription.snapshot:
-            self._shared_state.assignment = self._subscription.snapshot
-        self._shared_state.starts = self._subscription.starts
-        self._shared_state.topics = self._subscription.topics
-        if self._moves != self._subscription.moves:
-            self._moves = self._shared_state.moves = self._subscription.moves
-            self._shared_state.signal.set()
-
-
-def _log(event: BackgroundEvent) -> None:
-    """What moved: the states between are the membership's to tell."""
-    finished = event.finished if isinstance(event, AssignPartitions) else event
-    if isinstance(finished, RebalanceFinished):
-        rebalance = finished.rebalance
-        log.info(
-            "group %s: rebalanced in %.1f s (%s): generation %d, owns %s; added %s, removed %s",
-            finished.group.group_id,
-            rebalance.duration,
-            rebalance.cause,
-            rebalance.generation,
-            in_short(rebalance.assigned),
-            in_short(rebalance.added),
-            in_short(rebalance.removed),
-        )
-    elif isinstance(event, RevokePartitions):
-        log.info("revoking %s", in_short(event.partitions))
-    elif isinstance(event, LosePartitions):
-        log.warning(
-            "lost %s: their records after the committed offsets will be processed again",
-            in_short(event.partitions),
-        )

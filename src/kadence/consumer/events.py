@@ -63,6 +63,11 @@ class ApplicationEvent:
     deadline: int
 
     @property
+    def is_answered(self) -> bool:
+        """Whether the application waits for an `Answer` to it."""
+        return self.id != 0
+
+    @property
     def what(self) -> str:
         """What was asked for, in the words of an error."""
         return what_of(type(self))
@@ -180,6 +185,11 @@ class Commit(ApplicationEvent):
     read_under: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
+    def is_answered(self) -> bool:
+        # The end of an asynchronous one is `CommitCompleted`, and the commit manager keeps its deadline.
+        return self.retry and self.id != 0
+
+    @property
     def what(self) -> str:
         return _about(type(self), (p.topic for p in self.offsets))
 
@@ -254,6 +264,11 @@ class CallbackDone(ApplicationEvent):
 
     error: str | None
     gave_up: tuple[TopicPartition, ...] = field(default=(), compare=False)
+
+    @property
+    def is_answered(self) -> bool:
+        # Its id is that of the step which it ends.
+        return False
 
 
 @dataclass(frozen=True, slots=True)

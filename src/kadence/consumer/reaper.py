@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kadence.clock import FOREVER
-from kadence.consumer.events import Answer, ApplicationEvent, CallbackDone, Commit
+from kadence.consumer.events import Answer, ApplicationEvent
 from kadence.errors import ConnectError, KafkaTimeoutError
 
 __all__ = ["Reaper"]
@@ -34,7 +34,7 @@ class Reaper:
         self._waiting: dict[int, ApplicationEvent] = {}
 
     def watch(self, call: ApplicationEvent) -> None:
-        if _is_answered(call):
+        if call.is_answered:
             self._waiting[call.id] = call
 
     def answered(self, call_id: int) -> bool:
@@ -68,14 +68,3 @@ class Reaper:
         answers = [Answer(call_id, None, make()) for call_id in self._waiting]
         self._waiting.clear()
         return answers
-
-
-def _is_answered(call: ApplicationEvent) -> bool:
-    """Whether the application waits for an `Answer` to it.
-
-    The id of a `CallbackDone` is that of the step it ends. An asynchronous commit ends with `CommitCompleted`, and the
-    commit manager keeps its deadline.
-    """
-    if isinstance(call, CallbackDone):
-        return False
-    return call.id != 0 and not (isinstance(call, Commit) and not call.retry)

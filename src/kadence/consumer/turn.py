@@ -1,4 +1,4 @@
-"""One turn of a consumer's network thread (C1).
+"""One turn of the network thread of a consumer (C1), or of a share consumer.
 
 `Turn.run_once` reads like its design note:
 
@@ -12,7 +12,7 @@ show the application what changed
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from kadence.client import network_thread
 from kadence.client.engine import ended
@@ -21,14 +21,13 @@ from kadence.client.request_manager import RequestManager
 from kadence.client.surroundings import JobRunner
 from kadence.clock import Clock
 from kadence.consumer.background_events import BackgroundEventHandler
-from kadence.consumer.event_processor import ApplicationEventProcessor
-from kadence.consumer.events import Answer, CallbackDone
-from kadence.consumer.group.membership import Membership
+from kadence.consumer.client_state import ClientState
+from kadence.consumer.events import Answer, ApplicationEvent, Close
+from kadence.consumer.group.membership import Liveness
 from kadence.consumer.reaper import Reaper
-from kadence.consumer.shared_state import SharedState
 from kadence.logs import logger
 
-__all__ = ["Turn"]
+__all__ = ["EventProcessor", "Turn"]
 
 log = logger("kadence.consumer")
 
@@ -36,38 +35,65 @@ _LATE_MS: Final = 200
 """A turn that begins so late was kept from it."""
 
 
+class EventProcessor(Protocol):
+    """What each application event means to the managers: `ApplicationEventProcessor` for those of a consumer.
+
+    A share consumer has another one, for acknowledgements where a consumer has commits and positions.
+    """
+
+    @property
+    def closing(self) -> Close | None:
+        """The `Close` that was asked for, until the thread has ended."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether the client is closing and has nothing more to send."""
+        ...
+
+    def process(self, now: int, event: ApplicationEvent) -> None: ...
+
+    def answer_left(self, now: int) -> None:
+        """Answer what waited for the group to be left."""
+        ...
+
+    def hurry(self, now: int) -> None:
+        """The time for closing is over: tell the group now, without waiting for the application."""
+        ...
+
+
 class Turn(network_thread.Turn):
-    """One turn of the loop over everything that lives on a consumer's network thread.
+    """One turn of the loop over everything that lives on the network thread.
 
     Args:
-        managers: asked in this order.
+        liveness: of the membership, if there is a group. managers: asked in this order.
     """
 
     def __init__(
         self,
         clock: Clock,
-        shared_state: SharedState,
+        client_state: ClientState,
         delegate: NetworkClientDelegate,
-        processor: ApplicationEventProcessor,
+        processor: EventProcessor,
         reaper: Reaper,
         background_event_handler: BackgroundEventHandler,
         jobs: JobRunner,
-        membership: Membership | None,
+        liveness: Liveness | None,
         managers: tuple[RequestManager, ...],
     ) -> None:
         super().__init__(clock, delegate, managers)
-        self._shared_state = shared_state
+        self._client_state = client_state
         self._processor = processor
         self._reaper = reaper
         self._background_event_handler = background_event_handler
         self._jobs = jobs
-        self._membership = membership
+        self._liveness = liveness
 
     def run_once(self) -> bool:
         """One turn. False when the consumer is closed and nothing is left to do."""
         now = self._clock.now_ms()
-        self._shared_state.measures.turned(now)
-        if late := self._shared_state.lateness.turned(now):
+        self._client_state.measures.turned(now)
+        if late := self._client_state.lateness.turned(now):
             if late >= _LATE_MS:
                 # What has arrived meanwhile is heard before anything is judged by the clock.
                 self._delegate.deliver(now, self._delegate.poll(0))
@@ -89,18 +115,18 @@ class Turn(network_thread.Turn):
             if self._processor.finished:
                 return False
             wake_at = min(wake_at, closing.deadline)
-        self._shared_state.lateness.due(now, wake_at)
+        self._client_state.lateness.due(now, wake_at)
         for answer in self._reaper.reap(self._exchange(now, wake_at)):
-            self._shared_state.measures.expired += 1
-            self._shared_state.tell(answer)
+            self._client_state.measures.expired += 1
+            self._client_state.tell(answer)
         return True
 
     def _tell_late(self, late_ms: int) -> None:
         """Warn when a heartbeat came, or would have come, half an interval too late (B9)."""
-        member = self._membership
+        member = self._liveness
         if member is None or not member.active or late_ms < member.heartbeat_interval_ms // 2:
             return
-        if self._shared_state.lateness.worth_telling(late_ms):
+        if self._client_state.lateness.worth_telling(late_ms):
             session_ms = member.known_session_ms
             theirs = "the broker's group.consumer.session.timeout.ms"
             log.warning(
@@ -109,31 +135,31 @@ class Turn(network_thread.Turn):
                 "heartbeats; the native heartbeat has sent %d so far because this thread could not",
                 late_ms / 1000,
                 theirs if session_ms is None else f"{session_ms / 1000:.1f} s",
-                self._shared_state.lateness.fallback_heartbeats,
+                self._client_state.lateness.fallback_heartbeats,
             )
 
     def _take_application_events(self, now: int) -> None:
         # A snapshot of the length: a flood of calls must not keep the loop from its I/O.
-        application_events = self._shared_state.application_events
+        application_events = self._client_state.application_events
         if not application_events:
             return
         for _ in range(len(application_events)):
             event = application_events.popleft()
             self._reaper.watch(event)
             self._processor.process(now, event)
-        self._shared_state.measures.application_events.taken(now, self._clock.now_ms())
+        self._client_state.measures.application_events.taken(now, self._clock.now_ms())
 
     def _show(self) -> None:
-        shared_state, member = self._shared_state, self._membership
-        self._background_event_handler.show_assignment()
-        if member is not None and member.needs_polled and not shared_state.wants_polled:
-            shared_state.wants_polled = True
-            shared_state.alert()
+        client_state, member = self._client_state, self._liveness
+        self._background_event_handler.show()
+        if member is not None and member.needs_polled and not client_state.wants_polled:
+            client_state.wants_polled = True
+            client_state.alert()
 
     def finish(self, cause: BaseException | None) -> None:
         for answer in self._reaper.fail_all(lambda: ended("consumer", cause)):
-            self._shared_state.tell(answer)
-        for event in list(self._shared_state.application_events):
-            if event.id and not isinstance(event, CallbackDone):
-                self._shared_state.tell(Answer(event.id, None, ended("consumer", cause)))
+            self._client_state.tell(answer)
+        for event in list(self._client_state.application_events):
+            if event.is_answered:
+                self._client_state.tell(Answer(event.id, None, ended("consumer", cause)))
         self._jobs.close()
