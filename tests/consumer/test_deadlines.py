@@ -185,7 +185,7 @@ def test_c2_every_blocking_call_ends_at_its_deadline(silence: str) -> None:
             shell.do(lambda: consumer.committed([PARTITION], timeout=20))
         begin()
         found = {name: lateness(shell, call, consumer) for name, call in CALLS.items()}
-        assert consumer._core.closed
+        assert consumer._core.exchange.closed
 
     late = {name: seconds for name, (seconds, _) in found.items()}
     raised = {name: error for name, (_, error) in found.items() if error is not None}

@@ -25,9 +25,9 @@ from kadence.consumer.application.arguments import (
     given,
 )
 from kadence.consumer.application.async_shell import AsyncShell
+from kadence.consumer.application.building import core_of
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
-from kadence.consumer.application.core import Core
 from kadence.consumer.application.state import ConsumerState
 from kadence.consumer.assembly import aside, letter_producer, network_side
 from kadence.consumer.client_state import FAREWELL_MS
@@ -102,11 +102,11 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         shared_state, engine = network_side(self._config, around)
         clock = shared_state.clock
         self._shared_state = shared_state
-        self._core = Core(self._config, shared_state, engine, clock, letter_producer, aside)
+        self._core = core_of(self._config, shared_state, engine, clock, letter_producer, aside)
         self._finalizer = end_if_unclosed(self, "AsyncConsumer", shared_state, engine, FAREWELL_MS)
         self._calls = Calls(self._config, shared_state, self._core, clock, awaits=AsyncShell.AWAITS)
         self._shell = AsyncShell(self._core, shared_state, clock)
-        self._steps = self._core.steps
+        self._steps = self._core.polls.steps
         opened(self)
 
     # ------------------------------------------------------------ what to read
@@ -266,10 +266,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             raise
         except BaseException:
             try:
-                core.put_back(proofs)
+                core.polls.put_back(proofs)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.put_back(proofs)
+                core.polls.put_back(proofs)
             raise
 
     async def poll_arrow(
@@ -310,7 +310,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         proofs = None
         try:
             async with self._shell.polling():
-                proofs = core.proofs
+                proofs = core.polls.proofs
                 return await self._shell.run(
                     self._calls.poll_arrow(timeout, max_records, headers, columns, value)
                 )
@@ -318,10 +318,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             raise
         except BaseException:
             try:
-                core.put_back(proofs)
+                core.polls.put_back(proofs)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.put_back(proofs)
+                core.polls.put_back(proofs)
             raise
 
     def __aiter__(self) -> AsyncIterator[Record[K_co, V_co]]:
@@ -362,7 +362,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             # Nothing that looks for signals may stand between the two, so this is not the test of the loop: a jump
             # backwards looks for them.
             if record is None:
-                if has_begun or core.is_finished or core.stopping:
+                if has_begun or core.polls.is_finished or core.stopping:
                     return
                 continue
             yield record
@@ -388,12 +388,12 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 raise
             except BaseException:
                 try:
-                    core.put_back(proofs)
+                    core.polls.put_back(proofs)
                 finally:
                     # Once more, should Ctrl-C come a second time in the midst of it.
-                    core.put_back(proofs)
+                    core.polls.put_back(proofs)
                 raise
-            if left == 0 or core.is_finished or core.stopping:
+            if left == 0 or core.polls.is_finished or core.stopping:
                 return None
 
     # ------------------------------------------------------------ positions

@@ -25,9 +25,9 @@ from kadence.consumer.application.arguments import (
     Timestamps,
     given,
 )
+from kadence.consumer.application.building import core_of
 from kadence.consumer.application.callbacks import CommitCallback, RebalanceListener
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
-from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.application.state import ConsumerState
 from kadence.consumer.assembly import aside, letter_producer, network_side
@@ -107,11 +107,11 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         shared_state, engine = network_side(self._config, around)
         clock = shared_state.clock
         self._shared_state = shared_state
-        self._core = Core(self._config, shared_state, engine, clock, letter_producer, aside)
+        self._core = core_of(self._config, shared_state, engine, clock, letter_producer, aside)
         self._finalizer = end_if_unclosed(self, "Consumer", shared_state, engine, FAREWELL_MS)
         self._calls = Calls(self._config, shared_state, self._core, clock, awaits=Shell.AWAITS)
         self._shell = Shell(self._core, shared_state, clock)
-        self._steps = self._core.steps
+        self._steps = self._core.polls.steps
         opened(self)
 
     # ------------------------------------------------------------ what to read
@@ -270,10 +270,10 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             raise
         except BaseException:
             try:
-                core.put_back(proofs)
+                core.polls.put_back(proofs)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.put_back(proofs)
+                core.polls.put_back(proofs)
             raise
 
     def poll_arrow(
@@ -314,16 +314,16 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         proofs = None
         try:
             with self._shell.polling():
-                proofs = core.proofs
+                proofs = core.polls.proofs
                 return self._shell.run(self._calls.poll_arrow(timeout, max_records, headers, columns, value))
         except self._shell.BEFORE_TAKING:
             raise
         except BaseException:
             try:
-                core.put_back(proofs)
+                core.polls.put_back(proofs)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.put_back(proofs)
+                core.polls.put_back(proofs)
             raise
 
     def __iter__(self) -> Iterator[Record[K_co, V_co]]:
@@ -364,7 +364,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             # Nothing that looks for signals may stand between the two, so this is not the test of the loop: a jump
             # backwards looks for them.
             if record is None:
-                if has_begun or core.is_finished or core.stopping:
+                if has_begun or core.polls.is_finished or core.stopping:
                     return
                 continue
             yield record
@@ -390,12 +390,12 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 raise
             except BaseException:
                 try:
-                    core.put_back(proofs)
+                    core.polls.put_back(proofs)
                 finally:
                     # Once more, should Ctrl-C come a second time in the midst of it.
-                    core.put_back(proofs)
+                    core.polls.put_back(proofs)
                 raise
-            if left == 0 or core.is_finished or core.stopping:
+            if left == 0 or core.polls.is_finished or core.stopping:
                 return None
 
     # ------------------------------------------------------------ positions

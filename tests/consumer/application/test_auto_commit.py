@@ -13,7 +13,7 @@ from tests.consumer.application.test_interrupted_callbacks import Nobody
 from kadence import TopicPartition
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
-from kadence.consumer.application.core import Core
+from kadence.consumer.application.building import core_of
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.assembly import aside
 from kadence.consumer.shared_partition import Origin, SharedPartition
@@ -31,11 +31,11 @@ class Subject:
         self.clock = FakeClock()
         self.shared_state = SharedState(lambda: None)
         config = ConsumerConfig.parse({"group.id": "g", "bootstrap.servers": "nowhere:1"})
-        self.core = Core(
+        self.core = core_of(
             config, self.shared_state, Nobody(), self.clock, lambda config: NotImplemented, aside
         )
         self.shell = Shell(self.core, self.shared_state, self.clock)
-        self.core.manual = True
+        self.core.chosen.by_hand = True
         shared_partition = SharedPartition(PARTITION, 1)
         shared_partition.origin = Origin(1, 5, None)
         self.shared_state.assignment = {PARTITION: shared_partition}
@@ -45,7 +45,7 @@ class Subject:
         self.clock.advance(after_ms)
         known = len(self.shared_state.application_events)
         with self.shell:
-            self.shell.run(self.core.poll(0, 10, list))
+            self.shell.run(self.core.polls.poll(0, 10, list))
         found = []
         for call in list(self.shared_state.application_events)[known:]:
             if isinstance(call, m.Commit):

@@ -201,7 +201,7 @@ def test_c12_an_identity_without_a_loss_is_that_of_the_next_poll(subject: Subjec
     subject.core.check()
     assert subject.core.identity.generation_id == -1
     # The short way of a poll must not leave it out.
-    assert subject.core.poll_buffered(1) is None
+    assert subject.core.polls.poll_buffered(1) is None
     subject.poll()
     assert subject.core.identity.generation_id == 5
 

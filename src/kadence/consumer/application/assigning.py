@@ -56,5 +56,5 @@ def follow(core: Core, topics: frozenset[str], timestamp: int | None, deadline: 
 
 
 def _choose(core: Core, followed: frozenset[str]) -> None:
-    core.choices += 1
-    core.manual, core.followed = True, followed
+    core.chosen.times += 1
+    core.chosen.by_hand, core.chosen.followed = True, followed

@@ -138,13 +138,13 @@ class AsyncShell(async_shell.AsyncShell):
         self._polling: _Polling | None = None
         self._working: _Working | None = None
         shared_state.progress.by_turns = True
-        if core.decoding is not None:
+        if core.polls.decoding is not None:
             converts_on_loop(self)
         weakref.finalize(self, self._signal.end_soon).atexit = False
 
     def is_converting(self) -> bool:
         """Whether the caller is a deserialiser of this consumer. One on a thread of `process` may wait."""
-        return self._core.steps.is_taking and asyncio._get_running_loop() is self._signal.loop
+        return self._core.polls.steps.is_taking and asyncio._get_running_loop() is self._signal.loop
 
     def __enter__(self) -> Core:
         """Check that this call may begin.
@@ -154,7 +154,7 @@ class AsyncShell(async_shell.AsyncShell):
         """
         if self.forked:
             raise forked_error("consumer")
-        if self._core.closed:
+        if self._core.exchange.closed:
             raise ClosedError("this consumer is closed")
         self.check_loop()
         return self._core
@@ -197,7 +197,7 @@ class AsyncShell(async_shell.AsyncShell):
         """
         running = asyncio.get_running_loop()
         if running is not self._signal.loop:
-            if self._signal.loop.is_running() and not self._core.closed:
+            if self._signal.loop.is_running() and not self._core.exchange.closed:
                 call.close()
                 raise ConcurrentAccessError(
                     "this consumer belongs to another event loop, which still runs: close it there"

@@ -33,7 +33,8 @@ from kadence.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kadence.consumer.application.commits import Commits
-    from kadence.consumer.application.exchange import Exchange, KnownAssignment
+    from kadence.consumer.application.exchange import Exchange
+    from kadence.consumer.application.known_assignment import KnownAssignment
 
 __all__ = [
     "AsyncRebalanceListener",
@@ -257,7 +258,6 @@ class Rebalancing:
 
     Attributes:
         listener: the application's own, None without.
-        closing: the consumer is closing, and has committed already.
     """
 
     def __init__(
@@ -269,7 +269,6 @@ class Rebalancing:
         known: KnownAssignment,
     ) -> None:
         self.listener: AsyncRebalanceListener | None = None
-        self.closing = False
         self._shared_state = shared_state
         self._exchange = exchange
         self._commits = commits
@@ -294,7 +293,7 @@ class Rebalancing:
         except Exception as raised:  # noqa: BLE001 - raised below: the group waits for what follows
             error = raised
         while (event := self._next()) is not None:
-            if isinstance(event, m.RevokePartitions) and not self.closing:
+            if isinstance(event, m.RevokePartitions) and not self._exchange.closing:
                 self._commits.commit_parting(event.partitions, until)
             if isinstance(event, m.AssignPartitions):
                 # Before the step begins: Ctrl-C may end one that has begun, and it is not begun again.

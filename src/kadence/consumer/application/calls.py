@@ -113,7 +113,7 @@ class Calls:
     def subscribe(self, topics: Topics, listener: AsyncRebalanceListener | None) -> Waits[None]:
         core = self._core
         core.need_group("subscribe()")
-        if core.manual:
+        if core.chosen.by_hand:
             raise IllegalStateError(
                 "this consumer has partitions by assign(); unsubscribe() before subscribe()"
             )
@@ -151,7 +151,7 @@ class Calls:
         from kadence.consumer.application.assigning import assign
 
         core = self._core
-        if core.subscribed is not None or core.pattern is not None:
+        if core.chosen.subscribed is not None or core.chosen.pattern is not None:
             raise IllegalStateError("this consumer has topics by subscribe(); unsubscribe() before assign()")
         wanted = partitions_of(partitions)
         starts, ends = ranges(partitions)
@@ -173,7 +173,7 @@ class Calls:
         from kadence.consumer.application.by_time import led_to, looked_up
 
         core = self._core
-        if core.subscribed is not None or core.pattern is not None:
+        if core.chosen.subscribed is not None or core.chosen.pattern is not None:
             raise IllegalStateError(
                 "this consumer has topics by subscribe(); unsubscribe() before assign_topics()"
             )
@@ -230,7 +230,7 @@ class Calls:
         from kadence.consumer.application.assigning import add
 
         core = self._core
-        if core.subscribed is not None or core.pattern is not None:
+        if core.chosen.subscribed is not None or core.chosen.pattern is not None:
             raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
         self._refuse_followed()
         starts, ends = ranges(partitions)
@@ -240,7 +240,7 @@ class Calls:
         from kadence.consumer.application.assigning import remove
 
         core = self._core
-        if not core.manual:
+        if not core.chosen.by_hand:
             raise IllegalStateError("this consumer has no partitions by assign()")
         self._refuse_followed()
         removed = partitions_of(partitions)
@@ -251,7 +251,7 @@ class Calls:
         yield from remove(core, removed, deadline)
 
     def _refuse_followed(self) -> None:
-        if self._core.followed:
+        if self._core.chosen.followed:
             raise IllegalStateError(
                 "this consumer reads all partitions of its topics, by assign_topics(): assign() takes single ones"
             )
@@ -261,9 +261,9 @@ class Calls:
 
     def subscription(self) -> frozenset[str]:
         core = self._core
-        if core.pattern is None:
-            return core.subscribed or frozenset()
-        if core.patterns[0] is not None:
+        if core.chosen.pattern is None:
+            return core.chosen.subscribed or frozenset()
+        if core.chosen.patterns[0] is not None:
             return self._shared_state.topics
         # The broker matches, and tells of topics by their partitions only.
         return frozenset(partition.topic for partition in core.known.partitions)
@@ -275,7 +275,7 @@ class Calls:
 
     def poll_buffered(self, timeout: Seconds, max_records: int | None) -> Records[Any, Any] | None:
         """What can be had without waiting or looking at anything else (C6); None when there is more to do."""
-        usual = self._core.steps.usual
+        usual = self._core.polls.steps.usual
         limit = (
             usual
             if max_records is None and usual > 0
@@ -284,13 +284,13 @@ class Calls:
         if self._interceptors is not None and (kept := self._interceptors.surplus.take(limit)):
             self._shared_state.progress.polled(self._clock.now_ms())
             return Records.of(kept)
-        if (decoding := self._core.decoding) is not None:
+        if (decoding := self._core.polls.decoding) is not None:
             decoding.until = self._until(timeout)
-        chunks = self._core.poll_buffered(limit)
+        chunks = self._core.polls.poll_buffered(limit)
         return None if chunks is None else self._records(chunks)
 
     def poll(self, timeout: Seconds, max_records: int | None) -> Waits[Records[Any, Any]]:
-        usual = self._core.steps.usual
+        usual = self._core.polls.steps.usual
         limit = (
             usual
             if max_records is None and usual > 0
@@ -298,10 +298,10 @@ class Calls:
         )
         if type(timeout) is int and timeout >= _SURELY_MS:
             self._look_at_unit(timeout)
-        return self._core.poll(self._until(timeout, self._core.counted_at), limit, self._records)
+        return self._core.polls.poll(self._until(timeout, self._core.polls.counted_at), limit, self._records)
 
     def _records(self, chunks: list[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
-        records: Records[Any, Any] = Records(chunks, self._core.moved())
+        records: Records[Any, Any] = Records(chunks, self._core.polls.moved())
         return (
             self._interceptors.on_consume(records) if chunks and self._interceptors is not None else records
         )
@@ -329,7 +329,7 @@ class Calls:
         return (yield from self._arrow_polls.poll(self._until(timeout), limit, max_bytes, names, value))
 
     def _cap(self, max_records: int | None, default: int) -> int:
-        pace = self._core.pace
+        pace = self._core.polls.pace
         return cap(max_records, default if pace is None else pace.polls(self._clock.now_ms()))
 
     # ------------------------------------------------------------ positions
@@ -402,7 +402,7 @@ class Calls:
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
         now = self._clock.now_ms()
         core = self._core
-        named = core.subscribed or core.followed
+        named = core.chosen.subscribed or core.chosen.followed
         found = {
             TopicPartition(topic, -1): _not_fetched(now, *why)
             for topic, why in self._shared_state.missing.items()
@@ -576,7 +576,7 @@ class Calls:
         It may work on records, or wait in a call. A poll is none of these: it ends with `stop`. A close without
         a timeout is, if it began before `stop` and would take longer than the grace period.
         """
-        if self._core.closed or self._shared_state.ended:
+        if self._core.exchange.closed or self._shared_state.ended:
             return None
         if self._core.closing:
             is_late = self._default_close_by > self._core.exchange.grace.close_by
@@ -607,7 +607,7 @@ class Calls:
         core = self._core
         return (
             f"<{kind} {self._config.client_id} group={self._config.group_id or '-'} "
-            f"{'closed' if core.closed else 'open'} member={core.identity.member_id or '-'} "
+            f"{'closed' if core.exchange.closed else 'open'} member={core.identity.member_id or '-'} "
             f"generation={core.identity.generation_id} assigned={len(core.known.partitions)}>"
         )
 

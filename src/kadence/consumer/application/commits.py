@@ -20,7 +20,8 @@ from kadence.clock import Clock, add_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import CommitCallback, Interceptors
-from kadence.consumer.application.exchange import Exchange, KnownAssignment
+from kadence.consumer.application.exchange import Exchange
+from kadence.consumer.application.known_assignment import KnownAssignment
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import CommitFailedError, IllegalStateError, KafkaError, WakeupError

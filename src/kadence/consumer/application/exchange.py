@@ -8,22 +8,20 @@ generator (`client.waits`), which looks at the shared state each time it is resu
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 from kadence.client.engine import ended
 from kadence.client.grace import Grace
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer import events as m
-from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
-from kadence.errors import IllegalStateError, KafkaTimeoutError, WakeupError
+from kadence.errors import KafkaTimeoutError, WakeupError
 from kadence.logs import logger
 from kadence.types import GroupMetadata, TopicPartition
 
-__all__ = ["Exchange", "KnownAssignment"]
+__all__ = ["Exchange"]
 
 log = logger("kadence.consumer")
 
@@ -36,79 +34,6 @@ _SURELY_A_SPIN = 100
 _HISTORY = 100
 """Rebalances remembered."""
 
-_NOTHING: Final[Mapping[TopicPartition, SharedPartition]] = MappingProxyType({})
-
-
-class KnownAssignment:
-    """The assignment as the program knows it: what the last poll, or call, has told (C16).
-
-    The network thread goes on while the program works: it may lose a partition and get it again, and others have read
-    it meanwhile. So a call that names a partition means the assignment of it that the program knows. It asks here for
-    the shared partition, which is another object with each assignment, and events for the network thread carry that
-    object: on any other assignment than that they have no effect. This is the one door to a partition by its name.
-
-    By hand each call that changes the assignment looks what is assigned, and so does each poll: partitions that are
-    made later may join it. Any thread may ask; the application's thread changes it.
-
-    Args:
-        by_hand: tells whether partitions are assigned by hand.
-
-    Attributes:
-        partitions: the shared partition of each. Nobody changes this mapping: it is replaced as a whole, so that other
-            threads see a whole one.
-    """
-
-    def __init__(self, shared_state: SharedState, by_hand: Callable[[], bool]) -> None:
-        self._shared_state = shared_state
-        self._by_hand = by_hand
-        self.partitions = _NOTHING
-
-    @property
-    def is_by_hand(self) -> bool:
-        """Whether partitions are assigned by hand."""
-        return self._by_hand()
-
-    def look(self) -> None:
-        """A poll, or a call that assigns by hand, tells what is assigned by hand."""
-        if self._by_hand():
-            self.partitions = self._shared_state.assignment
-
-    def shared_partition(self, partition: TopicPartition) -> SharedPartition:
-        """That of one partition; if it was lost since, it is the one that it had.
-
-        Raises:
-            IllegalStateError: it is not assigned to this consumer, as far as the program knows.
-        """
-        found = self.partitions.get(partition)
-        if found is None:
-            raise IllegalStateError(f"{partition} is not assigned to this consumer{self._why(partition)}")
-        return found
-
-    def _why(self, partition: TopicPartition) -> str:
-        return " before the next poll reports it" if partition in self._shared_state.assignment else ""
-
-    def assigned(self, partitions: Mapping[TopicPartition, SharedPartition]) -> None:
-        """The program is about to be told that these are assigned."""
-        self.partitions = MappingProxyType({**self.partitions, **partitions})
-
-    def gone(
-        self, partitions: Iterable[TopicPartition], told: Mapping[TopicPartition, SharedPartition]
-    ) -> None:
-        """The program was told that these are revoked, or lost.
-
-        Args:
-            told: what it knew when that began. A poll inside the callback may have told of a new assignment since.
-        """
-        left = dict(self.partitions)
-        for partition in partitions:
-            if partition in left and left[partition] is told.get(partition):
-                del left[partition]
-        self.partitions = MappingProxyType(left)
-
-    def forget(self) -> None:
-        """The group is left, or the assignment by hand."""
-        self.partitions = _NOTHING
-
 
 class Exchange:
     """Sends the application's calls to the network thread, and receives its answers and events.
@@ -119,7 +44,8 @@ class Exchange:
         callbacks: steps of a rebalance that the application must take (C5), each until its end was told.
         failures: errors that no call caused, for the next poll (B6). fatal: one that every call raises.
         woken: `wakeup` was called and nothing has raised it yet. nudged: the poll under way, or the next one, returns
-            at once. stopping: `stop` was called: polls return nothing.
+            at once. stopping: `stop` was called: polls return nothing. closing: close() is under way, and has sent what
+            is to be sent before. closed: it has ended.
         has_records: whether anything that was fetched of a partition under a fetch epoch is still to be returned.
         on_commit: takes the end of an asynchronous commit.
         grace: until when calls may wait once `stop` was called.
@@ -135,6 +61,8 @@ class Exchange:
         self.woken = False
         self.nudged = False
         self.stopping = False
+        self.closing = False
+        self.closed = False
         self.grace = Grace()
         self.stalled: m.Stalled | None = None
         self.has_records: Callable[[TopicPartition, int], bool] = lambda partition, fetch_epoch: False

@@ -60,7 +60,7 @@ def health(core: Core, shared_state: SharedState, now: int) -> Health:
 
 def _ills(core: Core, shared_state: SharedState, now: int) -> Iterator[str]:
     """What a restart mends."""
-    if core.closed:
+    if core.exchange.closed:
         yield "it is closed"
         return
     if shared_state.ended:
@@ -94,11 +94,11 @@ def _stuck(core: Core, now: int) -> list[str]:
 
 def _hindrances(core: Core, shared_state: SharedState, now: int) -> Iterator[str]:
     """What keeps it from reading at all."""
-    if core.closed:
+    if core.exchange.closed:
         return
     if core.stopping:
         yield "stop() was called"
-    elif core.subscribed is not None or core.pattern is not None:
+    elif core.chosen.subscribed is not None or core.chosen.pattern is not None:
         if core.group.generation_id < 0:
             yield f"it is not a member of group {core.group.group_id!r}"
         elif now >= shared_state.measures.group.alive_until():
@@ -106,5 +106,5 @@ def _hindrances(core: Core, shared_state: SharedState, now: int) -> Iterator[str
                 f"no heartbeat has been answered for so long that group {core.group.group_id!r} may have removed this "
                 "member"
             )
-    elif not core.manual:
+    elif not core.chosen.by_hand:
         yield "it has no subscription and no assignment"

@@ -70,12 +70,14 @@ class Inside:
 
     @property
     def topics(self) -> frozenset[str] | None:
-        return self._core.subscribed
+        return self._core.chosen.subscribed
 
     def subscribes_to(self, topic: str) -> bool:
         core = self._core
         # Those of `patterns` outlast an unsubscribe().
-        return is_among(topic, core.subscribed, None if core.pattern is None else core.patterns[0])
+        return is_among(
+            topic, core.chosen.subscribed, None if core.chosen.pattern is None else core.chosen.patterns[0]
+        )
 
     def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
         return self._run(self._listened(listener, topics, self._deadline()))
@@ -91,23 +93,23 @@ class Inside:
     def _listened(self, listener: Any, topics: frozenset[str] | None, deadline: int) -> Waits[None]:
         """Rebalances are told to ``listener``. ``topics``: in place of those that are subscribed to by name."""
         core = self._core
-        if core.subscribed is None and core.pattern is None:
+        if core.chosen.subscribed is None and core.chosen.pattern is None:
             core.listener = listener
             return
         if topics is not None:
-            self._before, self._meanwhile = core.subscribed, topics
-        yield from core.subscribe(topics or core.subscribed, *core.patterns, listener, deadline)
+            self._before, self._meanwhile = core.chosen.subscribed, topics
+        yield from core.subscribe(topics or core.chosen.subscribed, *core.chosen.patterns, listener, deadline)
 
     # ------------------------------------------------------------ where it reads, and commits of that
 
     @property
     def is_manual(self) -> bool:
-        return self._core.manual
+        return self._core.chosen.by_hand
 
     def has_moved(self) -> bool:
         # The number before the positions: those that are set meanwhile are seen by the next look.
         shared_state = self._shared_state
-        seen = (shared_state.moves, shared_state.assignment if self._core.manual else None)
+        seen = (shared_state.moves, shared_state.assignment if self._core.chosen.by_hand else None)
         before, self._seen = self._seen, seen
         return before[0] != seen[0] or before[1] is not seen[1]
 
@@ -188,13 +190,13 @@ class Inside:
     def _unlistened(self, listener: Any, deadline: int) -> Waits[None]:
         """Topics that `listen` has added leave the subscription, if it is still the one of `listen`."""
         core = self._core
-        if core.closed or self._before is None or core.subscribed != self._meanwhile:
+        if core.exchange.closed or self._before is None or core.chosen.subscribed != self._meanwhile:
             return
         if core.exchange.fatal is not None or self._shared_state.ended:
             # There is no membership, and only the application's own subscribe() begins another one.
-            core.subscribed = self._before
+            core.chosen.subscribed = self._before
             return
-        yield from core.subscribe(self._before, *core.patterns, listener, deadline)
+        yield from core.subscribe(self._before, *core.chosen.patterns, listener, deadline)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         now = self.clock.now_ms()
@@ -254,11 +256,11 @@ class Inside:
             ConcurrentAccessError: another call of `process` is under way.
         """
         core = self._core
-        if core.is_working:
+        if core.polls.is_working:
             raise ConcurrentAccessError("process() of this consumer is under way already")
-        core.is_working = core.commits.is_for_work = core.commits.has_worked = True
+        core.polls.is_working = core.commits.is_for_work = core.commits.has_worked = True
         core.commits.is_automatic = False
-        core.take_bytes()
+        core.polls.take_bytes()
         if core.work is None:
             core.work = Meters()
         core.work.begin(desk, workers)
@@ -275,11 +277,11 @@ class Inside:
         totals = Totals() if core.work is None else core.work.end()
         # Whatever ended the processing: nobody else can undo these.
         self.resume([p for p, each in self._shared_state.assignment.items() if each.work_paused])
-        if not core.closed:
+        if not core.exchange.closed:
             core.listener = listener
-            core.is_working = core.commits.is_for_work = False
+            core.polls.is_working = core.commits.is_for_work = False
             core.commits.note({partition: read.at for partition, read in committed.items()})
             core.commits.is_automatic = core.config.auto_commit and is_put_back
             core.exchange.nudged = False
-            core.decode()
+            core.polls.decode()
         return totals

@@ -56,7 +56,7 @@ class Metrics:
         self._table = Table(config.client_id, fixed)
 
     def read(self, now: int) -> dict[MetricName, float]:
-        self._core.steps.settle()
+        self._core.polls.steps.settle()
         return self._table.read(now, self._parts())
 
     def _parts(self) -> Iterator[Part]:
@@ -95,11 +95,11 @@ class Metrics:
 
     def _skipped(self, now: int) -> float:
         """Nothing is bad where nothing is deserialised."""
-        decoding, work = self._core.decoding, self._core.work
+        decoding, work = self._core.polls.decoding, self._core.work
         return (0 if decoding is None else decoding.skipped) + (0 if work is None else work.bad)
 
     def _dead_lettered(self, now: int) -> float:
-        decoding = self._core.decoding
+        decoding = self._core.polls.decoding
         return 0 if decoding is None else decoding.dead_lettered
 
 

@@ -74,7 +74,7 @@ class Shell(waits.Shell):
             if acquired:
                 # Steps, which do not enter, are refused from here on: see `reading.steps`.
                 self._shared_state.attention.up = True
-                if self._core.steps.is_inside_elsewhere():
+                if self._core.polls.steps.is_inside_elsewhere():
                     self._lock.release()
                     acquired = False
         except BaseException:
@@ -82,7 +82,7 @@ class Shell(waits.Shell):
             raise
         if not acquired:
             self._refuse()
-        if self._core.closed or self._fork != FORKS.count:
+        if self._core.exchange.closed or self._fork != FORKS.count:
             self._lock.release()
             self._refuse()
         return self._core
@@ -171,7 +171,7 @@ class Shell(waits.Shell):
     def _refuse(self) -> None:
         if self.forked:
             raise forked_error("consumer")
-        if self._core.closed:
+        if self._core.exchange.closed:
             raise ClosedError("this consumer is closed")
         if self._is_processing:
             raise ConcurrentAccessError(
