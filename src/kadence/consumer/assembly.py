@@ -23,9 +23,10 @@ from kadence.consumer.group.auto import AutoMembership
 from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.committed import OffsetKeeper
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.epoch_member import new_member_id
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.group.held_back import HeldBack
-from kadence.consumer.group.kip848_member import ConsumerMembership, new_member_id
+from kadence.consumer.group.kip848_member import ConsumerMembership
 from kadence.consumer.group.membership import Membership
 from kadence.consumer.measures import Measures
 from kadence.consumer.positions.metadata import MetadataManager
