@@ -10,10 +10,11 @@ from kadence.client.engine import Engine
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.consumer.application.callbacks import Interceptors, Rebalancing
+from kadence.consumer.application.chosen import Chosen
 from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.exchange import Exchange
-from kadence.consumer.application.known_assignment import Chosen, KnownAssignment
+from kadence.consumer.application.known_assignment import KnownAssignment
 from kadence.consumer.application.polls import Polls
 from kadence.consumer.application.processing import Stalls
 from kadence.consumer.client_state import ClientState
@@ -55,6 +56,7 @@ def core_of(
     )
     interceptors = Interceptors(config.interceptors, shared_state) if config.interceptors else None
     known = KnownAssignment(shared_state, chosen)
+    exchange.stands = known.stands
     commits = Commits(config, shared_state, exchange, clock, interceptors, known)
     rebalancing = Rebalancing(shared_state, exchange, commits, clock, known)
     collector = FetchCollector(

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kadence.client.engine import Engine
 from kadence.client.waits import Waits
 from kadence.clock import Clock
 from kadence.consumer import events as m
+from kadence.consumer.application.chosen import Chosen
 from kadence.consumer.application.exchange import Exchange
-from kadence.consumer.application.known_assignment import Chosen
 from kadence.consumer.application.processing import Stalls
 from kadence.consumer.client_state import ClientState
 from kadence.types import GroupMetadata
 
 if TYPE_CHECKING:
-    from kadence.consumer.fetch.dead_letters import DeadLetters
+    from kadence.client.aside import Aside
+    from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
+    from kadence.work.driver import Insides
     from kadence.work.meters import Meters
     from kadence.work.tracing import Tracing
 
@@ -36,7 +38,11 @@ class ClientCore(abc.ABC):
 
     Attributes:
         exchange, stalls: parts of it. chosen: what the program reads.
+        processing_timeout_ms: how long the application may work between two polls.
         work: of `process`, from its first call on. tracing: who makes spans of what `process` does.
+        has_deserializers: whether polls call some.
+        is_inside_elsewhere: whether another thread is inside without having entered the shell; see `fetch._steps`.
+        is_taking: whether a poll takes records just now. is_in_callback: whether a callback makes the present call.
     """
 
     def __init__(
@@ -50,17 +56,23 @@ class ClientCore(abc.ABC):
         stalls: Stalls,
         dead_letters: DeadLetters | None,
         request_timeout_ms: int,
+        processing_timeout_ms: int,
     ) -> None:
         self.clock = clock
         self.chosen = chosen
         self.exchange = exchange
         self.stalls = stalls
+        self.processing_timeout_ms = processing_timeout_ms
         self.work: Meters | None = None
         self.tracing: Tracing | None = None
         self._client_state = client_state
         self._engine = engine
         self._dead_letters = dead_letters
         self._request_timeout_ms = request_timeout_ms
+        self.has_deserializers = False
+        self.is_inside_elsewhere: Callable[[], bool] = lambda: False
+        self.is_taking: Callable[[], bool] = lambda: False
+        self.is_in_callback: Callable[[], bool] = lambda: False
         self.call = exchange.call
         self.hand_over = exchange.hand_over
         self.wakeup = exchange.wakeup
@@ -112,6 +124,10 @@ class ClientCore(abc.ABC):
     @abc.abstractmethod
     def _drop(self) -> None:
         """It is closed: give back what was fetched."""
+
+    @abc.abstractmethod
+    def inside(self, run: Callable[[Waits[Any]], Any], producers: LetterProducers, aside: Aside) -> Insides:
+        """What `process` needs beyond the public calls. ``run`` carries a call; see `kadence.work.driver.Insides`."""
 
     # ------------------------------------------------------------ the end
 

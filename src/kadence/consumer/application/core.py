@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kadence.client.engine import Engine
 from kadence.client.waits import Waits
@@ -15,10 +15,11 @@ from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, Interceptors, Rebalancing
+from kadence.consumer.application.chosen import Chosen
 from kadence.consumer.application.client_core import ClientCore
 from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange
-from kadence.consumer.application.known_assignment import Chosen, KnownAssignment
+from kadence.consumer.application.known_assignment import KnownAssignment
 from kadence.consumer.application.polls import Polls
 from kadence.consumer.application.processing import Stalls
 from kadence.consumer.shared_state import SharedState
@@ -26,7 +27,9 @@ from kadence.errors import InvalidGroupIdError
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kadence.consumer.fetch.dead_letters import DeadLetters
+    from kadence.client.aside import Aside
+    from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
+    from kadence.work.driver import Insides
 
 __all__ = ["Core"]
 
@@ -64,6 +67,7 @@ class Core(ClientCore):
             stalls=stalls,
             dead_letters=dead_letters,
             request_timeout_ms=config.request_timeout_ms,
+            processing_timeout_ms=config.processing_timeout_ms,
         )
         self.config = config
         self.known = known
@@ -73,6 +77,9 @@ class Core(ClientCore):
         self._shared_state = shared_state
         self._rebalancing = rebalancing
         self.is_in_callback = rebalancing.is_inside
+        self.is_inside_elsewhere = polls.steps.is_inside_elsewhere
+        self.is_taking = lambda: polls.steps.is_taking
+        self.has_deserializers = polls.decoding is not None
 
     @property
     def listener(self) -> AsyncRebalanceListener | None:
@@ -127,6 +134,12 @@ class Core(ClientCore):
         """Commit before something ends (close, assign), if there is anything to read at all."""
         if self.chosen.is_anything:
             yield from self.commits.commit_now(deadline, processed_only=processed_only)
+
+    def inside(self, run: Callable[[Waits[Any]], Any], producers: LetterProducers, aside: Aside) -> Insides:
+        # Most consumers do not need it.
+        from kadence.consumer.application.inside import Inside
+
+        return Inside(self, self._shared_state, run, producers, aside)
 
     def need_group(self, what: str) -> None:
         if self.config.group_id is None:

@@ -16,7 +16,7 @@ from kadence.client.grace import Grace
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer import events as m
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.client_state import ClientState
 from kadence.errors import KafkaTimeoutError, WakeupError
 from kadence.logs import logger
 from kadence.types import GroupMetadata, TopicPartition
@@ -47,12 +47,13 @@ class Exchange:
             at once. stopping: `stop` was called: polls return nothing. closing: close() is under way, and has sent what
             is to be sent before. closed: it has ended.
         has_records: whether anything that was fetched of a partition under a fetch epoch is still to be returned.
+        stands: whether an error of a partition is still true.
         on_commit: takes the end of an asynchronous commit.
         grace: until when calls may wait once `stop` was called.
         stalled: the stall that was told of and that no poll has ended (B4).
     """
 
-    def __init__(self, shared_state: SharedState, clock: Clock, group: GroupMetadata) -> None:
+    def __init__(self, client_state: ClientState, clock: Clock, group: GroupMetadata) -> None:
         self.group = self.identity = group
         self.rebalances: list[m.Rebalance] = []
         self.callbacks: list[m.CallbackNeeded] = []
@@ -66,8 +67,9 @@ class Exchange:
         self.grace = Grace()
         self.stalled: m.Stalled | None = None
         self.has_records: Callable[[TopicPartition, int], bool] = lambda partition, fetch_epoch: False
+        self.stands: Callable[[m.Failed], bool] = lambda failure: True
         self.on_commit: Callable[[m.CommitCompleted], None] = lambda event: None
-        self._shared_state = shared_state
+        self._client_state = client_state
         self._clock = clock
         self._polls_after_stop = 0
         self._ids = 0
@@ -104,7 +106,7 @@ class Exchange:
 
     def _ready(self) -> None:
         self.take_background_events()
-        if self._shared_state.ended:
+        if self._client_state.ended:
             self._raise_dead()
 
     def call_unless_stopped(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> Waits[Any]:
@@ -133,7 +135,7 @@ class Exchange:
                     self.raise_wakeup()
                 if heeds_stop and self.stopping:
                     return None
-                if self._shared_state.ended:
+                if self._client_state.ended:
                     self._raise_dead()
                 until = self._patience(kind, until)
                 yield min(until, self.grace.wait_until(self._clock.now_ms(), began))
@@ -148,7 +150,7 @@ class Exchange:
         """Send an application event whose answer is looked for by `answer`, now and then. Returns its id."""
         call_id = self.next_id()
         self._expected.add(call_id)
-        self._shared_state.send(kind(call_id, deadline, **fields))
+        self._client_state.send(kind(call_id, deadline, **fields))
         return call_id
 
     def answer(self, call_id: int) -> m.Answer | None:
@@ -170,7 +172,7 @@ class Exchange:
         call_id = self.start(kind, deadline, **fields)
         began, until = self._clock.now_ms(), add_ms(deadline, _GRACE_MS)
         error: Exception | None = None
-        while call_id not in self._answers and not self._shared_state.ended:
+        while call_id not in self._answers and not self._client_state.ended:
             self.take_background_events()
             try:
                 yield from serve()
@@ -203,17 +205,17 @@ class Exchange:
     def wakeup(self) -> None:
         """From any thread: end the blocking call under way, or the next one."""
         self.woken = True
-        self._shared_state.alert()
+        self._client_state.alert()
 
     def nudge(self) -> None:
         """From any thread: the poll under way, or the next one, returns what there is, and waits for nothing."""
         self.nudged = True
-        self._shared_state.alert()
+        self._client_state.alert()
 
     def stop(self) -> None:
         """From any thread, and from a signal handler: polls return nothing from now on."""
         self.stopping = True
-        self._shared_state.alert()
+        self._client_state.alert()
 
     def polled_after_stop(self) -> None:
         """A poll returns nothing because of `stop`. Says once that a loop seems not to look whether it shall end."""
@@ -228,7 +230,7 @@ class Exchange:
     # ------------------------------------------------------------ what came back
 
     def take_background_events(self) -> None:
-        background_events = self._shared_state.background_events
+        background_events = self._client_state.background_events
         if not background_events:
             return
         began = self._clock.now_ms()
@@ -255,7 +257,7 @@ class Exchange:
             elif isinstance(event, m.Stalled):
                 self.stalled = event
             background_events.popleft()
-        self._shared_state.measures.background_events.taken(began, self._clock.now_ms())
+        self._client_state.measures.background_events.taken(began, self._clock.now_ms())
 
     @property
     def lost(self) -> frozenset[TopicPartition]:
@@ -314,7 +316,7 @@ class Exchange:
                 # Nothing stands in between: Ctrl-C must not take the place of an error that is told only once.
                 del self.failures[place]
                 raise failure.error
-            if not self._stands(failure):
+            if not self.stands(failure):
                 del self.failures[place]
             elif self.has_records(failure.partition, failure.fetch_epoch):
                 place += 1
@@ -324,7 +326,7 @@ class Exchange:
                 del self.failures[place]
                 raise copy.copy(failure.error) from failure.error
         self.raise_fatal()
-        if self._shared_state.ended:
+        if self._client_state.ended:
             self._raise_dead()
 
     def raise_fatal(self) -> None:
@@ -337,15 +339,8 @@ class Exchange:
             self.woken = False
             raise WakeupError("wakeup() was called")
 
-    def _stands(self, failure: m.Failed) -> bool:
-        """Whether it is still true: an error of a position is void once a seek or an assignment has changed it."""
-        if failure.partition is None:
-            return True
-        shared_partition = self._shared_state.assignment.get(failure.partition)
-        return shared_partition is not None and shared_partition.fetch_epoch == failure.fetch_epoch
-
     def _raise_dead(self) -> None:
-        raise ended("consumer", self._shared_state.dead)
+        raise ended("consumer", self._client_state.dead)
 
 
 def _unanswered(kind: type[m.ApplicationEvent]) -> str:

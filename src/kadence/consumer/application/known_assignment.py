@@ -1,4 +1,4 @@
-"""The assignment as the program knows it, and what the program has chosen to read. Application side."""
+"""The assignment as the program knows it. Application side."""
 
 from __future__ import annotations
 
@@ -6,46 +6,16 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from kadence.consumer.application.chosen import Chosen
+from kadence.consumer.events import Failed
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import IllegalStateError
 from kadence.types import TopicPartition
 
-__all__ = ["Chosen", "KnownAssignment"]
+__all__ = ["KnownAssignment"]
 
 _NOTHING: Final[Mapping[TopicPartition, SharedPartition]] = MappingProxyType({})
-
-
-class Chosen:
-    """What the program has chosen to read: topics by a subscription, or partitions by hand.
-
-    Attributes:
-        subscribed: topics by name. pattern: of either kind. patterns: one that is matched here, and one that the
-            broker matches; they outlast an unsubscribe().
-        by_hand: whether partitions are assigned by hand. followed: topics of which all partitions are.
-        times: how often the program has chosen.
-    """
-
-    __slots__ = ("by_hand", "followed", "pattern", "patterns", "subscribed", "times")
-
-    def __init__(self) -> None:
-        self.subscribed: frozenset[str] | None = None
-        self.pattern: str | None = None
-        self.patterns: tuple[str | None, str | None] = (None, None)
-        self.by_hand = False
-        self.followed: frozenset[str] = frozenset()
-        self.times = 0
-
-    @property
-    def is_anything(self) -> bool:
-        """Whether there is a subscription, or an assignment by hand."""
-        return self.by_hand or self.subscribed is not None or self.pattern is not None
-
-    def nothing(self) -> None:
-        """An unsubscribe()."""
-        self.subscribed = self.pattern = None
-        self.by_hand = False
-        self.followed = frozenset()
 
 
 class KnownAssignment:
@@ -114,3 +84,10 @@ class KnownAssignment:
     def forget(self) -> None:
         """The group is left, or the assignment by hand."""
         self.partitions = _NOTHING
+
+    def stands(self, failure: Failed) -> bool:
+        """Whether it is still true: an error of a position is void once a seek or an assignment has changed it."""
+        if failure.partition is None:
+            return True
+        shared_partition = self._shared_state.assignment.get(failure.partition)
+        return shared_partition is not None and shared_partition.fetch_epoch == failure.fetch_epoch

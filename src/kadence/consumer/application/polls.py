@@ -16,9 +16,10 @@ from kadence.config import ConsumerConfig
 from kadence.config.table import AUTO
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import Interceptors, Rebalancing
+from kadence.consumer.application.chosen import Chosen
 from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange
-from kadence.consumer.application.known_assignment import Chosen, KnownAssignment
+from kadence.consumer.application.known_assignment import KnownAssignment
 from kadence.consumer.application.processing import Pace, Stalls
 from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.fetch._steps import Steps
