@@ -120,6 +120,8 @@ class EpochMember(abc.ABC):
         self._unresolved = False
         self._cluster: object = None
         self._unanswered: Request | None = None
+        # Whether anything was said at all: a broker may know of this membership.
+        self._announced = False
         # An answer to a native heartbeat, with whatever epoch it brought, was not taken since the last heartbeat from
         # here.
         self._passed_over = False
@@ -153,11 +155,6 @@ class EpochMember(abc.ABC):
     @abc.abstractmethod
     def _names_something(self) -> bool:
         """Whether there is anything to join with."""
-
-    @property
-    @abc.abstractmethod
-    def _is_announced(self) -> bool:
-        """Whether anything was said at all: a broker may know of this membership."""
 
     @property
     def _is_matched_by_broker(self) -> bool:
@@ -352,6 +349,7 @@ class EpochMember(abc.ABC):
         node_id = self._coordinator.node_id
         assert node_id is not None
         self._unanswered = self._new_heartbeat(node_id, deadline)
+        self._announced = True
         return self._unanswered
 
     def on_heartbeat(self, now: int, completed: Completed) -> HeartbeatOutcome:
@@ -530,7 +528,7 @@ class EpochMember(abc.ABC):
     def _depart(self, now: int) -> None:
         self._go(State.LEAVING)
         self._held_back = False
-        if self._is_announced:
+        if self._announced:
             self._departures.add(now, self.group, None, self._leave_reason, awaited=not self._becomes_stale)
         self._lose(leaves=not self._becomes_stale)
         self._reset()
@@ -540,6 +538,8 @@ class EpochMember(abc.ABC):
         self._target = None
         self._unresolved = False
         self._unanswered = None
+        self._announced = False
+        self._forget_said()
         self._listens, self._listen_at, self._listens_until = False, FOREVER, 0
         self._metadata.want(frozenset())
         self._metadata.identify(frozenset())

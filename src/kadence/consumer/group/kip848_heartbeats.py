@@ -56,14 +56,9 @@ class _SentFields(NamedTuple):
 
 
 class HeartbeatState:
-    """The memory of one membership's heartbeats.
-
-    Attributes:
-        announced: whether anything was said at all: a broker may know of this membership.
-    """
+    """The memory of one membership's heartbeats."""
 
     def __init__(self, config: GroupConfig, subscription: Subscription) -> None:
-        self.announced = False
         self._config = config
         self._subscription = subscription
         self._topics: frozenset[str] = frozenset()
@@ -75,7 +70,6 @@ class HeartbeatState:
 
     def reset(self) -> None:
         """Another membership."""
-        self.announced = False
         self._topics, self._said = frozenset(), None
 
     @property
@@ -131,7 +125,7 @@ class HeartbeatState:
             message.subscribed_topic_regex = says.regex or ""
         if before is None or before.round != says.round:
             message.topic_partitions = [] if joins else _by_id(owned)
-        self._said, self._topics, self.announced = says, says.topics, True
+        self._said, self._topics = says, says.topics
         return message, before is not None and retold
 
     def everything(

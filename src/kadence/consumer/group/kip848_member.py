@@ -107,10 +107,6 @@ class ConsumerMembership(EpochMember):
         return bool(self._subscription.topics) or self._subscription.regex is not None
 
     @property
-    def _is_announced(self) -> bool:
-        return self._heartbeat_state.announced
-
-    @property
     def _is_matched_by_broker(self) -> bool:
         return self._subscription.regex is not None
 
@@ -163,7 +159,7 @@ class ConsumerMembership(EpochMember):
 
     def give_way(self, now: int) -> None:
         """The join was refused and will be tried in another protocol: out, without a word."""
-        self._heartbeat_state.reset()
+        self._announced = False
         self.leave(now, reason="another protocol", callbacks=False)
 
     # ------------------------------------------------------------ heartbeats
