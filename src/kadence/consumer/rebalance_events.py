@@ -72,8 +72,8 @@ class RebalanceEventHandler(BackgroundEventHandler):
 
     def show(self) -> None:
         shared_state, subscription = self._shared_state, self._subscription
-        if shared_state.assignment is not subscription.snapshot:
-            shared_state.assignment = subscription.snapshot
+        if shared_state.shared_partitions is not subscription.snapshot:
+            shared_state.shared_partitions = subscription.snapshot
         shared_state.starts = subscription.starts
         shared_state.topics = subscription.topics
         if self._moves != subscription.moves:

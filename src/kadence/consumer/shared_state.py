@@ -148,7 +148,8 @@ class SharedState(ClientState):
     Attributes:
         completed_fetches: network → application; they raise the attention and the signal, too. arrivals: see there;
             None: all records come by `put`.
-        assignment: shared partitions of the assigned partitions, replaced as a whole (network).
+        shared_partitions: of each partition that is assigned, replaced as a whole (network). Polls may not have told
+            the application of all of them: it is shown `KnownAssignment.partitions` as its assignment.
         missing: topics that the application reads and the cluster does not have, or does not show (network).
         topics: what is subscribed to by name, or matches a pattern that is matched here (network).
         starts: how many places ``auto.offset.reset`` has chosen (network).
@@ -180,7 +181,7 @@ class SharedState(ClientState):
         )
         self.arrivals = arrivals
         self.completed_fetches: deque[CompletedFetch] = deque()
-        self.assignment: Mapping[TopicPartition, SharedPartition] = MappingProxyType({})
+        self.shared_partitions: Mapping[TopicPartition, SharedPartition] = MappingProxyType({})
         self.moves = 0
         self.missing: Mapping[str, Unfetched] = MappingProxyType({})
         self.topics: frozenset[str] = frozenset()

@@ -38,7 +38,7 @@ class Subject:
         self.core.chosen.by_hand = True
         shared_partition = SharedPartition(PARTITION, 1)
         shared_partition.origin = Origin(1, 5, None)
-        self.shared_state.assignment = {PARTITION: shared_partition}
+        self.shared_state.shared_partitions = {PARTITION: shared_partition}
 
     def poll(self, after_ms: int = 0) -> list[int]:
         """A poll so much later; the offsets that it commits, which succeeds."""
@@ -68,7 +68,7 @@ def test_offsets_that_do_not_change_are_committed_again_once_a_minute(subject: S
 
 def test_offsets_that_change_are_committed_each_interval(subject: Subject) -> None:
     assert subject.poll(5_000) == [5]
-    shared_partition = subject.shared_state.assignment[PARTITION]
+    shared_partition = subject.shared_state.shared_partitions[PARTITION]
     for offset in (7, 9):
         shared_partition.position = shared_partition.processed = Origin(1, offset, None)
         assert subject.poll(4_999) == []
@@ -79,7 +79,7 @@ def test_after_a_seek_back_the_same_place_is_committed_again(subject: Subject) -
     """A topic made anew, too, begins another stretch of reading."""
     assert subject.poll(5_000) == [5]
     assert subject.poll() == []
-    shared_partition = subject.shared_state.assignment[PARTITION]
+    shared_partition = subject.shared_state.shared_partitions[PARTITION]
     shared_partition.fetch_epoch = 2
     shared_partition.origin = Origin(2, 5, None)
     assert subject.poll(5_000) == [5]

@@ -13,7 +13,7 @@ from kadence.errors import OffsetOutOfRangeError, TopicAuthorizationError
 
 def subject(*shared_partitions: SharedPartition) -> Subject:
     made = Subject()
-    made.shared_state.assignment = {one.partition: one for one in shared_partitions}
+    made.shared_state.shared_partitions = {one.partition: one for one in shared_partitions}
     return made
 
 
@@ -147,7 +147,7 @@ def test_a_lost_position_of_a_partition_that_went_away_is_forgotten() -> None:
     world.shared_state.tell(lost(one))
     with pytest.raises(OffsetOutOfRangeError):
         polled(world, 10)
-    world.shared_state.assignment = {}
+    world.shared_state.shared_partitions = {}
     assert polled(world, 10) == []
 
 

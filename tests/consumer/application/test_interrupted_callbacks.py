@@ -219,7 +219,7 @@ def test_a5_a_poll_that_raised_before_it_took_anything_says_nothing_of_a_round()
     pace = subject.core.polls.pace
     assert pace is not None
     one = shared_partition(0)
-    subject.shared_state.assignment = {one.partition: one}
+    subject.shared_state.shared_partitions = {one.partition: one}
     put(subject.shared_state, one, 10)
     subject.poll()
     assert pace.polls(subject.core.clock.now_ms() + 1_000_000) == 1, "ten records took very long"
@@ -242,7 +242,7 @@ def test_a4_a_truncation_in_the_instant_in_which_records_are_taken_loses_none_th
 
     subject = Subject(value_deserializer=interrupted)
     one = shared_partition(0)
-    subject.shared_state.assignment = {one.partition: one}
+    subject.shared_state.shared_partitions = {one.partition: one}
     put(subject.shared_state, one, 10)
     subject.poll()
     now = one.current()

@@ -56,7 +56,7 @@ def reading(subject: Subject, *partitions: TopicPartition) -> None:
     for number, partition in enumerate(partitions, 1):
         shared_partition = shared_partitions[partition] = SharedPartition(partition, number)
         shared_partition.origin = Origin(number, 5, None)
-    subject.shared_state.assignment = shared_partitions
+    subject.shared_state.shared_partitions = shared_partitions
 
 
 def commits(subject: Subject) -> list[m.Commit]:

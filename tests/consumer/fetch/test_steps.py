@@ -240,7 +240,7 @@ def test_c7_a_thread_that_is_inside_a_call_takes_the_steps_over(world: World) ->
 def armed(*shared_partitions: SharedPartition, **settings: Any) -> Subject:
     """The application side, after a poll that found nothing to do but to take records."""
     subject = Subject(FakeClock(), **settings)
-    subject.shared_state.assignment = {one.partition: one for one in shared_partitions}
+    subject.shared_state.shared_partitions = {one.partition: one for one in shared_partitions}
     for one in shared_partitions:
         put(subject.shared_state, one, 50)
     with subject.shell:
@@ -254,18 +254,18 @@ def tell(subject: Subject) -> None:
 
 
 def truncate(subject: Subject) -> None:
-    for one in subject.shared_state.assignment.values():
+    for one in subject.shared_state.shared_partitions.values():
         one.fetch_epoch = 2
         one.origin = Origin(2, 5, None)
 
 
 def revoke(subject: Subject) -> None:
-    for one in subject.shared_state.assignment.values():
+    for one in subject.shared_state.shared_partitions.values():
         one.revoking = True
 
 
 def pause(subject: Subject) -> None:
-    for one in subject.shared_state.assignment.values():
+    for one in subject.shared_state.shared_partitions.values():
         one.paused = True
 
 
@@ -517,7 +517,7 @@ def test_c14_a_partition_that_waits_for_its_dead_letters_takes_no_step() -> None
     assert subject.core.polls.decoding is not None
     subject.core.polls.decoding._dead_letters = Letters()  # type: ignore[assignment]
     bad, good = shared_partition(0), shared_partition(1)
-    subject.shared_state.assignment = {one.partition: one for one in (bad, good)}
+    subject.shared_state.shared_partitions = {one.partition: one for one in (bad, good)}
     put(subject.shared_state, bad, 50, value=b"bad")
     put(subject.shared_state, good, 50, value=b"1")
     with subject.shell:

@@ -213,7 +213,7 @@ class Interceptors:
         """The first of what a poll of one returned; what interceptors added to it comes with the next polls."""
         found = list(records)
         if len(found) > 1:
-            shared_partition = self._shared_state.assignment.get(
+            shared_partition = self._shared_state.shared_partitions.get(
                 TopicPartition(found[0].topic, found[0].partition)
             )
             self.surplus.keep(found[1:], shared_partition)

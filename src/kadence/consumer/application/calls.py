@@ -198,7 +198,7 @@ class Calls:
             yield from self.seek(partition, offset, None)
         if timestamp == LATEST:
             # Where the end is must be known before the caller writes anything.
-            for partition in tuple(self._shared_state.assignment):
+            for partition in tuple(self._shared_state.shared_partitions):
                 yield from self._placed(partition, deadline)
 
     def _assign_ranges(
@@ -408,7 +408,7 @@ class Calls:
             for topic, why in self._shared_state.missing.items()
             if topic in named
         }
-        for partition, shared_partition in self._shared_state.assignment.items():
+        for partition, shared_partition in self._shared_state.shared_partitions.items():
             if (why := shared_partition.why(now)) is not None:
                 found[partition] = _not_fetched(now, *why)
         return found
@@ -444,7 +444,7 @@ class Calls:
 
     def _read_under(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The fetch epochs under which what polls returned of these counts."""
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         return {
             partition: fetch_epoch
             for partition in partitions
@@ -466,7 +466,7 @@ class Calls:
         # Only polls move these, so they are of what the last one returned.
         returned_under = {
             p: at.fetch_epoch
-            for p, each in self._shared_state.assignment.items()
+            for p, each in self._shared_state.shared_partitions.items()
             if (at := each.position) is not None
         }
         return self._tracked.add(records, passed, returned_under)

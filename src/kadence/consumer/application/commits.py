@@ -181,14 +181,14 @@ class Commits:
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The position of every assigned partition that has one: what commit() without offsets means."""
-        return _offsets(self._shared_state.assignment.values(), SharedPartition.current)
+        return _offsets(self._shared_state.shared_partitions.values(), SharedPartition.current)
 
     # ------------------------------------------------------------ where reading began
 
     def starts(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Where ``auto.offset.reset`` had reading begin, of each partition of which nothing was committed since."""
         shared_state = self._shared_state
-        assignment = shared_state.assignment
+        assignment = shared_state.shared_partitions
         if self._known_starts != shared_state.starts:
             # Read before the assignment is looked at: what is chosen meanwhile is seen by the next look.
             self._known_starts = shared_state.starts
@@ -221,7 +221,7 @@ class Commits:
         shared_state = self._shared_state
         before, self.told_starts = self.told_starts, shared_state.starts
         found: dict[TopicPartition, OffsetAndMetadata] = {}
-        for partition, each in shared_state.assignment.items():
+        for partition, each in shared_state.shared_partitions.items():
             origin, at = each.origin, each.current()
             if origin is None or at is None or origin.start is None or origin.start.number <= before:
                 continue
@@ -250,7 +250,7 @@ class Commits:
 
     def _answer_starts(self, offsets: Iterable[TopicPartition]) -> None:
         """Offsets of these were given: where reading began would take them back."""
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         for partition in offsets:
             each = assignment.get(partition)
             origin = None if each is None else each.origin
@@ -328,7 +328,7 @@ class Commits:
     def _proved(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         shared_partitions = (
             assignment.values()
             if partitions is None
@@ -411,7 +411,7 @@ class Commits:
         self, offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What is not committed already, as far as this assignment of the partition knows."""
-        assignment, last = self._shared_state.assignment, self._last
+        assignment, last = self._shared_state.shared_partitions, self._last
         return {
             partition: offset
             for partition, offset in offsets.items()
@@ -430,7 +430,7 @@ class Commits:
 
     def note(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These are committed. What the application committed by itself is proved, or we would take it back."""
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         for partition, offset in offsets.items():
             shared_partition = assignment.get(partition)
             if shared_partition is None:

@@ -98,7 +98,7 @@ class Core(ClientCore):
     @property
     def assigned(self) -> frozenset[TopicPartition]:
         """What is assigned, whether the program was told of it or not. Any thread."""
-        return frozenset(self._shared_state.assignment)
+        return frozenset(self._shared_state.shared_partitions)
 
     @property
     def rebalances(self) -> list[m.Rebalance]:
@@ -170,7 +170,7 @@ class Core(ClientCore):
         self.known.forget()
 
     def _drop(self) -> None:
-        self._shared_state.assignment = {}
+        self._shared_state.shared_partitions = {}
         self.known.forget()
         self.polls.collector.drop_all()
         if self.interceptors is not None:

@@ -45,10 +45,10 @@ def health(core: Core, shared_state: SharedState, now: int) -> Health:
     hindrances = list(_hindrances(core, shared_state, now))
     partitions = [
         (partition, why)
-        for partition, shared_partition in shared_state.assignment.items()
+        for partition, shared_partition in shared_state.shared_partitions.items()
         if (why := shared_partition.why(now)) is not None and not why.reason.is_expected
     ]
-    assigned = len(shared_state.assignment)
+    assigned = len(shared_state.shared_partitions)
     is_kept = bool(assigned) and len(partitions) == assigned
     told = [f"{partition}: {why.reason.value}" for partition, why in islice(partitions, _NAMED)]
     if len(partitions) > _NAMED:

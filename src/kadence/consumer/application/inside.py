@@ -109,13 +109,13 @@ class Inside:
     def has_moved(self) -> bool:
         # The number before the positions: those that are set meanwhile are seen by the next look.
         shared_state = self._shared_state
-        seen = (shared_state.moves, shared_state.assignment if self._core.chosen.by_hand else None)
+        seen = (shared_state.moves, shared_state.shared_partitions if self._core.chosen.by_hand else None)
         before, self._seen = self._seen, seen
         return before[0] != seen[0] or before[1] is not seen[1]
 
     def stretches(self, *, from_here: bool = False) -> Mapping[TopicPartition, Stretch]:
         found = {}
-        for partition, shared_partition in self._shared_state.assignment.items():
+        for partition, shared_partition in self._shared_state.shared_partitions.items():
             origin = shared_partition.origin
             if origin is None or shared_partition.revoking:
                 continue
@@ -132,7 +132,7 @@ class Inside:
         return found
 
     def returned_under(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         # Only polls move it, so it is of what the last one returned.
         return {
             partition: at.fetch_epoch
@@ -142,17 +142,17 @@ class Inside:
         }
 
     def log_end(self, partition: TopicPartition) -> int | None:
-        shared_partition = self._shared_state.assignment.get(partition)
+        shared_partition = self._shared_state.shared_partitions.get(partition)
         if shared_partition is None or shared_partition.preferred_replica is not None:
             # Another replica may not have all of it yet.
             return None
         return shared_partition.high_watermark
 
     def fetch_epochs(self) -> Mapping[TopicPartition, int]:
-        return {p: each.fetch_epoch for p, each in self._shared_state.assignment.items()}
+        return {p: each.fetch_epoch for p, each in self._shared_state.shared_partitions.items()}
 
     def fetch_epochs_of_known(self) -> Mapping[TopicPartition, int]:
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         return {p: each.fetch_epoch for p, each in assignment.items() if not each.is_gone}
 
     def seek(self, partition: TopicPartition, at: OffsetAndMetadata, *, is_committed: bool) -> Any:
@@ -211,7 +211,7 @@ class Inside:
 
     def _assigned(self, partitions: Iterable[TopicPartition]) -> Iterator[SharedPartition]:
         """Those that are assigned still: of some that are lost `process` may not have been told yet."""
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         return (each for partition in partitions if (each := assignment.get(partition)) is not None)
 
     def read_from_start(self, topic: str) -> None:
@@ -276,7 +276,7 @@ class Inside:
         core = self._core
         totals = Totals() if core.work is None else core.work.end()
         # Whatever ended the processing: nobody else can undo these.
-        self.resume([p for p, each in self._shared_state.assignment.items() if each.work_paused])
+        self.resume([p for p, each in self._shared_state.shared_partitions.items() if each.work_paused])
         if not core.exchange.closed:
             core.listener = listener
             core.polls.is_working = core.commits.is_for_work = False

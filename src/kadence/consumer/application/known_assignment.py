@@ -47,7 +47,7 @@ class KnownAssignment:
     def look(self) -> None:
         """A poll, or a call that assigns by hand, tells what is assigned by hand."""
         if self._chosen.by_hand:
-            self.partitions = self._shared_state.assignment
+            self.partitions = self._shared_state.shared_partitions
 
     def shared_partition(self, partition: TopicPartition) -> SharedPartition:
         """That of one partition; if it was lost since, it is the one that it had.
@@ -61,7 +61,7 @@ class KnownAssignment:
         return found
 
     def _why(self, partition: TopicPartition) -> str:
-        return " before the next poll reports it" if partition in self._shared_state.assignment else ""
+        return " before the next poll reports it" if partition in self._shared_state.shared_partitions else ""
 
     def assigned(self, partitions: Mapping[TopicPartition, SharedPartition]) -> None:
         """The program is about to be told that these are assigned."""
@@ -89,5 +89,5 @@ class KnownAssignment:
         """Whether it is still true: an error of a position is void once a seek or an assignment has changed it."""
         if failure.partition is None:
             return True
-        shared_partition = self._shared_state.assignment.get(failure.partition)
+        shared_partition = self._shared_state.shared_partitions.get(failure.partition)
         return shared_partition is not None and shared_partition.fetch_epoch == failure.fetch_epoch

@@ -69,7 +69,7 @@ class Metrics:
         for topic, poll_measures in measures.poll_measures.topics.items():
             yield poll_measures, [(FETCH, metric_rows.taken(poll_measures))], {"topic": topic}
         committed = self._config.isolation_level == "read_committed"
-        for partition, shared_partition in shared_state.assignment.items():
+        for partition, shared_partition in shared_state.shared_partitions.items():
             tags = {"topic": partition.topic, "partition": str(partition.partition)}
             yield (
                 shared_partition,
@@ -81,7 +81,7 @@ class Metrics:
             )
         if (work := self._core.work) is not None:
             yield work, [(KADENCE, metric_rows.work(work))], {}
-            for partition in shared_state.assignment:
+            for partition in shared_state.shared_partitions:
                 tags = {"topic": partition.topic, "partition": str(partition.partition)}
                 yield (work, partition), [(KADENCE, metric_rows.frontier(work, partition))], tags
         for reason in NotFetchedReason:

@@ -141,7 +141,7 @@ class Polls:
             or exchange.woken
             or exchange.stopping
             or exchange.identity is not exchange.group
-            or (self._chosen.by_hand and self._known.partitions is not shared_state.assignment)
+            or (self._chosen.by_hand and self._known.partitions is not shared_state.shared_partitions)
             or shared_state.ended
         ):
             attention.up = True
@@ -310,7 +310,7 @@ class Polls:
     @property
     def is_finished(self) -> bool:
         """Whether all that is assigned are ranges, and all of each was returned: no poll will return anything."""
-        shared_partitions = self._shared_state.assignment.values()
+        shared_partitions = self._shared_state.shared_partitions.values()
         for shared_partition in shared_partitions:
             if shared_partition.end is None or not shared_partition.is_finished:
                 return False
@@ -350,7 +350,7 @@ class Polls:
     def note_raised(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
         """The poll under way has put back what it took, and raises for what comes next of these."""
         for partition in partitions:
-            if (shared_partition := self._shared_state.assignment.get(partition)) is not None:
+            if (shared_partition := self._shared_state.shared_partitions.get(partition)) is not None:
                 shared_partition.note_raised(error, self._clock.now_ms())
 
     def cut(self, partition: TopicPartition, offset: int) -> None:

@@ -319,7 +319,7 @@ class FetchCollector:
         if not self._passed:
             return {}
         self._has_told = True
-        assignment = self.shared_state.assignment
+        assignment = self.shared_state.shared_partitions
         return {
             shared_partition.partition: OffsetAndMetadata(at.offset, at.leader_epoch)
             for shared_partition, fetch_epoch in self._passed.items()
@@ -392,7 +392,7 @@ class FetchCollector:
 
     def cut(self, partition: TopicPartition, offset: int) -> None:
         """The poll under way returns what it took of a partition up to this offset; the next one brings the rest."""
-        shared_partition = self.shared_state.assignment.get(partition)
+        shared_partition = self.shared_state.shared_partitions.get(partition)
         at = None if shared_partition is None else shared_partition.current()
         if shared_partition is None or at is None:
             return
