@@ -15,7 +15,6 @@ from tests.worlds.cluster import FakeMetadata, id_of
 from kadence.client.request_manager import RequestManager
 from kadence.client.waits import Waits
 from kadence.config import ConsumerConfig
-from kadence.connection.cluster import Node
 from kadence.connection.request import Completed, ConnectionPurpose, Request
 from kadence.consumer import events as m
 from kadence.consumer.application.chosen import Chosen
@@ -43,9 +42,9 @@ from kadence.protocol.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from kadence.testing import FakeClock
-from kadence.types import GroupMetadata, TopicPartition
+from kadence.types import GroupMetadata, Node, TopicPartition
 
-PARTITION = TopicPartition("t", 1)
+OWNED = frozenset({TopicPartition("t", 1)})
 
 
 class Goodbyes(Departures):
@@ -317,7 +316,7 @@ def epochs(world: World) -> list[int]:
 
 
 def test_it_joins_and_owns_what_it_is_assigned_without_a_word_more(world: World) -> None:
-    assert (world.member.state, world.member.owned) == (State.STABLE, {PARTITION})
+    assert (world.member.state, world.member.owned) == (State.STABLE, OWNED)
     assert epochs(world)[0] == 0
     assert set(epochs(world)[1:]) <= {7}
     assert all(message.topic_partitions is None for message in world.broker.heard)
@@ -331,7 +330,7 @@ def test_a_fenced_member_joins_again_under_its_id(world: World) -> None:
     world.turns(14)
     assert epochs(world)[before : before + 2] == [7, 0]
     assert {message.member_id for message in world.broker.heard} == {"a"}
-    assert (world.member.state, world.member.owned) == (State.STABLE, {PARTITION})
+    assert (world.member.state, world.member.owned) == (State.STABLE, OWNED)
 
 
 def test_unsubscribe_leaves_the_group_and_the_next_membership_is_another(world: World) -> None:
@@ -342,7 +341,7 @@ def test_unsubscribe_leaves_the_group_and_the_next_membership_is_another(world: 
     assert not world.core.chosen.is_anything
     world.carry(world.core.subscribe(frozenset({"t"}), world.clock.now_ms() + 1_000))
     world.turns(6)
-    assert (world.member.group.member_id, world.member.owned) == ("b", {PARTITION})
+    assert (world.member.group.member_id, world.member.owned) == ("b", OWNED)
 
 
 def test_close_sends_leaves_runs_callbacks_and_ends(world: World) -> None:

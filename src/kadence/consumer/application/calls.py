@@ -30,10 +30,8 @@ from kadence.consumer.application.arguments import (
     partition_of,
     partitions_of,
     pattern_of,
-    ranges,
     target,
     text,
-    time_of_topics,
     timestamps_of,
     to_offsets,
     topic_name,
@@ -45,13 +43,11 @@ from kadence.consumer.application.core import Core
 from kadence.consumer.application.processing import Stall
 from kadence.consumer.client_state import FAREWELL_MS, NetworkLateness
 from kadence.consumer.decoded_records import Records
-from kadence.consumer.shared_partition import NotFetched, NotFetchedReason, Origin
+from kadence.consumer.shared_partition import NotFetched, NotFetchedReason
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import (
     ConfigError,
     IllegalStateError,
-    KafkaTimeoutError,
-    UnknownTopicOrPartitionError,
 )
 from kadence.idioms import NotAwaited
 from kadence.logs import logger
@@ -70,6 +66,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from kadence.consumer.application.arrow_polls import ArrowPolls
+    from kadence.consumer.application.by_hand import ByHand
     from kadence.consumer.application.health import Health
     from kadence.consumer.application.metrics import Metrics
     from kadence.work.track import Tracked, Work
@@ -147,20 +144,7 @@ class Calls:
         return pattern.pattern
 
     def assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
-        # Members of groups need none of it.
-        from kadence.consumer.application.assigning import assign
-
-        core = self._core
-        if core.chosen.subscribed is not None or core.chosen.pattern is not None:
-            raise IllegalStateError("this consumer has topics by subscribe(); unsubscribe() before assign()")
-        wanted = partitions_of(partitions)
-        starts, ends = ranges(partitions)
-        deadline = self._deadline(timeout)
-        if not wanted:
-            yield from core.unsubscribe(deadline)
-            return
-        yield from core.auto_commit_now(deadline, processed_only=True)
-        yield from assign(core, wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
+        return self._by_hand.assign(partitions, self._deadline(timeout))
 
     def assign_topics(
         self,
@@ -169,92 +153,20 @@ class Calls:
         end: StartOfTopics | None,
         timeout: Seconds | None,
     ) -> Waits[None]:
-        from kadence.consumer.application.assigning import follow
-        from kadence.consumer.application.by_time import led_to, looked_up
-
-        core = self._core
-        if core.chosen.subscribed is not None or core.chosen.pattern is not None:
-            raise IllegalStateError(
-                "this consumer has topics by subscribe(); unsubscribe() before assign_topics()"
-            )
-        names, timestamp, until = topic_names(topics), time_of_topics(start), time_of_topics(end, "end")
-        if not names:
-            raise ValueError("assign_topics() needs a topic; to stop reading, call unsubscribe()")
-        deadline = self._deadline(timeout)
-        if until is not None:
-            yield from self._assign_ranges(names, timestamp, until, deadline)
-            return
-        yield from core.auto_commit_now(deadline, processed_only=True)
-        # So that the assignment is there when the call returns, and not with some later poll.
-        found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
-        places: dict[TopicPartition, int] = {}
-        if timestamp is not None and timestamp >= 0:
-            partitions = [TopicPartition(name, info.partition) for name in found for info in found[name]]
-            # The end first: what comes before the time is looked up is from then on, too.
-            lasts = yield from looked_up(core, partitions, LATEST, deadline)
-            places = yield from led_to(core, timestamp, lasts, deadline)
-        yield from follow(core, names, timestamp, deadline)
-        for partition, offset in places.items():
-            yield from self.seek(partition, offset, None)
-        if timestamp == LATEST:
-            # Where the end is must be known before the caller writes anything.
-            for partition in tuple(self._shared_state.shared_partitions):
-                yield from self._placed(partition, deadline)
-
-    def _assign_ranges(
-        self, names: frozenset[str], timestamp: int | None, until: int, deadline: int
-    ) -> Waits[None]:
-        """All partitions that these topics have now, each up to where ``until`` is now."""
-        from kadence.consumer.application.assigning import assign
-        from kadence.consumer.application.by_time import led_to, looked_up
-
-        core = self._core
-        found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
-        if missing := sorted(names - {name for name, infos in found.items() if infos}):
-            raise UnknownTopicOrPartitionError(
-                f"topic {missing[0]!r} does not exist, so where its partitions end cannot be looked up"
-            )
-        partitions = [TopicPartition(name, info.partition) for name in found for info in found[name]]
-        lasts = yield from looked_up(core, partitions, LATEST, deadline)
-        yield from core.auto_commit_now(deadline, processed_only=True)
-        ends = lasts if until == LATEST else (yield from led_to(core, until, lasts, deadline))
-        starts: dict[TopicPartition, int] = {}
-        if timestamp is not None:
-            firsts = lasts if timestamp == LATEST else (yield from led_to(core, timestamp, lasts, deadline))
-            # What begins after its end is done before it begins.
-            starts = {p: min(firsts[p], ends[p]) for p in partitions}
-        places = {p: (at, None) for p, at in starts.items()}
-        yield from assign(core, tuple(partitions), places, ends, deadline)
+        return self._by_hand.assign_topics(topics, start, end, self._deadline(timeout))
 
     def incremental_assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
-        from kadence.consumer.application.assigning import add
-
-        core = self._core
-        if core.chosen.subscribed is not None or core.chosen.pattern is not None:
-            raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
-        self._refuse_followed()
-        starts, ends = ranges(partitions)
-        yield from add(core, partitions_of(partitions), starts, ends, self._deadline(timeout))
+        return self._by_hand.add(partitions, self._deadline(timeout))
 
     def incremental_unassign(self, partitions: Partitions, timeout: Seconds | None) -> Waits[None]:
-        from kadence.consumer.application.assigning import remove
+        return self._by_hand.remove(partitions, self._deadline(timeout))
 
-        core = self._core
-        if not core.chosen.by_hand:
-            raise IllegalStateError("this consumer has no partitions by assign()")
-        self._refuse_followed()
-        removed = partitions_of(partitions)
-        for partition in removed:
-            self._core.known.shared_partition(partition)
-        deadline = self._deadline(timeout)
-        yield from core.auto_commit_now(deadline, processed_only=True)
-        yield from remove(core, removed, deadline)
+    @property
+    def _by_hand(self) -> ByHand:
+        # Members of groups need none of it.
+        from kadence.consumer.application.by_hand import ByHand
 
-    def _refuse_followed(self) -> None:
-        if self._core.chosen.followed:
-            raise IllegalStateError(
-                "this consumer reads all partitions of its topics, by assign_topics(): assign() takes single ones"
-            )
+        return ByHand(self._core)
 
     def unsubscribe(self, timeout: Seconds | None) -> Waits[None]:
         return self._core.unsubscribe(self._deadline(timeout))
@@ -339,13 +251,7 @@ class Calls:
     ) -> Waits[None]:
         start, epoch = target(offset)
         shared_partition = self._core.known.shared_partition(partition_of(partition))
-        yield from self._core.hand_over(
-            m.Seek,
-            self._deadline(timeout),
-            shared_partition=shared_partition,
-            offset=start,
-            leader_epoch=epoch,
-        )
+        yield from self._core.seek(shared_partition, start, epoch, self._deadline(timeout))
 
     def reset(self, partitions: Partitions, timestamp: int, timeout: Seconds | None) -> Waits[None]:
         known = self._core.known
@@ -355,24 +261,7 @@ class Calls:
         )
 
     def position(self, partition: Partition, timeout: Seconds | None) -> Waits[int]:
-        return (yield from self._placed(partition_of(partition), self._deadline(timeout))).offset
-
-    def _placed(self, partition: TopicPartition, deadline: int) -> Waits[Origin]:
-        """The position, as soon as it is known."""
-        core, began = self._core, self._clock.now_ms()
-        while (at := core.known.shared_partition(partition).current()) is None:
-            core.check()
-            if partition in core.lost:
-                raise IllegalStateError(
-                    f"{partition} was lost: the next poll reports it, and looks up its position"
-                )
-            now = self._clock.now_ms()
-            if now >= deadline:
-                raise KafkaTimeoutError(
-                    f"no position for {partition} yet: {self._core.known.shared_partition(partition).why_unplaced()}"
-                )
-            yield min(deadline, core.exchange.grace.wait_until(now, began))
-        return at
+        return (yield from self._core.placed(partition_of(partition), self._deadline(timeout))).offset
 
     def pause(self, partitions: Partitions) -> None:
         now = self._clock.now_ms()

@@ -22,8 +22,9 @@ from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.known_assignment import KnownAssignment
 from kadence.consumer.application.polls import Polls
 from kadence.consumer.application.processing import Stalls
+from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import SharedState
-from kadence.errors import InvalidGroupIdError
+from kadence.errors import IllegalStateError, InvalidGroupIdError, KafkaTimeoutError
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -129,6 +130,31 @@ class Core(ClientCore):
             has_listener=listener is not None,
             regex=regex,
         )
+
+    def seek(
+        self, shared_partition: SharedPartition, offset: int, leader_epoch: int | None, deadline: int
+    ) -> Waits[None]:
+        """Read a partition from there on, while this assignment of it stands."""
+        yield from self.hand_over(
+            m.Seek, deadline, shared_partition=shared_partition, offset=offset, leader_epoch=leader_epoch
+        )
+
+    def placed(self, partition: TopicPartition, deadline: int) -> Waits[Origin]:
+        """The position, as soon as it is known."""
+        began = self.clock.now_ms()
+        while (at := self.known.shared_partition(partition).current()) is None:
+            self.check()
+            if partition in self.lost:
+                raise IllegalStateError(
+                    f"{partition} was lost: the next poll reports it, and looks up its position"
+                )
+            now = self.clock.now_ms()
+            if now >= deadline:
+                raise KafkaTimeoutError(
+                    f"no position for {partition} yet: {self.known.shared_partition(partition).why_unplaced()}"
+                )
+            yield min(deadline, self.exchange.grace.wait_until(now, began))
+        return at
 
     def auto_commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign), if there is anything to read at all."""
