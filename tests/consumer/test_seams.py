@@ -17,12 +17,11 @@ from kadence.client.waits import Waits
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Completed, ConnectionPurpose, Request
 from kadence.consumer import events as m
-from kadence.consumer.application.chosen import Chosen
-from kadence.consumer.application.client_core import ClientCore
+from kadence.consumer.application.client_core import Chosen, ClientCore
 from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.processing import Stalls
 from kadence.consumer.application.shell import Shell
-from kadence.consumer.background_events import BackgroundEventHandler
+from kadence.consumer.background_events import BackgroundEventHandler, Reaper
 from kadence.consumer.client_state import ClientState
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.epoch_member import EpochMember, Target
@@ -31,7 +30,6 @@ from kadence.consumer.group.leaving import Departure, Departures
 from kadence.consumer.group.member_states import State
 from kadence.consumer.group.membership import Liveness
 from kadence.consumer.measures import ClientMeasures
-from kadence.consumer.reaper import Reaper
 from kadence.consumer.turn import Turn
 from kadence.errors import KafkaError, for_code
 from kadence.protocol import error_codes

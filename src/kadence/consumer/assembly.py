@@ -1,10 +1,11 @@
-"""The one file that knows both sides: it makes the network side of a consumer and the shared state before it.
+"""The one file that knows both sides: it makes the parts of a consumer's two sides, and the shared state between them.
 
 It also knows the producer, for dead letters. The public classes stand on it.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,7 +17,19 @@ from kadence.client.surroundings import JobRunner, Surroundings, here
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.connection.request import ConnectionPurpose, Request
-from kadence.consumer.event_processor import ApplicationEventProcessor
+from kadence.consumer.application.callbacks import Interceptors, Rebalancing
+from kadence.consumer.application.client_core import Chosen
+from kadence.consumer.application.commits import Commits
+from kadence.consumer.application.core import Core
+from kadence.consumer.application.exchange import Exchange
+from kadence.consumer.application.known_assignment import KnownAssignment
+from kadence.consumer.application.polls import Polls
+from kadence.consumer.application.processing import Stalls
+from kadence.consumer.background_events import Reaper
+from kadence.consumer.client_state import ClientState
+from kadence.consumer.decoded_records import Attention
+from kadence.consumer.event_processor import ApplicationEventProcessor, RebalanceEventHandler
+from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.fetch.manager.fetch import FetchRequestManager
 from kadence.consumer.fetch.manager.fetchable import missing_topics
 from kadence.consumer.group.auto import AutoMembership
@@ -32,20 +45,23 @@ from kadence.consumer.measures import Measures
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.positions.validation import ValidationManager
-from kadence.consumer.reaper import Reaper
-from kadence.consumer.rebalance_events import RebalanceEventHandler
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.consumer.turn import Turn
+from kadence.forked import in_children
 from kadence.loading import load
+from kadence.logs import logger
 from kadence.net import ConnectionConfig, NetworkClient
+from kadence.types import GroupMetadata
 
 if TYPE_CHECKING:
     from kadence.client.aside import Aside
-    from kadence.consumer.fetch.dead_letters import LetterProducer
+    from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducer, LetterProducers
     from kadence.consumer.group.classic_member import ClassicMembership
 
-__all__ = ["aside", "letter_producer", "network_side"]
+__all__ = ["aside", "core_of", "letter_producer", "network_side"]
+
+log = logger("kadence.consumer")
 
 
 def network_side(config: ConsumerConfig, around: Surroundings) -> tuple[SharedState, Engine]:
@@ -241,3 +257,119 @@ def _membership(
 def _load_classic_protocol() -> None:
     """Read the classic protocol: never on the network thread. Most consumers need none of its files."""
     load("kadence.consumer.group.classic_member")
+
+
+def core_of(
+    config: ConsumerConfig,
+    shared_state: SharedState,
+    engine: Engine,
+    clock: Clock,
+    letter_producers: LetterProducers,
+    aside: Callable[[], Aside],
+) -> Core:
+    """The core of a new consumer, whose engine it starts.
+
+    Args:
+        letter_producers: makes the producer of dead letter records. aside: where calls are made that may block.
+    """
+    # Steps, which do not enter a shell, are refused in a child: see `fetch._steps`.
+    in_children(shared_state.attention, _raise)
+    chosen = Chosen()
+    exchange = Exchange(
+        shared_state, clock, GroupMetadata(config.group_id or "", group_instance_id=config.group_instance_id)
+    )
+    interceptors = Interceptors(config.interceptors, shared_state) if config.interceptors else None
+    known = KnownAssignment(shared_state, chosen)
+    exchange.stands = known.stands
+    commits = Commits(config, shared_state, exchange, clock, interceptors, known)
+    rebalancing = Rebalancing(shared_state, exchange, commits, clock, known)
+    collector = FetchCollector(
+        shared_state,
+        check_crcs=config.check_crcs,
+        max_batch_bytes=config.max_batch_bytes,
+        buffer_memory=config.buffer_memory,
+        unpack_bytes=config.unpack_bytes,
+        decoded_bytes=config.decoded_bytes,
+        clock=clock,
+    )
+    if config.key_deserializer is not None or config.value_deserializer is not None:
+        # Most consumers take bytes, and load neither of them.
+        load("kadence.consumer.fetch.decoding")
+    dead_letters = _dead_letters(config, shared_state, letter_producers, aside)
+    stalls = Stalls(
+        config.group_id,
+        lambda: (collector.given(), collector.in_hand()),
+        config.stall_report_callback,
+        shared_state.wall_offset_ms,
+    )
+    _notice(shared_state, stalls)
+    polls = Polls(
+        config,
+        shared_state,
+        clock,
+        chosen,
+        exchange,
+        known,
+        commits,
+        rebalancing,
+        collector,
+        stalls,
+        interceptors,
+        dead_letters,
+    )
+    core = Core(
+        config,
+        shared_state,
+        engine,
+        clock,
+        chosen=chosen,
+        exchange=exchange,
+        known=known,
+        commits=commits,
+        rebalancing=rebalancing,
+        polls=polls,
+        stalls=stalls,
+        interceptors=interceptors,
+        dead_letters=dead_letters,
+    )
+    if config.group_id is not None and config.processing_timeout_ms > config.max_poll_interval_ms:
+        log.warning(
+            "max.poll.interval.ms (%d) is below session.timeout.ms (%d) and is treated as %d: the group waits "
+            "that long for a lost member in any case",
+            config.max_poll_interval_ms,
+            config.session_timeout_ms,
+            config.processing_timeout_ms,
+        )
+    engine.start()
+    return core
+
+
+def _raise(attention: Attention) -> None:
+    attention.up = True
+
+
+def _notice(client_state: ClientState, stalls: Stalls) -> None:
+    """Stalls are told to these."""
+    # The network thread keeps it: held by that, a consumer that nobody closed would never be collected.
+    noticed = weakref.WeakMethod(stalls.noticed)
+    client_state.on_stall = lambda event: None if (notice := noticed()) is None else notice(event)
+
+
+def _dead_letters(
+    config: ConsumerConfig,
+    client_state: ClientState,
+    letter_producers: LetterProducers,
+    aside: Callable[[], Aside],
+) -> DeadLetters | None:
+    if config.dead_letter_topic is None:
+        return None
+    # Most consumers write none.
+    from kadence.consumer.fetch.dead_letters import DeadLetters
+
+    return DeadLetters(
+        config.dead_letter_topic,
+        config.group_id,
+        lambda: letter_producers(config),
+        client_state.signal.set,
+        aside(),
+    )

@@ -25,11 +25,10 @@ from kadence.consumer.application.arguments import (
     given,
 )
 from kadence.consumer.application.async_shell import AsyncShell
-from kadence.consumer.application.building import core_of
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
 from kadence.consumer.application.state import ConsumerState
-from kadence.consumer.assembly import aside, letter_producer, network_side
+from kadence.consumer.assembly import aside, core_of, letter_producer, network_side
 from kadence.consumer.client_state import FAREWELL_MS
 from kadence.consumer.decoded_records import Records
 from kadence.consumer.fetch._iteration import AsyncIteration

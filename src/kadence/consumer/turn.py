@@ -20,11 +20,10 @@ from kadence.client.network_thread import NetworkClientDelegate
 from kadence.client.request_manager import RequestManager
 from kadence.client.surroundings import JobRunner
 from kadence.clock import Clock
-from kadence.consumer.background_events import BackgroundEventHandler
+from kadence.consumer.background_events import BackgroundEventHandler, Reaper
 from kadence.consumer.client_state import ClientState
 from kadence.consumer.events import Answer, ApplicationEvent, Close
 from kadence.consumer.group.membership import Liveness
-from kadence.consumer.reaper import Reaper
 from kadence.logs import logger
 
 __all__ = ["EventProcessor", "Turn"]

@@ -13,9 +13,8 @@ from tests.consumer.application.test_interrupted_callbacks import Nobody
 from kadence import TopicPartition
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
-from kadence.consumer.application.building import core_of
 from kadence.consumer.application.shell import Shell
-from kadence.consumer.assembly import aside
+from kadence.consumer.assembly import aside, core_of
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.testing import FakeClock

@@ -15,8 +15,8 @@ from kadence.client.request_manager import Poll
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed
 from kadence.consumer import events as m
-from kadence.consumer.reaper import Reaper
-from kadence.consumer.rebalance_events import RebalanceEventHandler
+from kadence.consumer.background_events import Reaper
+from kadence.consumer.event_processor import RebalanceEventHandler
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.consumer.turn import Turn

@@ -1,6 +1,6 @@
 """One consumer's application side, without a way to wait: subscriptions, commits, the end. Application side.
 
-It is given its parts: `kadence.consumer.application.building.core_of` makes them. Polls are `polls.Polls`.
+It is given its parts: `kadence.consumer.assembly.core_of` makes them. Polls are `polls.Polls`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, Interceptors, Rebalancing
-from kadence.consumer.application.chosen import Chosen
-from kadence.consumer.application.client_core import ClientCore
+from kadence.consumer.application.client_core import Chosen, ClientCore
 from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.known_assignment import KnownAssignment

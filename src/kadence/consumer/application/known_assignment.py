@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from kadence.consumer.application.chosen import Chosen
+from kadence.consumer.application.client_core import Chosen
 from kadence.consumer.events import Failed
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState

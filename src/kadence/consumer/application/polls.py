@@ -16,7 +16,7 @@ from kadence.config import ConsumerConfig
 from kadence.config.table import AUTO
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import Interceptors, Rebalancing
-from kadence.consumer.application.chosen import Chosen
+from kadence.consumer.application.client_core import Chosen
 from kadence.consumer.application.commits import Commits
 from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.known_assignment import KnownAssignment

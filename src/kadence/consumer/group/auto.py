@@ -27,8 +27,7 @@ from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.group import member_states
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.kip848_heartbeats import ConsumerGroupHeartbeatRequest
-from kadence.consumer.group.kip848_member import ConsumerMembership
+from kadence.consumer.group.kip848_member import ConsumerGroupHeartbeatRequest, ConsumerMembership
 from kadence.consumer.group.membership import GroupConfig, HeartbeatOutcome
 from kadence.consumer.subscription import PartitionState
 from kadence.errors import UnsupportedVersionError
