@@ -30,7 +30,7 @@ from kadence.consumer.group.leaving import Departure, Departures
 from kadence.consumer.group.member_states import State
 from kadence.consumer.group.membership import Liveness
 from kadence.consumer.measures import ClientMeasures
-from kadence.consumer.turn import Turn
+from kadence.consumer.turn import EventProcessor, Turn
 from kadence.errors import KafkaError, for_code
 from kadence.protocol import error_codes
 from kadence.protocol.consumer_group_heartbeat import (
@@ -120,42 +120,29 @@ class Member(EpochMember):
         return error
 
 
-class Processor:
-    """What the calls of this client mean to its member."""
+class Processor(EventProcessor):
+    """Adds what subscribe() means to this client's member."""
 
     def __init__(self, member: Member, tell: Callable[[m.BackgroundEvent], None]) -> None:
-        self.closing: m.Close | None = None
+        super().__init__(member, tell)
         self._member = member
-        self._tell = tell
-        self._leaving: list[m.Unsubscribe] = []
-
-    def process(self, now: int, event: m.ApplicationEvent) -> None:
-        member = self._member
-        if isinstance(event, m.Subscribe):
-            member.topics = event.topics or frozenset()
-            member.subscription_changed(now)
-            self._tell(m.Answer(event.id))
-        elif isinstance(event, m.Polled):
-            member.polled(now)
-        elif isinstance(event, m.Unsubscribe):
-            member.leave(now, reason="unsubscribe()")
-            self._leaving.append(event)
-        elif isinstance(event, m.Close):
-            self.closing = event
-            member.leave(now, reason="close()", callbacks=bool(event.id), goodbye=event.leave)
-
-    def answer_left(self, now: int) -> None:
-        del now
-        while self._leaving and self._member.left:
-            self._member.topics = frozenset()
-            self._tell(m.Answer(self._leaving.pop().id))
+        self._steps[m.Subscribe] = self._subscribe
 
     @property
-    def finished(self) -> bool:
-        return self._member.left
+    def _is_member(self) -> bool:
+        return self._member.managed
 
-    def hurry(self, now: int) -> None:
-        self._member.leave(now, reason="close()", callbacks=False)
+    @property
+    def _is_pending(self) -> bool:
+        return False
+
+    def _forget(self) -> None:
+        self._member.topics = frozenset()
+
+    def _subscribe(self, now: int, call: m.Subscribe) -> None:
+        self._member.topics = call.topics or frozenset()
+        self._member.subscription_changed(now)
+        self._answer(call)
 
 
 class Broker:

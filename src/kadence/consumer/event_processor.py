@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from kadence.consumer import events as m
 from kadence.consumer.background_events import BackgroundEventHandler, Reaper
@@ -19,6 +19,7 @@ from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
+from kadence.consumer.turn import EventProcessor
 from kadence.errors import InvalidGroupIdError
 from kadence.logs import in_short, logger
 from kadence.types import TopicPartition
@@ -30,12 +31,8 @@ log = logger("kadence.consumer")
 _EARLIEST: Final = -2
 
 
-class ApplicationEventProcessor:
-    """Applies application events to the managers and the subscription.
-
-    Attributes:
-        closing: the `Close` that was asked for, until the thread has ended.
-    """
+class ApplicationEventProcessor(EventProcessor):
+    """Applies application events to the managers and the subscription."""
 
     def __init__(
         self,
@@ -46,28 +43,22 @@ class ApplicationEventProcessor:
         commits: CommitRequestManager | None,
         tell: Callable[[m.BackgroundEvent], None],
     ) -> None:
+        super().__init__(membership, tell)
         self._subscription = subscription
         self._metadata = metadata
         self._offsets = offsets
         self._membership = membership
         self._commits = commits
-        self._tell = tell
-        self._leaving: list[m.Unsubscribe] = []
         self._followed: frozenset[str] = frozenset()
         """Topics whose partitions are assigned as they are made."""
-        self.is_cut_off: Callable[[], bool] = lambda: False
-        """Tells whether no broker is there."""
         self.keep: Callable[[int, int, Callable[[int], None]], None] = lambda now, deadline, done: done(now)
         """Commits what is committed again."""
-        self.closing: m.Close | None = None
-        self._steps: dict[type[m.ApplicationEvent], Callable[[int, Any], None]] = {
+        self._steps |= {
             m.Subscribe: self._subscribe,
-            m.Unsubscribe: self._unsubscribe,
             m.Assign: self._assign,
             m.AddPartitions: self._add_partitions,
             m.RemovePartitions: self._remove_partitions,
             m.AssignTopics: self._assign_topics,
-            m.Polled: self._polled,
             m.Seek: self._seek,
             m.ResetPositions: self._reset,
             m.Commit: self._commit,
@@ -79,43 +70,20 @@ class ApplicationEventProcessor:
             m.RefreshMetadata: self._refresh_metadata,
             m.EnforceRebalance: self._enforce_rebalance,
             m.CallbackDone: self._callback_done,
-            m.Close: self._close,
         }
 
-    def process(self, now: int, event: m.ApplicationEvent) -> None:
-        self._steps[type(event)](now, event)
+    @property
+    def _is_member(self) -> bool:
+        return self._subscription.by_group
 
-    def answer_left(self, now: int) -> None:
-        """Answer what waited for the group to be left."""
-        del now
-        member = self._membership
-        if self._leaving and (member is None or member.left or self._nobody_is_there):
-            self._have_left()
+    @property
+    def _is_pending(self) -> bool:
+        return self._commits is not None and bool(self._commits.pending)
 
-    def _have_left(self) -> None:
-        """The group is left: forget the subscription, and answer the calls that waited for it.
-
-        Called for a call that has run out of time, too: its late end must not undo what the application begins next.
-        """
+    def _forget(self) -> None:
         self._subscription.unsubscribe()
         self._followed = frozenset()
         self._metadata.need("subscription", frozenset())
-        for call in self._leaving:
-            self._answer(call)
-        self._leaving.clear()
-
-    @property
-    def finished(self) -> bool:
-        """Whether the consumer is closing and has nothing more to send."""
-        if self.closing is None:
-            return False
-        left = self._membership is None or self._membership.left
-        return (left and (self._commits is None or not self._commits.pending)) or self._nobody_is_there
-
-    @property
-    def _nobody_is_there(self) -> bool:
-        """No broker can be told what is still to be told, and that is all that is still to be done."""
-        return (self._membership is None or self._membership.has_parted) and self.is_cut_off()
 
     def topics_changed(self, now: int) -> None:
         """Metadata changed: a pattern may match other topics now, a topic that is followed have other partitions.
@@ -159,11 +127,7 @@ class ApplicationEventProcessor:
 
     def _unsubscribe(self, now: int, call: m.Unsubscribe) -> None:
         self._metadata.want_matching(None)
-        self._leaving.append(call)
-        log.info("unsubscribes")
-        if self._subscription.by_group and self._membership is not None:
-            self._membership.leave(now, reason="unsubscribe() was called")
-        self.answer_left(now)
+        super()._unsubscribe(now, call)
 
     def _assign(self, now: int, call: m.Assign) -> None:
         del now
@@ -225,11 +189,6 @@ class ApplicationEventProcessor:
         if timestamp is not None:
             for partition in partitions:
                 subscription.await_reset(partition, timestamp)
-
-    def _polled(self, now: int, call: m.Polled) -> None:
-        del call
-        if self._membership is not None:
-            self._membership.polled(now)
 
     def _seek(self, now: int, call: m.Seek) -> None:
         del now
@@ -313,27 +272,6 @@ class ApplicationEventProcessor:
             self._commits.after(now, call.gave_up, done, patient=stays)
         else:
             done(now)
-
-    def _close(self, now: int, call: m.Close) -> None:
-        """Of several the earliest deadline holds: a close may be under way when the grace period ends."""
-        if self.closing is not None:
-            call = replace(call, deadline=min(call.deadline, self.closing.deadline))
-        self.closing = call
-        if self._subscription.by_group and self._membership is not None:
-            self._membership.leave(
-                now, reason="the consumer is closing", callbacks=bool(call.id), goodbye=call.leave
-            )
-
-    def hurry(self, now: int) -> None:
-        """The time for closing is over: tell the group now, without waiting for callbacks of the application."""
-        if self.closing is not None and self._subscription.by_group and self._membership is not None:
-            self._membership.leave(
-                now, reason="the consumer is closing", callbacks=False, goodbye=self.closing.leave
-            )
-
-    def _answer(self, call: m.ApplicationEvent, error: Exception | None = None) -> None:
-        if call.id:
-            self._tell(m.Answer(call.id, None, error))
 
 
 class RebalanceEventHandler(BackgroundEventHandler):

@@ -12,7 +12,10 @@ show the application what changed
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+import abc
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
 
 from kadence.client import network_thread
 from kadence.client.engine import ended
@@ -22,7 +25,7 @@ from kadence.client.surroundings import JobRunner
 from kadence.clock import Clock
 from kadence.consumer.background_events import BackgroundEventHandler, Reaper
 from kadence.consumer.client_state import ClientState
-from kadence.consumer.events import Answer, ApplicationEvent, Close
+from kadence.consumer.events import Answer, ApplicationEvent, BackgroundEvent, Close, Polled, Unsubscribe
 from kadence.consumer.group.membership import Liveness
 from kadence.logs import logger
 
@@ -34,31 +37,108 @@ _LATE_MS: Final = 200
 """A turn that begins so late was kept from it."""
 
 
-class EventProcessor(Protocol):
-    """What each application event means to the managers: `ApplicationEventProcessor` for those of a consumer.
+class EventProcessor(abc.ABC):
+    """What each application event means to the managers, one method for each kind: here how the group is left.
 
-    A share consumer has another one, for acknowledgements where a consumer has commits and positions.
+    `kadence.consumer.event_processor.ApplicationEventProcessor` adds a consumer's. A share consumer adds its own, with
+    acknowledgements where a consumer has commits and positions.
+
+    Attributes:
+        closing: the `Close` that was asked for, until the thread has ended.
+        is_cut_off: tells whether no broker is there.
     """
 
+    def __init__(self, liveness: Liveness | None, tell: Callable[[BackgroundEvent], None]) -> None:
+        self.closing: Close | None = None
+        self.is_cut_off: Callable[[], bool] = lambda: False
+        self._liveness = liveness
+        self._tell = tell
+        self._leaving: list[Unsubscribe] = []
+        self._steps: dict[type[ApplicationEvent], Callable[[int, Any], None]] = {
+            Unsubscribe: self._unsubscribe,
+            Polled: self._polled,
+            Close: self._close,
+        }
+
     @property
-    def closing(self) -> Close | None:
-        """The `Close` that was asked for, until the thread has ended."""
-        ...
+    @abc.abstractmethod
+    def _is_member(self) -> bool:
+        """Whether there is a subscription, and so a group to leave."""
+
+    @property
+    @abc.abstractmethod
+    def _is_pending(self) -> bool:
+        """Whether there is still to be sent what does not end with the group."""
+
+    @abc.abstractmethod
+    def _forget(self) -> None:
+        """The group is left: forget the subscription."""
+
+    def process(self, now: int, event: ApplicationEvent) -> None:
+        self._steps[type(event)](now, event)
+
+    def answer_left(self, now: int) -> None:
+        """Answer what waited for the group to be left."""
+        del now
+        member = self._liveness
+        if self._leaving and (member is None or member.left or self._nobody_is_there):
+            self._have_left()
+
+    def _have_left(self) -> None:
+        """The group is left: forget the subscription, and answer the calls that waited for it.
+
+        Called for a call that has run out of time, too: its late end must not undo what the application begins next.
+        """
+        self._forget()
+        for call in self._leaving:
+            self._answer(call)
+        self._leaving.clear()
 
     @property
     def finished(self) -> bool:
         """Whether the client is closing and has nothing more to send."""
-        ...
+        if self.closing is None:
+            return False
+        left = self._liveness is None or self._liveness.left
+        return (left and not self._is_pending) or self._nobody_is_there
 
-    def process(self, now: int, event: ApplicationEvent) -> None: ...
+    @property
+    def _nobody_is_there(self) -> bool:
+        """Only notifications to brokers are left, and no broker is reachable."""
+        return (self._liveness is None or self._liveness.has_parted) and self.is_cut_off()
 
-    def answer_left(self, now: int) -> None:
-        """Answer what waited for the group to be left."""
-        ...
+    def _unsubscribe(self, now: int, call: Unsubscribe) -> None:
+        self._leaving.append(call)
+        log.info("unsubscribes")
+        if self._is_member and self._liveness is not None:
+            self._liveness.leave(now, reason="unsubscribe() was called")
+        self.answer_left(now)
+
+    def _polled(self, now: int, call: Polled) -> None:
+        del call
+        if self._liveness is not None:
+            self._liveness.polled(now)
+
+    def _close(self, now: int, call: Close) -> None:
+        """Of several the earliest deadline holds: a close may be under way when the grace period ends."""
+        if self.closing is not None:
+            call = replace(call, deadline=min(call.deadline, self.closing.deadline))
+        self.closing = call
+        if self._is_member and self._liveness is not None:
+            self._liveness.leave(
+                now, reason="the consumer is closing", callbacks=bool(call.id), goodbye=call.leave
+            )
 
     def hurry(self, now: int) -> None:
-        """The time for closing is over: tell the group now, without waiting for the application."""
-        ...
+        """The time for closing is over: tell the group now, without waiting for callbacks of the application."""
+        if self.closing is not None and self._is_member and self._liveness is not None:
+            self._liveness.leave(
+                now, reason="the consumer is closing", callbacks=False, goodbye=self.closing.leave
+            )
+
+    def _answer(self, call: ApplicationEvent, error: Exception | None = None) -> None:
+        if call.id:
+            self._tell(Answer(call.id, None, error))
 
 
 class Turn(network_thread.Turn):
