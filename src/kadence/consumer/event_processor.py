@@ -1,7 +1,7 @@
 """Where events enter and leave the network side of a consumer (C2). Network thread.
 
 - `ApplicationEventProcessor`: what each call of the application means here, one method for each application event.
-- `RebalanceEventHandler`: what background events tell of rebalances, and where the assignment is shown.
+- `RebalanceEventHandler`: measures and logs rebalances, and shows the assignment to the application side.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ class RebalanceEventHandler(BackgroundEventHandler):
         super().__call__(event)
 
     def _finished(self, event: m.RebalanceFinished) -> m.RebalanceFinished:
-        """What moved: the states between are the membership's to tell."""
+        """Count and log the rebalance, and give its times a time of day."""
         rebalance = event.rebalance
         self._shared_state.measures.group.rebalanced(rebalance)
         log.info(

@@ -109,7 +109,7 @@ class EventProcessor(abc.ABC):
 
     def _unsubscribe(self, now: int, call: Unsubscribe) -> None:
         self._leaving.append(call)
-        log.info("unsubscribes")
+        log.info("unsubscribed from all topics")
         if self._is_member and self._liveness is not None:
             self._liveness.leave(now, reason="unsubscribe() was called")
         self.answer_left(now)

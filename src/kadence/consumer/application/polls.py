@@ -1,7 +1,4 @@
-"""Polls of one consumer, without a way to wait: what each does before it takes records, and how it takes them.
-
-Application side. `kadence.consumer.application.core` says what the program has chosen to read, and ends it.
-"""
+"""Polls of one consumer, as generators of waits: events and callbacks first, then records. Application side."""
 
 from __future__ import annotations
 
