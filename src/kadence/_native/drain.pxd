@@ -166,6 +166,7 @@ cdef class Intake:
 @cython.final
 cdef class Arrival:
     cdef readonly object follow
+    cdef readonly list fetches
     cdef readonly int number
     cdef readonly Py_ssize_t size
     cdef unsigned char *_frame

@@ -134,11 +134,12 @@ class Arrival(Protocol):
 
     Attributes:
         number: which answer it was, counted from 1 for the first since its sender was told.
-        parts: what it brought.
+        parts: what it brought. fetches: what `Follow.read` made of that; None: it did not fit.
     """
 
     number: int
     parts: list[Part]
+    fetches: list[Any] | None
 
 
 class Follow(Protocol):
@@ -156,8 +157,11 @@ class Follow(Protocol):
         """How many bytes of answers may come before the sender is told. Asked as `Repeat.allowed` is."""
         ...
 
-    def read(self, parts: list[Part]) -> Any:
-        """What the application takes of the next answer, and ``asked`` after it. None: not what was asked for."""
+    def read(self, parts: list[Part]) -> tuple[list[Any] | None, Any]:
+        """What the application takes of the next answer, and ``asked`` after it. None: not what was asked for.
+
+        Read once, but for an interruption; from the first on that does not fit nothing is passed on any more.
+        """
         ...
 
 
@@ -168,22 +172,22 @@ class Repeat:
 
     Args:
         may: whether it may; asked before each wait of the network thread, which may be long.
-        told: takes how often that was done since it was told last, and when (ms) the last time.
+        told: takes the time (ms), how often that was done since it was told last, when (ms) the last time, and the
+            answers with records that came. Returns whether all of these fit to what was asked.
 
     Attributes:
         follow: leave for answers with records, too; None: they come to the sender.
-        passed_on: takes the time (ms) and those, before ``told``. Returns the first of them that does not fit to what
-            was asked; None: all do.
     """
 
-    __slots__ = ("_is_withdrawn", "_may", "follow", "passed_on", "told")
+    __slots__ = ("_is_withdrawn", "_may", "follow", "told")
 
-    def __init__(self, may: Callable[[], bool], told: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, may: Callable[[], bool], told: Callable[[int, int, int, Sequence[Arrival]], bool]
+    ) -> None:
         self._may = may
         self._is_withdrawn = False
         self.told = told
         self.follow: Follow | None = None
-        self.passed_on: Callable[[int, Sequence[Arrival]], Arrival | None] = lambda now, arrivals: None
 
     @property
     def allowed(self) -> bool:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kadence.clock import Clock
-    from kadence.connection.request import Arrival
 
 __all__ = [
     "REPEATED",
@@ -130,11 +129,7 @@ class Arrivals(Protocol):
         ...
 
     def take(self, into: deque[Any]) -> None:
-        """Append what came, as `Follow.read` has it. An interruption loses nothing."""
-        ...
-
-    def drop(self, misfit: Arrival) -> None:
-        """Nobody may have this any more, nor what came for the same fetch after it. What came before stays."""
+        """Append what came and fits, as `Follow.read` has it. An interruption loses nothing."""
         ...
 
 

@@ -135,7 +135,7 @@ class Truncation:
         )
 
 
-def note_epochs(state: PartitionState, data: memoryview, newest: int | None) -> None:
+def note_epochs(state: PartitionState, data: memoryview | bytes, newest: int | None) -> None:
     """Keep the epoch of the last record in ``data``, and where each epoch before it began.
 
     Args:
