@@ -7,6 +7,8 @@ from typing_extensions import Buffer
 NOT_NOW: Final[int]
 ASK: Final[int]
 ROOM: Final[int]
+FIRST_WITH_IDS: Final[int]
+LAST_KNOWN_LAYOUT: Final[int]
 
 # `kadence.connection.request` has the classes of what follows a fetch, which are not known here.
 _Follow: TypeAlias = Any

@@ -24,6 +24,9 @@ NOT_NOW = KD_NOT_NOW
 ASK = KD_ASK
 ROOM = KD_ROOM
 """Bytes that are read ahead for each connection."""
+FIRST_WITH_IDS = KD_FIRST_WITH_IDS
+LAST_KNOWN_LAYOUT = KD_LAST_KNOWN_LAYOUT
+"""Versions of Fetch whose requests may be followed."""
 
 # selectors.EVENT_READ and EVENT_WRITE, and kadence.net.sockets.REPEATED
 _READ = 1
@@ -236,7 +239,12 @@ class Intake:
         """
         again: cython.pointer(kd_again) = cython.address(self._intake.again)
         length: cython.size_t = len(frame)
-        if epoch_at + 4 > length or len(answer) > KD_EMPTY_MOST:
+        if (
+            epoch_at < KD_CORRELATION_AT + 4
+            or epoch_at + 4 > length
+            or len(answer) > KD_EMPTY_MOST
+            or kd_version(cython.cast(cython.p_uchar, cython.cast(cython.p_char, frame))) > KD_LAST_KNOWN_LAYOUT
+        ):
             raise ValueError("no frame that could be sent again")
         room = cython.cast(cython.p_uchar, PyMem_Realloc(again.frame, length))
         if room is cython.NULL:
@@ -262,6 +270,8 @@ class Intake:
         """
         again: cython.pointer(kd_again) = cython.address(self._intake.again)
         length: cython.size_t = len(asked)
+        if again.frame is cython.NULL or kd_version(again.frame) < KD_FIRST_WITH_IDS:
+            raise ValueError("no frame that could be followed")
         again.asked = cython.cast(cython.p_uchar, PyMem_Malloc(length))
         if again.asked is cython.NULL:
             raise MemoryError
