@@ -225,7 +225,7 @@ class Signal:
 class Arrivals(Protocol):
     """Fetched records that came while the network thread waited without the interpreter; they woke the application.
 
-    The network thread may not know of them yet. See `consumer.fetch.manager.following`.
+    The network thread may not know of them yet. See `consumer.completed_fetch`.
     """
 
     def flag(self) -> Signal:
@@ -245,8 +245,8 @@ class SharedState:
     """The whole shared state of one consumer. Every attribute names its one writer.
 
     Attributes:
-        application_events: application → network. background_events: network → application. fetched: network →
-            application.
+        application_events: application → network. background_events: network → application. completed_fetches: network
+            → application.
         attention: up when the next poll has more to do than to take the next record: a background event, fetched bytes,
             the end.
         signal: what the application waits on; set after background events or fetched bytes were appended. arrivals: see

@@ -457,7 +457,7 @@ class FetchAnswers:
         return state
 
     def _count(self, now: int, of: Brought) -> None:
-        """Where the log ends, and what came: the position goes behind that. The application has it, or is to take it."""
+        """Where the log ends, and what came: the position goes behind that. The application has it, or is to."""
         state, partition, shared_partition = of.state, of.state.partition, of.state.shared_partition
         high_watermark, last_stable, log_start = of.ends
         shared_partition.high_watermark = high_watermark
