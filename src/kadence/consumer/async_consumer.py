@@ -245,16 +245,16 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         if foreign:
             refuse(self.poll, foreign)
         core, steps = self._core, self._steps
-        begun: int | None = steps.calls
+        proofs: int | None = steps.calls
         try:
             stepped: Records[K_co, V_co] | None = steps.poll(
                 steps.usual if max_records is None else max_records
             )
             if stepped is not None:
                 return stepped
-            begun = None
+            proofs = None
             async with self._shell.polling():
-                begun = steps.calls
+                proofs = steps.calls
                 records = self._calls.poll_buffered(timeout, max_records)
                 if records is None:
                     records = await self._shell.run(self._calls.poll(timeout, max_records))
@@ -266,10 +266,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             raise
         except BaseException:
             try:
-                core.put_back(begun)
+                core.put_back(proofs)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.put_back(begun)
+                core.put_back(proofs)
             raise
 
     async def poll_arrow(
@@ -307,10 +307,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
         core = self._core
-        begun = None
+        proofs = None
         try:
             async with self._shell.polling():
-                begun = core.polls_begun
+                proofs = core.proofs
                 return await self._shell.run(
                     self._calls.poll_arrow(timeout, max_records, headers, columns, value)
                 )
@@ -318,10 +318,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             raise
         except BaseException:
             try:
-                core.put_back(begun)
+                core.put_back(proofs)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.put_back(begun)
+                core.put_back(proofs)
             raise
 
     def __aiter__(self) -> AsyncIterator[Record[K_co, V_co]]:
@@ -372,7 +372,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         core, steps = self._core, self._steps
         left = deadline
         while True:
-            begun = steps.calls
+            proofs = steps.calls
             try:
                 stepped: Record[K_co, V_co] | None = steps.step()
                 if stepped is not None:
@@ -388,10 +388,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 raise
             except BaseException:
                 try:
-                    core.put_back(begun)
+                    core.put_back(proofs)
                 finally:
                     # Once more, should Ctrl-C come a second time in the midst of it.
-                    core.put_back(begun)
+                    core.put_back(proofs)
                 raise
             if left == 0 or core.is_finished or core.stopping:
                 return None

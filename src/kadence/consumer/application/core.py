@@ -436,19 +436,19 @@ class Core:
         return self.manual and bool(shared_partitions)
 
     @property
-    def polls_begun(self) -> int:
+    def proofs(self) -> int:
         """How many polls have begun; see `put_back`."""
         return self._collector.steps.calls
 
-    def put_back(self, begun: int | None) -> None:
-        """The poll that began after ``begun`` was read did not return: what it took comes with the next one (C7).
+    def put_back(self, proofs: int | None) -> None:
+        """The poll that began after ``proofs`` was read did not return: what it took comes with the next one (C7).
 
         None: it had not come so far, and took nothing.
         """
         self.steps.is_taking = False
-        if begun is None:
+        if proofs is None:
             return
-        has_polled = self._collector.steps.calls != begun
+        has_polled = self._collector.steps.calls != proofs
         if self.interceptors is not None:
             self.interceptors.surplus.put_back(polled=has_polled)
         if has_polled:
