@@ -24,7 +24,6 @@ def test_it_says_what_lies_behind_it_and_how_many_records_it_has() -> None:
     fetched = completed(WHOLE, 6)
     assert (fetched.offset, fetched.next_offset, fetched.count) == (6, 10, 4)
     assert bytes(fetched.data) == WHOLE
-    assert repr(fetched) == f"<CompletedFetch t-0 offsets 6 to 10 bytes={len(WHOLE)}>"
 
 
 def test_a_batch_that_is_cut_off_is_left_out() -> None:

@@ -16,11 +16,14 @@ from kadence.errors import UnsupportedVersionError
 from kadence.protocol.metadata import MetadataRequest
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from kadence.errors import KafkaError
     from kadence.wire import Writer
 
 __all__ = [
     "ANY_NODE",
+    "Arrivals",
     "Backoff",
     "Completed",
     "ConnectionPurpose",
@@ -143,7 +146,7 @@ class Arrival(Protocol):
 
 
 class Follow(Protocol):
-    """Leave to do so also with answers that bring records, which go to `kadence.net`'s ``Arrivals``.
+    """Leave to do so also with answers that bring records, which go to `Arrivals`.
 
     Attributes:
         table: of each partition of the session the topic id, number, leader epoch and size, as a request has them.
@@ -162,6 +165,25 @@ class Follow(Protocol):
 
         Read once, but for an interruption; from the first on that does not fit nothing is passed on any more.
         """
+        ...
+
+
+class Arrivals(Protocol):
+    """Answers with records that came while the network thread waited without the interpreter, to be taken.
+
+    They woke the application, and the network thread may not know of them yet.
+    """
+
+    def flag(self) -> Any:
+        """What the application waits on: as `kadence.consumer`'s signal, and raised also when records come."""
+        ...
+
+    def has_some(self) -> bool:
+        """Whether there is anything to take."""
+        ...
+
+    def take(self, into: deque[Any]) -> None:
+        """Append what came and fits, as `Follow.read` has it. Any thread; an interruption loses nothing."""
         ...
 
 

@@ -69,12 +69,6 @@ class CompletedFetch:
         self.arena = arena
         self.aborted = aborted
 
-    def __repr__(self) -> str:
-        return (
-            f"<CompletedFetch {self.shared_partition.partition} offsets {self.offset} to {self.next_offset} "
-            f"bytes={len(self.data)}>"
-        )
-
 
 _OBJECTS: Final = 256
 """About what the objects take that belong to one copy."""

@@ -19,9 +19,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kadence.clock import FOREVER, Clock, SystemClock, wall_ms
+from kadence.connection.request import Arrivals
 from kadence.consumer.completed_fetch import CompletedFetch, Copies
 from kadence.consumer.decoded_records import Attention
 from kadence.consumer.events import ApplicationEvent, BackgroundEvent, Close, Stalled
@@ -220,25 +221,6 @@ class Signal:
 
     def hide(self) -> None:
         """Nobody watches the descriptor any more."""
-
-
-class Arrivals(Protocol):
-    """Fetched records that came while the network thread waited without the interpreter; they woke the application.
-
-    The network thread may not know of them yet. See `consumer.completed_fetch`.
-    """
-
-    def flag(self) -> Signal:
-        """What the application waits on: as a signal, and raised also when records come."""
-        ...
-
-    def has_some(self) -> bool:
-        """Whether there is anything to take."""
-        ...
-
-    def take(self, into: deque[CompletedFetch]) -> None:
-        """Move them there. Any thread; an interruption loses nothing."""
-        ...
 
 
 class SharedState:
