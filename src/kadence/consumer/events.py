@@ -144,7 +144,7 @@ class Seek(ApplicationEvent):
     """Move one position. With an epoch the position is validated before it is fetched (KIP-320).
 
     It is that of one assignment of a partition, which ``shared_partition`` belongs to. Of another one nothing is moved.
-    ``processed``: what may be committed until a later poll proves more; None: ``offset`` itself. ``committed``: what
+    ``processed``: what may be committed until more is processed; None: ``offset`` itself. ``committed``: what
     the group has committed, where that is this place.
     """
 

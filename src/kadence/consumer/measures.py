@@ -159,22 +159,14 @@ class Fetches:
         self.lags = Meter()
         self.leads = Meter()
         self.topics: Layered[str, TopicFetches] = Layered()
-        self._parts: dict[str, tuple[int, int]] = {}
-        # Of the response under way; -1: nothing yet.
+        # Of the responses that are counted next; -1: nothing yet.
         self._lag = self._lead = -1
 
-    def add(self, topic: str, size: int, records: int) -> None:
-        """Records of one partition lie in the response."""
-        bytes_before, records_before = self._parts.get(topic, (0, 0))
-        self._parts[topic] = bytes_before + size, records_before + records
-
-    def end(self, now: int) -> None:
-        """That was all of the response. An empty one is not counted: it says nothing about sizes."""
-        parts, self._parts = self._parts, {}
-        self.count(now, (parts,) if parts else ())
-
     def count(self, now: int, responses: Sequence[Mapping[str, tuple[int, int]]]) -> None:
-        """Count responses at once: of each the bytes and records by topic. What was `heard` is of all of them."""
+        """Count responses at once: of each that brought some the bytes and records by topic.
+
+        What was `heard` is of all of them.
+        """
         if self._lag >= 0:
             self.lags.record(now, self._lag)
             self._lag = -1

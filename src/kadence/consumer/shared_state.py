@@ -1,145 +1,20 @@
-"""What both threads of a consumer use: the client state, and fetched bytes on their way (C1, C2, C6).
-
-Fetched bytes are copied out of their arena where they keep much more memory of it than their own size. The network
-thread copies small answers, for the smallest arena holds 16 KiB: thousands of answers with one record each would fill
-`buffer.memory` with next to nothing. The application copies what paused partitions leave of an arena.
-"""
+"""What both threads of a consumer use: the client state, and fetched bytes on their way (C1, C2, C6)."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, Protocol
 
 from kadence.clock import Clock, wall_ms
-from kadence.connection.request import Loan
-from kadence.consumer.client_state import ClientState, Signal
+from kadence.connection.request import Arrivals
+from kadence.consumer.client_state import ClientState
+from kadence.consumer.completed_fetch import CompletedFetch, Copies
 from kadence.consumer.measures import Measures
 from kadence.consumer.shared_partition import SharedPartition, Unfetched
 from kadence.types import TopicPartition
 
-__all__ = [
-    "CompletedFetch",
-    "Copies",
-    "SharedState",
-    "frees",
-    "is_small",
-]
-
-_OBJECTS: Final = 256
-"""About what the objects take that belong to one copy."""
-
-_LARGEST: Final = 16_384
-"""The network thread copies nothing larger: large answers are read where they lie."""
-
-
-class Copies:
-    """All copies of one consumer. Each number has one writer.
-
-    Attributes:
-        packed: bytes that the network thread copied, ever. copied: those that the application did, ever.
-        released: bytes that were given back, ever (application).
-    """
-
-    __slots__ = ("copied", "packed", "released")
-
-    def __init__(self) -> None:
-        self.packed = self.copied = self.released = 0
-
-    @property
-    def held(self) -> int:
-        """Bytes that copies take. Any thread."""
-        # What arrived may be given back before it is counted.
-        return max(self.packed + self.copied - self.released, 0)
-
-    def pack(self, data: memoryview) -> tuple[bytes, Loan]:
-        """A copy and its loan. Network thread."""
-        loan = _Copy(self, _taken((len(data),)))
-        self.packed += loan.size
-        return bytes(data), loan
-
-    def arrived(self, sizes: Collection[int]) -> None:
-        """Records came that the application has, or is to take, by `arrival`. Network thread."""
-        self.packed += _taken(sizes)
-
-    def arrival(self, size: int) -> Loan:
-        """The loan of such records, which `arrived` counts, be it sooner or later. Application thread."""
-        return _Copy(self, size + _OBJECTS)
-
-    def copy(self, data: memoryview | bytes) -> tuple[bytes, Loan]:
-        """A copy and its loan. Application thread."""
-        loan = _Copy(self, _taken((len(data),)))
-        self.copied += loan.size
-        return bytes(data), loan
-
-
-class _Copy:
-    """The loan of one copy. The application gives it back."""
-
-    __slots__ = ("_copies", "size")
-
-    holds = 1
-
-    def __init__(self, copies: Copies, size: int) -> None:
-        self._copies = copies
-        self.size = size
-
-    def retain(self) -> None:
-        raise NotImplementedError("nobody shares a copy")
-
-    def release(self) -> None:
-        self._copies.released += self.size
-
-
-def is_small(sizes: Collection[int]) -> bool:
-    """Whether parts of such sizes may be copied on the way from the network to the application."""
-    return _taken(sizes) <= _LARGEST
-
-
-def frees(sizes: Collection[int], arena: Loan) -> bool:
-    """Whether copies of all parts of an arena take at most half as much as it does."""
-    return 2 * _taken(sizes) <= arena.size
-
-
-def _taken(sizes: Collection[int]) -> int:
-    return sum(sizes) + _OBJECTS * len(sizes)
-
-
-@dataclass(slots=True, eq=False)
-class CompletedFetch:
-    """One partition's bytes of one fetch response, still framed, lying in a lent arena or copied out of it.
-
-    ``fetch_epoch`` is the reading stretch they belong to (see `SharedPartition`); ``arena`` is released by whoever
-    takes them. ``aborted``: (producer id, first offset) of aborted transactions, for read_committed.
-    """
-
-    shared_partition: SharedPartition
-    fetch_epoch: int
-    offset: int
-    data: memoryview | bytes
-    arena: Loan
-    aborted: tuple[tuple[int, int], ...] | None
-
-
-class Arrivals(Protocol):
-    """Fetched records that came while the network thread waited without the interpreter; they woke the application.
-
-    The network thread may not know of them yet. See `consumer.fetch.manager.following`.
-    """
-
-    def flag(self) -> Signal:
-        """What the application waits on: as a signal, and raised also when records come."""
-        ...
-
-    def has_some(self) -> bool:
-        """Whether there is anything to take."""
-        ...
-
-    def take(self, into: deque[CompletedFetch]) -> None:
-        """Move them there. Any thread; an interruption loses nothing."""
-        ...
+__all__ = ["SharedState"]
 
 
 class SharedState(ClientState):

@@ -156,7 +156,7 @@ InterceptorLike = (
 class Surplus:
     """What interceptors gave to a step of an iteration beyond the one record that it returns.
 
-    The calls that follow return it first, and prove nothing processed meanwhile. What one of them returned is dropped
+    The calls that follow return it first, and mark nothing processed meanwhile. What one of them returned is dropped
     by the next: until then Ctrl-C can put it back. A seek or a revocation drops all of it.
     """
 

@@ -277,7 +277,7 @@ class Commits:
         if not self.due(now):
             return
         self._next_at = add_ms(now, self._config.auto_commit_interval_ms)
-        offsets = self._proved()
+        offsets = self._processed()
         if now >= self._refresh_at:
             # The broker forgets offsets that nobody commits (offsets.retention.minutes), be they in use or not.
             self._refresh_at = add_ms(now, max(_REFRESH_MS, self._config.auto_commit_interval_ms))
@@ -288,7 +288,7 @@ class Commits:
     def commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign). Failures are logged: the records come again."""
         if self.is_automatic:
-            offsets = self._changed(self._proved() if processed_only else self.consumed())
+            offsets = self._changed(self._processed() if processed_only else self.consumed())
             yield from self._commit_quietly(offsets, deadline)
 
     def keep(self, deadline: int) -> Waits[None]:
@@ -308,14 +308,14 @@ class Commits:
     def commit_soon(self) -> None:
         """Commit what is processed, without waiting: a manual assignment ends, and there is no group to tell of it."""
         if self.is_automatic:
-            self._send_own(self._clock.now_ms(), self._changed(self._proved()))
+            self._send_own(self._clock.now_ms(), self._changed(self._processed()))
 
     def commit_parting(self, partitions: tuple[TopicPartition, ...], deadline: int) -> None:
         """Commit what is processed of these, which are about to be given up, without waiting.
 
         The network thread gives them up, with the `CallbackDone` that follows, once this commit has ended.
         """
-        offsets = self._changed(self._proved(partitions)) if self.is_automatic else {}
+        offsets = self._changed(self._processed(partitions)) if self.is_automatic else {}
         if offsets and not self._shared_state.ended:
             self._answer_starts(offsets)
             call_id = self._exchange.next_id()
@@ -325,7 +325,7 @@ class Commits:
 
     # ------------------------------------------------------------ within
 
-    def _proved(
+    def _processed(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         assignment = self._shared_state.shared_partitions
@@ -429,7 +429,7 @@ class Commits:
         self.note(offsets)
 
     def note(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These are committed. What the application committed by itself is proved, or we would take it back."""
+        """These are committed. What the application committed by itself is processed, or we would take it back."""
         assignment = self._shared_state.shared_partitions
         for partition, offset in offsets.items():
             shared_partition = assignment.get(partition)

@@ -28,9 +28,9 @@ import cython
 
 from kadence._native import refuse
 from kadence.clock import Clock, SystemClock
+from kadence.consumer.completed_fetch import frees
 from kadence.consumer.events import Seek
 from kadence.consumer.shared_partition import Origin
-from kadence.consumer.shared_state import frees
 from kadence.errors import KafkaError
 from kadence.records import release_idle
 from kadence.types import OffsetAndMetadata
@@ -41,8 +41,9 @@ if not cython.compiled:
     from kadence.consumer.fetch._steps import Steps
 
 if TYPE_CHECKING:
+    from kadence.consumer.completed_fetch import CompletedFetch
     from kadence.consumer.shared_partition import SharedPartition
-    from kadence.consumer.shared_state import CompletedFetch, SharedState
+    from kadence.consumer.shared_state import SharedState
     from kadence.records import Columns, Record
     from kadence.types import TopicPartition
 
@@ -107,7 +108,7 @@ class FetchCollector:
         self._is_short = False
         """Whoever needs memory lines up behind the others."""
         self._void: dict[SharedPartition, int] = {}
-        """Leases of which no more is handed out, though the network thread has not ended them yet."""
+        """Fetch epochs whose data is dropped although the network thread has not ended them yet."""
         self._clock = clock = clock or SystemClock()
         self._released_at = clock.now_ms()
         self.steps = Steps(
@@ -355,8 +356,9 @@ class FetchCollector:
     def put_back(self) -> None:
         """What this poll has taken never reached the caller (Ctrl-C, a cancelled task): it comes with the next one.
 
-        A poll begins by proving all that was returned before, so the proved positions are where it began, even where a
-        truncation has begun another fetch epoch since. All of it may be done again, should it be interrupted, too.
+        When a poll begins all that was returned before is processed, so the processed positions are where it began,
+        even where a truncation has begun another fetch epoch since. All of it may be done again, should it be
+        interrupted, too.
         """
         self._has_told = False
         steps = self.steps

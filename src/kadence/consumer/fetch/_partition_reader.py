@@ -35,9 +35,10 @@ if not cython.compiled:
     from kadence.records import FetchedRecords, Record
 
 if TYPE_CHECKING:
+    from kadence.consumer.completed_fetch import CompletedFetch
     from kadence.consumer.measures import TopicPollMeasures
     from kadence.consumer.shared_partition import SharedPartition
-    from kadence.consumer.shared_state import CompletedFetch, SharedState
+    from kadence.consumer.shared_state import SharedState
     from kadence.records import Columns
 
     class ReaderContext(Protocol):
@@ -414,7 +415,10 @@ class PartitionReader(ReaderState):
         return self.fetches[0].fetch_epoch
 
     def _processed_through(self) -> tuple[int, int | None] | None:
-        """Before decoded records are replaced: what they prove goes to the shared partition. Returns the position."""
+        """Before decoded records are replaced: the shared partition learns how far they are processed.
+
+        Returns the position.
+        """
         shared_partition = self.shared_partition
         decoded = self.decoded
         if decoded is None:
