@@ -244,16 +244,16 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         if foreign:
             refuse(self.poll, foreign)
         core, steps = self._core, self._steps
-        proofs: int | None = steps.calls
+        begun: int | None = steps.calls
         try:
             stepped: Records[K_co, V_co] | None = steps.poll(
                 steps.usual if max_records is None else max_records
             )
             if stepped is not None:
                 return stepped
-            proofs = None
+            begun = None
             async with self._shell.polling():
-                proofs = steps.calls
+                begun = steps.calls
                 records = self._calls.poll_buffered(timeout, max_records)
                 if records is None:
                     records = await self._shell.run(self._calls.poll(timeout, max_records))
@@ -265,10 +265,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             raise
         except BaseException:
             try:
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
             raise
 
     async def poll_arrow(
@@ -306,10 +306,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
         core = self._core
-        proofs = None
+        begun = None
         try:
             async with self._shell.polling():
-                proofs = core.polls.proofs
+                begun = core.polls.begun
                 return await self._shell.run(
                     self._calls.poll_arrow(timeout, max_records, headers, columns, value)
                 )
@@ -317,10 +317,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             raise
         except BaseException:
             try:
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
             raise
 
     def __aiter__(self) -> AsyncIterator[Record[K_co, V_co]]:
@@ -371,7 +371,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         core, steps = self._core, self._steps
         left = deadline
         while True:
-            proofs = steps.calls
+            begun = steps.calls
             try:
                 stepped: Record[K_co, V_co] | None = steps.step()
                 if stepped is not None:
@@ -387,10 +387,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 raise
             except BaseException:
                 try:
-                    core.polls.put_back(proofs)
+                    core.polls.put_back(begun)
                 finally:
                     # Once more, should Ctrl-C come a second time in the midst of it.
-                    core.polls.put_back(proofs)
+                    core.polls.put_back(begun)
                 raise
             if left == 0 or core.polls.is_finished or core.stopping:
                 return None

@@ -248,16 +248,16 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         if foreign:
             refuse(self.poll, foreign)
         core, steps = self._core, self._steps
-        proofs: int | None = steps.calls
+        begun: int | None = steps.calls
         try:
             stepped: Records[K_co, V_co] | None = steps.poll(
                 steps.usual if max_records is None else max_records
             )
             if stepped is not None:
                 return stepped
-            proofs = None
+            begun = None
             with self._shell.polling():
-                proofs = steps.calls
+                begun = steps.calls
                 records = self._calls.poll_buffered(timeout, max_records)
                 if records is None:
                     records = self._shell.run(self._calls.poll(timeout, max_records))
@@ -269,10 +269,10 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             raise
         except BaseException:
             try:
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
             raise
 
     def poll_arrow(
@@ -310,19 +310,19 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
         core = self._core
-        proofs = None
+        begun = None
         try:
             with self._shell.polling():
-                proofs = core.polls.proofs
+                begun = core.polls.begun
                 return self._shell.run(self._calls.poll_arrow(timeout, max_records, headers, columns, value))
         except self._shell.BEFORE_TAKING:
             raise
         except BaseException:
             try:
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
             raise
 
     def __iter__(self) -> Iterator[Record[K_co, V_co]]:
@@ -373,7 +373,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         core, steps = self._core, self._steps
         left = deadline
         while True:
-            proofs = steps.calls
+            begun = steps.calls
             try:
                 stepped: Record[K_co, V_co] | None = steps.step()
                 if stepped is not None:
@@ -389,10 +389,10 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 raise
             except BaseException:
                 try:
-                    core.polls.put_back(proofs)
+                    core.polls.put_back(begun)
                 finally:
                     # Once more, should Ctrl-C come a second time in the midst of it.
-                    core.polls.put_back(proofs)
+                    core.polls.put_back(begun)
                 raise
             if left == 0 or core.polls.is_finished or core.stopping:
                 return None

@@ -51,7 +51,7 @@ class ArrowPolls:
             polled = self._arrow_values(value).needed(names)
         while True:
             is_answered = yield from self._answered(until)
-            proofs = core.polls.proofs
+            begun = core.polls.begun
             chunks = (
                 (yield from core.polls.poll_columns(until, limit, columns=polled, max_bytes=max_bytes))
                 if is_answered
@@ -71,25 +71,25 @@ class ArrowPolls:
                 return table
             except AnswerPendingError as pending:
                 # Other tasks may commit what was taken while this one waits.
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
                 self._pending = pending.with_traceback(None)
                 self._pending_of = tuple(partition for partition, _ in chunks)
                 pending.call_back(core.polls.look_again)
             except LettersPendingError as pending:
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
                 self._pending = pending.with_traceback(None)
             except RecordDeserializationError as error:
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
                 core.polls.note_raised((error.partition,), error)
                 raise
             except DeadLetterError as error:
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
                 assert value is not None
                 core.polls.note_raised(self._arrow_values(value).raised_for, error)
                 raise
             except Exception as error:
                 # Out of memory, or a registry that is away: the rows are still to come.
-                core.polls.put_back(proofs)
+                core.polls.put_back(begun)
                 if isinstance(error, KafkaError):
                     core.polls.note_raised((partition for partition, _ in chunks), error)
                 raise

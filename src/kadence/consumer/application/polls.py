@@ -314,19 +314,19 @@ class Polls:
         return self._chosen.by_hand and bool(shared_partitions)
 
     @property
-    def proofs(self) -> int:
+    def begun(self) -> int:
         """How many polls have begun; see `put_back`."""
         return self.collector.steps.calls
 
-    def put_back(self, proofs: int | None) -> None:
-        """The poll that began after ``proofs`` was read did not return: what it took comes with the next one (C7).
+    def put_back(self, begun: int | None) -> None:
+        """The poll that began after ``begun`` was read did not return: what it took comes with the next one (C7).
 
         None: it had not come so far, and took nothing.
         """
         self.steps.is_taking = False
-        if proofs is None:
+        if begun is None:
             return
-        has_polled = self.collector.steps.calls != proofs
+        has_polled = self.collector.steps.calls != begun
         if self._interceptors is not None:
             self._interceptors.surplus.put_back(polled=has_polled)
         if has_polled:
