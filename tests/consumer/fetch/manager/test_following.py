@@ -12,8 +12,7 @@ from tests.worlds.cluster import TOPIC_ID
 from tests.worlds.fetching import P0, P1, World, asked, batch
 
 from kadence.connection.request import Part
-from kadence.consumer.completed_fetch import CompletedFetch, SessionFollow
-from kadence.consumer.shared_state import Signal
+from kadence.consumer.shared_state import CompletedFetch, SessionFollow, Signal
 from kadence.errors import OffsetOutOfRangeError
 from kadence.types import TopicPartition
 
