@@ -19,8 +19,8 @@ from tests.patience import PATIENCE, until
 
 from kadence import Consumer, Producer
 from kadence.broker import Broker
-from kadence.consumer.completed_fetch import SessionFollow
 from kadence.consumer.fetch.manager.answers import FetchAnswers
+from kadence.consumer.shared_state import SessionFollow
 from kadence.net import drain
 from kadence.protocol.fetch import FetchResponse
 from kadence.records import encode_batch, scan

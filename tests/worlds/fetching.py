@@ -8,10 +8,9 @@ from tests.worlds.cluster import TOPIC_ID, answer, config, knowing
 from tests.worlds.hand import BackgroundEvents, Hand, Managers
 
 from kadence.connection.request import Request
-from kadence.consumer.completed_fetch import CompletedFetch
 from kadence.consumer.fetch.manager.fetch import FetchRequestManager
 from kadence.consumer.positions.metadata import MetadataManager
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kadence.records import encode_batch

@@ -7,10 +7,9 @@ from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, Producer, TopicPartition
 from kadence.config import ConsumerConfig
-from kadence.consumer.completed_fetch import CompletedFetch
 from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.shared_partition import SharedPartition
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.records import OWN_COLUMNS, encode_batch, release_idle, spare_memory
 from kadence.testing import FakeClock
 

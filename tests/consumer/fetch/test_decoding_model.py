@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from tests.luck import examples
 
 from kadence.config import ConsumerConfig
-from kadence.consumer.completed_fetch import CompletedFetch
 from kadence.consumer.decoded_records import Records
 from kadence.consumer.events import Seek
 from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.fetch.dead_letters import BadRecord, Delivery
 from kadence.consumer.fetch.decoding import Decoding
 from kadence.consumer.shared_partition import Origin, SharedPartition
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.errors import DeadLetterError, RecordDeserializationError
 from kadence.records import OWN_COLUMNS, encode_batch
 from kadence.types import TopicPartition

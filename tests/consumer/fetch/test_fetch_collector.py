@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kadence.consumer.completed_fetch import CompletedFetch
 from kadence.consumer.events import Seek
 from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.shared_partition import Origin, SharedPartition
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.errors import CorruptRecordError
 from kadence.records import OWN_COLUMNS, FetchedRecords, codecs, encode_batch

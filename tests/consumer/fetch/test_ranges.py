@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kadence.consumer.completed_fetch import CompletedFetch
 from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.shared_partition import Origin, SharedPartition
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.records import ALL_COLUMNS, Columns, encode_batch
 from kadence.types import TopicPartition
 

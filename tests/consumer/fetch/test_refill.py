@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from tests.consumer.fetch.test_fetch_collector import Arena, shared_partition, shared_state
 from tests.luck import examples
 
-from kadence.consumer.completed_fetch import CompletedFetch
 from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.fetch._steps import Steps
 from kadence.consumer.shared_partition import SharedPartition
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.errors import CorruptRecordError
 from kadence.records import OWN_COLUMNS, Record, encode_batch
 from kadence.testing import FakeClock

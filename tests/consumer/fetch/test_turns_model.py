@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.luck import examples
 
-from kadence.consumer.completed_fetch import CompletedFetch
 from kadence.consumer.events import Seek
 from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.shared_partition import Origin, SharedPartition
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.records import OWN_COLUMNS, encode_batch
 from kadence.testing.clock import FakeClock
 from kadence.types import TopicPartition

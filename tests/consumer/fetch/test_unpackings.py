@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from tests.consumer.fetch.test_fetch_collector import Arena, shared_partition, shared_state
 
-from kadence.consumer.completed_fetch import CompletedFetch
 from kadence.consumer.fetch._fetch_collector import FetchCollector
+from kadence.consumer.shared_state import CompletedFetch
 from kadence.records import OWN_COLUMNS, FetchedRecords, codecs, encode_batch
 from kadence.testing import FakeClock
 

@@ -28,9 +28,9 @@ import cython
 
 from kadence._native import refuse
 from kadence.clock import Clock, SystemClock
-from kadence.consumer.completed_fetch import frees
 from kadence.consumer.events import Seek
 from kadence.consumer.shared_partition import Origin
+from kadence.consumer.shared_state import frees
 from kadence.errors import KafkaError
 from kadence.records import release_idle
 from kadence.types import OffsetAndMetadata
@@ -41,9 +41,8 @@ if not cython.compiled:
     from kadence.consumer.fetch._steps import Steps
 
 if TYPE_CHECKING:
-    from kadence.consumer.completed_fetch import CompletedFetch
     from kadence.consumer.shared_partition import SharedPartition
-    from kadence.consumer.shared_state import SharedState
+    from kadence.consumer.shared_state import CompletedFetch, SharedState
     from kadence.records import Columns, Record
     from kadence.types import TopicPartition
 

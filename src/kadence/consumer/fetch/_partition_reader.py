@@ -35,10 +35,9 @@ if not cython.compiled:
     from kadence.records import FetchedRecords, Record
 
 if TYPE_CHECKING:
-    from kadence.consumer.completed_fetch import CompletedFetch
     from kadence.consumer.measures import TopicPollMeasures
     from kadence.consumer.shared_partition import SharedPartition
-    from kadence.consumer.shared_state import SharedState
+    from kadence.consumer.shared_state import CompletedFetch, SharedState
     from kadence.records import Columns
 
     class ReaderContext(Protocol):

@@ -13,7 +13,7 @@ from tests.worlds.fetching import P0, P1, World, asked, batch
 
 from kadence.connection.request import Part
 from kadence.consumer.client_state import Signal
-from kadence.consumer.completed_fetch import CompletedFetch, SessionFollow
+from kadence.consumer.shared_state import CompletedFetch, SessionFollow
 from kadence.errors import OffsetOutOfRangeError
 from kadence.types import TopicPartition
 

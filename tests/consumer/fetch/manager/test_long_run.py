@@ -16,7 +16,7 @@ from tests.worlds.fetching import Arena, World
 from tests.worlds.hand import BackgroundEvents
 
 from kadence.connection.request import Request
-from kadence.consumer.completed_fetch import CompletedFetch
+from kadence.consumer.shared_state import CompletedFetch
 from kadence.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kadence.records import encode_batch
 from kadence.types import TopicPartition

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Arrival, Loan
-from kadence.consumer.completed_fetch import CompletedFetch
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.fetchable import Reasons, trouble_of
 from kadence.consumer.fetch.manager.memory import Memory, Sizes
@@ -18,7 +17,7 @@ from kadence.consumer.fetch.manager.session import PartitionBucket, Sent
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.validation import note_epochs
 from kadence.consumer.shared_partition import NotFetchedReason
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.consumer.subscription import PartitionState, Status, Subscription
 from kadence.errors import CorruptRecordError, OffsetOutOfRangeError, for_code
 from kadence.lag import end_offset

@@ -22,7 +22,6 @@ from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Arrival, Completed, ConnectionPurpose, Repeat, Request
-from kadence.consumer.completed_fetch import SessionFollow, Wanted
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.answers import READ_COMMITTED, FetchAnswers
 from kadence.consumer.fetch.manager.fetchable import FetchablePartitions, Reasons
@@ -39,7 +38,7 @@ from kadence.consumer.fetch.manager.session import (
 )
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.shared_partition import NotFetchedReason
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.shared_state import SessionFollow, SharedState, Wanted
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.errors import AuthenticationError
 from kadence.protocol.fetch import FetchRequest, FetchResponse

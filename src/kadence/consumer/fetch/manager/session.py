@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kadence.clock import FOREVER
-from kadence.consumer.completed_fetch import Wanted
 from kadence.consumer.shared_partition import NotFetchedReason
+from kadence.consumer.shared_state import Wanted
 from kadence.consumer.subscription import PartitionState
 from kadence.protocol.fetch import FetchPartition, FetchTopic, ForgottenTopic
 from kadence.types import TopicPartition

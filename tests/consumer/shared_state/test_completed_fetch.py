@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.worlds.fetching import P0, Arena, World, batch
 
-from kadence.consumer.completed_fetch import CompletedFetch, Copies
 from kadence.consumer.shared_partition import SharedPartition
+from kadence.consumer.shared_state import CompletedFetch, Copies
 from kadence.errors import CorruptRecordError
 from kadence.types import TopicPartition
 
