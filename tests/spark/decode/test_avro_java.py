@@ -16,7 +16,7 @@ from tests.registry.parity.counted import Counted
 from tests.registry.parity.java import Java
 from tests.registry.parity.plain import of_python
 from tests.registry.parity.registered import Registered
-from tests.registry.test_avro_resolution import DEFAULTS, FIELDS, record, written
+from tests.registry.test_avro_resolution import DEFAULTS, FIELDS, REFUSED, UNIONS, record, written
 
 from kadence.testing.schema_registry import SchemaRegistryServer
 
@@ -45,6 +45,14 @@ def test_defaults(java: Java) -> None:
     for kind, default, expected in DEFAULTS:
         reader = record("int", {"name": "more", "type": kind, "default": default})
         assert read(java, record("int"), reader, data) == {"v": 5, "more": of_python(expected)}, kind
+
+
+def test_records_of_unions(java: Java) -> None:
+    for said, writer, value, reader, expected in UNIONS:
+        theirs, ours = record(writer), record(reader)
+        found, why = java.try_read(java.schema(theirs), java.schema(ours), written(theirs, {"v": value}))
+        assert bool(why) == (expected is REFUSED), (said, why)
+        assert why or found == {"v": of_python(expected)}, said
 
 
 @pytest.mark.parametrize("seed", seeds(1))
