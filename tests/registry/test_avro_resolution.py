@@ -105,6 +105,9 @@ Read = Callable[[Any, Any, bytes], Any]
 
 
 FIELDS: list[tuple[Any, Any, Any, Any]] = [
+    # Nothing is there that does not fit.
+    ({"type": "array", "items": "string"}, [], {"type": "array", "items": "int"}, []),
+    ({"type": "array", "items": fixed(1, "F")}, [], ["null", {"type": "array", "items": fixed(2, "G")}], []),
     # A field gains a logical type.
     ("long", THEN_MS, MILLIS, THEN),
     ("long", THEN_MS * 1_000, MICROS, THEN),

@@ -482,6 +482,10 @@ def _bare(schema: Any, unique: Mapping[str, str]) -> Any:
     for name in ("type", "items", "values"):
         if name in made:
             made[name] = _bare(made[name], unique)
+    for name in ("items", "values"):
+        if name in made and not isinstance(made[name], list):
+            # In a union, fastavro looks only at elements that there are; in Java, too, an empty array always fits.
+            made[name] = [made[name]]
     if "fields" in made:
         made["fields"] = [{**field, "type": _bare(field["type"], unique)} for field in made["fields"]]
     return made
