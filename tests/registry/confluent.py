@@ -1,4 +1,4 @@
-"""confluent-kafka's serialisers and deserialisers, for the cases of `cases.py`. Needs confluent-kafka[schemaregistry]."""
+"""confluent-kafka's serialisers and deserialisers, for the cases of `cases.py`; needs its extra schemaregistry."""
 
 from __future__ import annotations
 

@@ -332,11 +332,41 @@ FILLED = {"default": 3}
 REFUSED = object()
 
 UNIONS: list[tuple[str, Any, Any, Any, Any]] = [
-    ("by its fields", [NUMBER, TEXT], ("Number", {"x": 5}), [of("P", ("y", "string")), of("Q", ("x", "long"))], {"x": 5}),
-    ("the first that fits", NUMBER, {"x": 5}, ["null", of("P", ("x", "long")), of("Q", ("x", "int"))], {"x": 5}),
-    ("a default is a field", NUMBER, {"x": 5}, [of("P", ("z", "int", FILLED)), of("Q", ("x", "int"))], {"z": 3}),
-    ("its name before its fields", NUMBER, {"x": 5}, [of("P", ("x", "int")), of("Number", ("z", "int", FILLED))], {"z": 3}),
-    ("its alias before its fields", NUMBER, {"x": 5}, [of("P", ("x", "int")), of("Q", ("z", "int", FILLED), aliases=["Number"])], {"z": 3}),
+    (
+        "by its fields",
+        [NUMBER, TEXT],
+        ("Number", {"x": 5}),
+        [of("P", ("y", "string")), of("Q", ("x", "long"))],
+        {"x": 5},
+    ),
+    (
+        "the first that fits",
+        NUMBER,
+        {"x": 5},
+        ["null", of("P", ("x", "long")), of("Q", ("x", "int"))],
+        {"x": 5},
+    ),
+    (
+        "a default is a field",
+        NUMBER,
+        {"x": 5},
+        [of("P", ("z", "int", FILLED)), of("Q", ("x", "int"))],
+        {"z": 3},
+    ),
+    (
+        "its name before its fields",
+        NUMBER,
+        {"x": 5},
+        [of("P", ("x", "int")), of("Number", ("z", "int", FILLED))],
+        {"z": 3},
+    ),
+    (
+        "its alias before its fields",
+        NUMBER,
+        {"x": 5},
+        [of("P", ("x", "int")), of("Q", ("z", "int", FILLED), aliases=["Number"])],
+        {"z": 3},
+    ),
     ("none fits", NUMBER, {"x": 5}, ["null", of("P", ("z", "int"))], REFUSED),
     ("another type", NUMBER, {"x": 5}, ["null", of("P", ("x", "string"))], REFUSED),
     ("the name alone does not help", NUMBER, {"x": 5}, ["null", of("Number", ("z", "int"))], REFUSED),
@@ -344,7 +374,10 @@ UNIONS: list[tuple[str, Any, Any, Any, Any]] = [
         "two of one short name",
         [of("X", ("x", "int"), namespace="a"), of("X", ("y", "string"), namespace="b")],
         ("b.X", {"y": "a"}),
-        [of("X", ("x", "int", FILLED), namespace="a"), of("X", ("y", "string"), ("z", "int", FILLED), namespace="b")],
+        [
+            of("X", ("x", "int", FILLED), namespace="a"),
+            of("X", ("y", "string"), ("z", "int", FILLED), namespace="b"),
+        ],
         {"y": "a", "z": 3},
     ),
     (
@@ -358,7 +391,10 @@ UNIONS: list[tuple[str, Any, Any, Any, Any]] = [
         "inside of another one",
         of("Outer", ("inner", NUMBER)),
         {"inner": {"x": 5}},
-        [of("P", ("inner", of("None", ("w", "int")))), of("Q", ("inner", of("Other", ("x", "int"), ("z", "int", FILLED))))],
+        [
+            of("P", ("inner", of("None", ("w", "int")))),
+            of("Q", ("inner", of("Other", ("x", "int"), ("z", "int", FILLED)))),
+        ],
         {"inner": {"x": 5, "z": 3}},
     ),
     (
@@ -375,8 +411,14 @@ UNIONS: list[tuple[str, Any, Any, Any, Any]] = [
         ["null", of("Baum", ("next", ["null", "Baum"]))],
         {"next": {"next": None}},
     ),
-    ("in an array", {"type": "array", "items": NUMBER}, [{"x": 5}], {"type": "array", "items": ["null", TEXT, of("Q", ("x", "int"))]}, [{"x": 5}]),
-]  # fmt: skip
+    (
+        "in an array",
+        {"type": "array", "items": NUMBER},
+        [{"x": 5}],
+        {"type": "array", "items": ["null", TEXT, of("Q", ("x", "int"))]},
+        [{"x": 5}],
+    ),
+]
 """What is said of it, the writer's field, a value as fastavro takes it, the reader's field, and what Java reads."""
 
 

@@ -27,8 +27,8 @@ from kadence.testing.schema_registry import SchemaRegistryServer
 
 @pytest.fixture
 def registered() -> Iterator[Registered]:
-    with SchemaRegistryServer() as server:
-        yield Registered(server)
+    with SchemaRegistryServer() as server, Registered(server) as registered:
+        yield registered
 
 
 def explained(counted: Counted, documents: int) -> None:

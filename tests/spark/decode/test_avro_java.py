@@ -58,8 +58,8 @@ def test_records_of_unions(java: Java) -> None:
 @pytest.mark.parametrize("seed", seeds(1))
 def test_random_schemas_and_other_versions_of_them(java: Java, seed: int) -> None:
     counted = Counted()
-    with SchemaRegistryServer() as server:
-        avro.run(java, Registered(server), Random(seed), 60, counted)
+    with SchemaRegistryServer() as server, Registered(server) as registered:
+        avro.run(java, registered, Random(seed), 60, counted)
     assert not counted.unexplained, "\n".join(map(str, counted.unexplained[:5]))
     assert counted.documents >= 60
     assert counted.answers
