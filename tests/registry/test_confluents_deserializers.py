@@ -111,7 +111,7 @@ def written_by_kadence(case: Case, serializer: Any, topic: str = TOPIC) -> tuple
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_kadence_writes(server: SchemaRegistryServer, client: Any, case: Case) -> None:
     if case.schema == '"bytes"':
-        # It refuses its own serialiser's bytes where no data is behind the schema's id: findings/confluent_avro_no_data.sh.
+        # It refuses its own serialiser's bytes without data: findings/confluent_avro_no_data.sh.
         case = replace(case, values=[each for each in case.values if each])
     serializer = ours_of(case, SchemaRegistryClient(server.url), prepare(server, case))
     assert read_by_confluent(case, client, *written_by_kadence(case, serializer)) == expected(case)
