@@ -173,6 +173,8 @@ def _effective(schema: Any, known: Collection[str], *, keep_defaults: bool) -> A
         if isinstance(made.get(name), dict | list):
             made[name] = inner(made[name])
     if "fields" in made:
+        if not all(isinstance(field["name"], str) for field in made["fields"]):
+            raise TypeError("the name of a field is a text")
         made["fields"] = [
             {
                 name: inner(item) if name == "type" else item
