@@ -15,9 +15,9 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 List dead letters, show them, send them back to the topics that they came
-from, or delete them. It reads those that Consumer.process writes, and those
-of a consumer with deserialization.errors=dead-letter. Prints tables or text
-on a terminal, JSON lines in a pipe."""
+from, or delete them. It reads those that Consumer.process writes, those of a
+consumer with deserialization.errors=dead-letter, and those of a pipeline.
+Prints tables or text on a terminal, JSON lines in a pipe."""
 
 _EXAMPLES = """\
   kadence dead-letters list orders.dead        counts by origin and error
@@ -36,7 +36,8 @@ topic and partition that they came from, and acknowledged. They have the time
 of sending; their own is in the header kadence.replay.timestamp. The dead
 letters stay: a second replay sends the records a second time. `drop` deletes
 them.
-Those whose value was too large for the dead letter topic are not sent."""
+Those whose value was too large for the dead letter topic are not sent, nor
+those that name no topic that is there; the others are."""
 
 _DROP = """
 
