@@ -70,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line("markers", "own_spark: starts Spark itself; such files run one after the other")
     config.addinivalue_line("markers", "shared_spark: uses the session of tests/spark/conftest.py")
+    config.addinivalue_line("markers", "secured_kafka: uses the node of tests/security/conftest.py")
     config.addinivalue_line(
         "markers", "needs(*names): what a test asks of its broker: tests/consumer/capabilities.py"
     )

@@ -2,10 +2,11 @@
 
 A file stays in one process, since its tests share brokers. Files marked ``shared_spark`` use the session of
 tests/spark/conftest.py. They are one group, so it starts once. Files marked ``own_spark`` start Spark themselves. They
-are another group: three Sparks at a time would leave the other tests no processor.
+are another group: three Sparks at a time would leave the other tests no processor. Files marked ``secured_kafka`` use
+the node of tests/security/conftest.py, which starts once, too.
 
 pytest-xdist's own marks for groups do nothing with pytest 9.2 (findings/pytest_xdist_groups.sh), and the process that
-hands out tests collects none. So it looks for these two marks in the text of a file.
+hands out tests collects none. So it looks for these marks in the text of a file.
 
 What takes longest begins first, so that no process is left alone with it at the end. ``durations.json`` says how long
 files take. ``make durations`` measures it; a file that is not in it comes after those that are.
@@ -29,7 +30,7 @@ DURATIONS: Final = Path(__file__).with_name("durations.json")
 _LEAST: Final = 2
 """Files that take fewer seconds are not kept: their order does not matter."""
 
-_GROUPS: Final = ("shared_spark", "own_spark")
+_GROUPS: Final = ("shared_spark", "own_spark", "secured_kafka")
 
 
 def arrange(items: list[pytest.Item], durations: Mapping[str, float] | None = None) -> None:

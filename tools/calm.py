@@ -24,10 +24,14 @@ from xml.etree import ElementTree
 ROOT: Final = Path(__file__).resolve().parent.parent
 FOLDER: Final = ROOT / "build" / "calm"
 
-# It ends with its parent, in whatever way that ends.
+# The first process has a session of its own, as another program's load has. Each ends with its parent.
 _BUSY: Final = """
-import os
-parent = os.getppid()
+import os, sys
+parent, first = os.getppid(), os.getpid()
+for _ in range(int(sys.argv[1]) - 1):
+    if not os.fork():
+        parent = first
+        break
 while os.getppid() == parent:
     sum(range(100_000))
 """
@@ -94,14 +98,14 @@ def run(command: Sequence[str], arguments: Sequence[str], number: int, load: int
 @contextmanager
 def busy(count: int) -> Iterator[None]:
     """So many processes that compute all the time."""
-    running = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(count)]
-    try:
+    if not count:
         yield
-    finally:
-        for process in running:
-            process.kill()
-        for process in running:
-            process.wait()
+        return
+    with subprocess.Popen([sys.executable, "-c", _BUSY, str(count)], start_new_session=True) as running:
+        try:
+            yield
+        finally:
+            running.kill()
 
 
 def outcomes(results: Path) -> tuple[int, tuple[str, ...]]:

@@ -89,10 +89,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     "name",
     [
         "polls",
-        "arrow",
         *(
             pytest.param(name, marks=pytest.mark.heavy)
-            for name in ("work", "iteration", "iteration_settings", "iteration_async")
+            for name in ("arrow", "work", "iteration", "iteration_settings", "iteration_async")
         ),
     ],
 )
@@ -118,6 +117,7 @@ def test_rows_that_read_a_topic(ground: Ground, options: Options, name: str) -> 
     assert all((goal.is_kept is None) == ("Java" in goal.promised) for goal in goals)
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("here")
 def test_writing(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     from rows import produce
@@ -132,6 +132,7 @@ def test_writing(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPat
     assert all(goal.is_kept is not None for goal in goals)
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("here")
 def test_many_topics(ground: Ground, options: Options) -> None:
     from rows import many_topics
@@ -183,7 +184,8 @@ def test_latency(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("name", [pytest.param("idle", marks=pytest.mark.heavy), "partitions"])
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["idle", "partitions"])
 def test_idle_consumers(ground: Ground, options: Options, name: str) -> None:
     from rows import idle, partitions
 

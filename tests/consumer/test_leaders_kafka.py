@@ -26,7 +26,7 @@ from kadence.protocol.create_topics import (
 from kadence.testing.kafka import Kafka
 from kadence.types import PartitionInfo
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.heavy]
 
 _SETTINGS = {
     "unclean.leader.election.enable": "true",

@@ -66,7 +66,7 @@ def test_memory_and_steps_are_bounded_by_what_came(target: Target, seed: int) ->
     assert target.allocation is not None
     for_a_byte, before_the_first = target.allocation
     mutated = Mutator(inputs(target), seed)
-    for number in range(100):
+    for number in range(50):
         data = mutated() * (number % 3 + 1)
         taken = allocated(lambda data=data: target.check(data))  # type: ignore[misc]
         assert taken <= before_the_first + for_a_byte * len(data), (taken, data)

@@ -18,7 +18,7 @@ from kadence import Admin, Consumer, Producer, Token, TopicPartition
 from kadence.errors import AuthenticationError, KafkaTimeoutError
 from kadence.testing.kafka import Kafka
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.secured_kafka]
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 WRONG = "battery-staple"

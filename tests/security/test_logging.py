@@ -14,7 +14,7 @@ from kadence import Consumer
 from kadence.errors import AuthenticationError
 from kadence.testing.kafka import Kafka
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.secured_kafka]
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> str:

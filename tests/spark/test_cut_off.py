@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.own_spark
+pytestmark = [pytest.mark.own_spark, pytest.mark.heavy]
 
 ROOT = Path(__file__).parents[2]
 

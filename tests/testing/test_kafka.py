@@ -53,10 +53,8 @@ def test_a_node_that_cannot_start_shows_its_log_and_leaves_nothing(kafka: Kafka)
     assert repr(broken) == "<Kafka 4.3.1 not running>"
 
 
-@pytest.mark.parametrize(
-    "taken",
-    [pytest.param(0, id="listener"), pytest.param(1, id="controller", marks=pytest.mark.heavy)],
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize("taken", [pytest.param(0, id="listener"), pytest.param(1, id="controller")])
 def test_a_node_whose_port_is_taken_while_it_starts_gets_others(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch, taken: int
 ) -> None:

@@ -50,7 +50,7 @@ def node(kafka: Kafka) -> Iterator[Kafka]:
         yield running
 
 
-@pytest.fixture(params=["embedded", "kafka"])
+@pytest.fixture
 def outage(request: pytest.FixtureRequest) -> Iterator[Outage]:
     """Real Kafka is killed and started again; the embedded broker closes each connection that asks for anything."""
     if request.param == "kafka":
@@ -94,7 +94,16 @@ def held(frame: DataFrame, directory: Path) -> DataFrame:
     return frame.select(stop("partition", "value").alias("value"))
 
 
-@pytest.mark.parametrize("way", ["batch", "stream"])
+@pytest.mark.parametrize(
+    ("outage", "way"),
+    [
+        ("embedded", "batch"),
+        ("embedded", "stream"),
+        ("kafka", "stream"),
+        pytest.param("kafka", "batch", marks=pytest.mark.heavy),
+    ],
+    indirect=["outage"],
+)
 def test_each_row_once_although_the_broker_was_down_in_the_middle(
     outage: Outage, cluster: Cluster, spark: SparkSession, tmp_path: Path, way: str
 ) -> None:
