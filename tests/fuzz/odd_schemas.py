@@ -11,6 +11,7 @@ import base64
 import json
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -35,7 +36,7 @@ __all__ = ["ODD_SCHEMAS"]
 
 _ID: Final = 7
 _REGISTRY: Final = RegistryOptions(("http://registry.test:1",))
-_ODD: Final = (
+_ODD: Final[tuple[Any, ...]] = (
     None,
     True,
     -1,
@@ -143,7 +144,7 @@ def _spark(reading: _Reading, side: SideOptions, others: list[Any], values: list
     for kind in [own, *others]:
         if kind is not None:
             # Not by its cache, which would keep every schema.
-            reading.columns(lambda kind=kind: formats.decoder_of.__wrapped__(side, kind), values, kind)
+            reading.columns(partial(formats.decoder_of.__wrapped__, side, kind), values, kind)
 
 
 def _avro(chance: Random) -> object:
@@ -160,11 +161,11 @@ def _avro(chance: Random) -> object:
     )
     reading = _Reading()
     for schema in (None, json.dumps(reader)):
-        rows = reading.attempt(lambda schema=schema: AvroDeserializer(client, schema))
+        rows = reading.attempt(partial(AvroDeserializer, client, schema))
         if rows is None:
             continue
         for each in framed:
-            reading.attempt(lambda rows=rows, each=each: rows.deserialize("t", (), each))
+            reading.attempt(partial(rows.deserialize, "t", (), each))
         reading.columns(rows.columns, framed)
     others = [pa.struct([("f2", pa.string()), ("f3", pa.decimal128(38, 2))]), pa.int64()]
     with mock.patch.object(formats, "client_of", return_value=client):
@@ -199,7 +200,7 @@ def _protobuf(chance: Random) -> object:
     reading = _Reading()
     rows: Any = ProtobufDeserializer(client)
     for each in framed:
-        reading.attempt(lambda each=each: rows.deserialize("t", (), each))
+        reading.attempt(partial(rows.deserialize, "t", (), each))
     reading.columns(rows.columns, framed)
     others = [pa.struct([("f2", pa.string()), ("f3", pa.list_(pa.int64()))]), pa.struct([("f1", pa.int32())])]
     from google.protobuf import descriptor_pb2
@@ -253,7 +254,7 @@ def _json(chance: Random) -> object:
     reading = _Reading()
     rows = reading.attempt(lambda: JsonSchemaDeserializer(client))
     for each in framed:
-        reading.attempt(lambda each=each: rows.deserialize("t", (), each))
+        reading.attempt(partial(rows.deserialize, "t", (), each))
     kind = arrow_of_json(good)
     if kind is None:
         return reading.answer()
@@ -262,8 +263,8 @@ def _json(chance: Random) -> object:
     reading.columns(lambda: SchemaColumns(kind), bodies, kind)
     for form in (Format.JSON, Format.STRICT_JSON):
         plain, by_id = SideOptions("value", form), SideOptions("value", form, framed=True)
-        reading.columns(lambda plain=plain: formats.decoder_of.__wrapped__(plain, kind), bodies, kind)
-        reading.columns(lambda by_id=by_id: formats.decoder_of.__wrapped__(by_id, kind), framed, kind)
+        reading.columns(partial(formats.decoder_of.__wrapped__, plain, kind), bodies, kind)
+        reading.columns(partial(formats.decoder_of.__wrapped__, by_id, kind), framed, kind)
     return reading.answer()
 
 

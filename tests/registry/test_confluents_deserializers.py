@@ -105,7 +105,10 @@ def read_by_confluent(
 
 
 def written_by_kadence(case: Case, serializer: Any, topic: str = TOPIC) -> tuple[list[bytes], list[Any]]:
-    return theirs.written_with(lambda value, at: serializer.serialize(topic, at.headers, value), case, topic)
+    made: tuple[list[bytes], list[Any]] = theirs.written_with(
+        lambda value, at: serializer.serialize(topic, at.headers, value), case, topic
+    )
+    return made
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -149,7 +152,7 @@ def test_contexts_that_kadence_writes(contexts: SchemaRegistryServer, client: An
 @pytest.mark.parametrize("case", IN_CONTEXTS, ids=said)
 def test_contexts_that_confluent_writes(contexts: SchemaRegistryServer, client: Any, case: Case) -> None:
     serializer = theirs.serializer_of(case, client, [], staged_of_confluent)
-    made = theirs.written_with(serializer, case)
-    assert read_by_kadence(case, contexts.url, *made, strategy=staged) == expected(case)
+    written, headers = theirs.written_with(serializer, case)
+    assert read_by_kadence(case, contexts.url, written, headers, strategy=staged) == expected(case)
     # An address that ends in the context is enough, without a strategy.
-    assert read_by_kadence(case, f"{contexts.url}/contexts/.staging", *made) == expected(case)
+    assert read_by_kadence(case, f"{contexts.url}/contexts/.staging", written, headers) == expected(case)

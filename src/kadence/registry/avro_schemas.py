@@ -540,7 +540,7 @@ def with_default_values(
         logical: the same schema with its logical types.
         unique: the names that some of its types have in ``schema`` in place of theirs.
     """
-    own = {made: name for name, made in (unique or {}).items()}
+    own: dict[str, str] = {made: name for name, made in (unique or {}).items()}
     values = _Defaults(logical, kept)
     schema = deepcopy(schema)
 
@@ -549,9 +549,10 @@ def with_default_values(
             for branch in each:
                 change(branch)
         elif isinstance(each, dict):
+            record: str = each.get("name", "")
             for field in each.get("fields", ()):
                 if "default" in field:
-                    field["default"] = values.of_field(own.get(each["name"], each["name"]), field["name"])
+                    field["default"] = values.of_field(own.get(record, record), field["name"])
             for child in _children(each):
                 change(child)
 
