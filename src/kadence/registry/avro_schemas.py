@@ -19,7 +19,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, MissingDependencyError
-from kadence.registry.avro_readers import FLOAT, READERS, own_name, reader_of
+from kadence.registry.avro_readers import FLOAT, PLAIN, READERS, own_name, reader_of
 
 if TYPE_CHECKING:
     from io import BytesIO
@@ -312,6 +312,7 @@ class _Laying:
         if isinstance(writer, list):
             return [self._of(branch, reader) for branch in writer]
         writer = self._written.get(writer, writer) if isinstance(writer, str) else writer
+        kinds = {str(_kind(self._resolved(each))) for each in reader} if isinstance(reader, list) else set()
         reader = self._counterpart(writer, reader)
         kind = _kind(writer)
         if isinstance(kind, dict | list):
@@ -326,7 +327,8 @@ class _Laying:
             return {"type": kind, "logicalType": FLOAT}
         if (kind, _kind(reader)) in _ALIKE:
             kind = _kind(reader)
-        return {"type": kind, **self._logical(reader)}
+        stays = {"logicalType": PLAIN} if kind in ("string", "bytes") and kinds >= {"string", "bytes"} else {}
+        return {"type": kind, **stays, **self._logical(reader)}
 
     def _named(self, writer: dict[str, Any], reader: Any) -> Any:
         kind = writer["type"]
