@@ -189,7 +189,7 @@ def _can_be(schema: Any, value: Any, defined: dict[str, Any]) -> bool:
         return kind in ("float", "double")
     if isinstance(value, tuple):
         logical = schema.get("logicalType", "") if isinstance(schema, dict) else ""
-        return {"uuid": "uuid", "clock": "time-"}.get(value[0], "-") in logical
+        return {"uuid": "uuid", "clock": "time-", "day": "date"}.get(value[0], "-") in logical
     return (
         bool(kind == "array") if isinstance(value, list) else kind not in ("null", "record", "map", "array")
     )
