@@ -37,7 +37,7 @@ of sending; their own is in the header kadence.replay.timestamp. The dead
 letters stay: a second replay sends the records a second time. `drop` deletes
 them.
 Those whose value was too large for the dead letter topic are not sent, nor
-those that name no topic that is there; the others are."""
+those that name no existing topic. The others are sent."""
 
 _DROP = """
 

@@ -398,17 +398,17 @@ class _Fitting:
 
     def __init__(self, written: Mapping[str, Any], read: Mapping[str, Any]) -> None:
         self._written, self._read = written, read
-        self._asked: set[tuple[str, str]] = set()
+        self._known: dict[tuple[str, str], bool] = {}
 
     def fits(self, writer: Mapping[str, Any], reader: Mapping[str, Any]) -> bool:
         """Whether there is something to read for each field of the reader's."""
         pair = writer["name"], reader["name"]
-        if pair in self._asked:
+        if pair not in self._known:
             # A record inside itself fits if the rest of it does.
-            return True
-        self._asked.add(pair)
-        have = {field["name"]: field["type"] for field in writer["fields"]}
-        return all(self._has(have, field) for field in reader["fields"])
+            self._known[pair] = True
+            have = {field["name"]: field["type"] for field in writer["fields"]}
+            self._known[pair] = all(self._has(have, field) for field in reader["fields"])
+        return self._known[pair]
 
     def _has(self, have: Mapping[str, Any], field: Mapping[str, Any]) -> bool:
         names = [name for name in (field["name"], *field.get("aliases", ())) if name in have]

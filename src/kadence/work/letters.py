@@ -9,8 +9,8 @@ record that has been in a retry topic keeps the place from which it came first.
 
 A record of a dead letter topic that fails again becomes a dead letter like any other: its headers, also those about its
 first error, stay before the new ones, and `replayed` takes away the new ones alone. So each replay leads one step back,
-until the record is where it came from first. What says that it came from the topic in which it fails has done its
-duty, and is left out: a record that goes round between topics does not grow.
+until the record is where it came from first. Headers that name the topic in which the record fails now are left out: a
+record that goes round between topics does not grow.
 """
 
 from __future__ import annotations
