@@ -260,17 +260,20 @@ class SchemaRegistryClient:
             )
         return made
 
-    def resolve_schema(self, schema: Schema, *, is_new: bool = False) -> ResolvedSchema:
+    def resolve_schema(
+        self, schema: Schema, subject: str | None = None, *, is_new: bool = False
+    ) -> ResolvedSchema:
         """A schema of one's own with all that it refers to, which the registry must have.
 
         Args:
+            subject: what it is, or will be, registered under: subjects without a context are in that of this one.
             is_new: it is to be registered, so it must not refer to versions that were deleted.
         """
         references = [_wire_reference(each) for each in schema.references]
         return self._with_references(
             {"schema": schema.schema_str, "schemaType": schema.schema_type, "references": references},
             schema.schema_type,
-            None,
+            context_of(subject),
             is_new=is_new,
         )
 
