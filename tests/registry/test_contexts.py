@@ -163,7 +163,8 @@ def test_what_a_serialiser_refers_to_is_in_the_context_that_its_strategy_names(
     server.add(":.staging:money", record("Money", ("unit", "string"), ("cents", "long")))
     price = Schema(record("Price", ("net", "Money")), references=(SchemaReference("Money", "money", 1),))
     sale = {"net": {"unit": "EUR", "cents": 5}}
-    for how in ({}, {"auto_register": False}, {"use_latest_version": True}):
+    hows: list[dict[str, Any]] = [{}, {"auto_register": False}, {"use_latest_version": True}]
+    for how in hows:
         data = AvroSerializer(client, price, subject_name_strategy=staged, **how).serialize("sale", (), sale)
         assert AvroDeserializer(client, subject_name_strategy=staged).deserialize("sale", (), data) == sale
     with pytest.raises(ConfigError, match="this is no Avro schema"):
@@ -182,6 +183,20 @@ def test_what_a_json_serialiser_refers_to_is_in_the_context_that_its_strategy_na
     assert serializer.serialize("sale", (), {"net": 5})[5:] == b'{"net":5}'
     with pytest.raises(SerializationError):
         serializer.serialize("sale", (), {"net": "5"})
+
+
+def test_a_strategy_that_names_no_subject_is_told(client: SchemaRegistryClient) -> None:
+    def number(topic: str, is_key: bool, _: str | None) -> Any:
+        return 5
+
+    data = b"\0\0\0\0\1\4\xa6\x14"
+    for call in (
+        lambda: AvroSerializer(client, OTHER, subject_name_strategy=number).serialize("t", (), SOLD),
+        lambda: AvroDeserializer(client, subject_name_strategy=number).deserialize("t", (), data),
+        lambda: as_columns(AvroDeserializer(client, subject_name_strategy=number), ["t"], data),
+    ):
+        with pytest.raises(ConfigError, match="returns the name of a subject, not int"):
+            call()
 
 
 @pytest.mark.parametrize("schema_id_in", ["data", "header"])

@@ -13,6 +13,7 @@ from kadence.errors import ConfigError
 
 __all__ = [
     "SubjectNameStrategy",
+    "checked_subject",
     "context_of",
     "may_name_contexts",
     "qualified",
@@ -71,6 +72,19 @@ def strategy_of(given: SubjectNameStrategy | str) -> SubjectNameStrategy:
     found = _NAMED.get(java.get(last, given.lower()))
     if found is None:
         raise ConfigError(f"there is no subject name strategy {given!r}; there are {', '.join(_NAMED)}")
+    return found
+
+
+def checked_subject(found: object) -> str:
+    """What a strategy of the user's returned.
+
+    Raises:
+        ConfigError: it is no text.
+    """
+    if not isinstance(found, str):
+        raise ConfigError(
+            f"a subject name strategy returns the name of a subject, not {type(found).__name__}"
+        )
     return found
 
 

@@ -15,7 +15,7 @@ from kadence.errors import ConfigError, SerializationError
 from kadence.registry.client import SchemaRegistryClient
 from kadence.registry.framing import KEY_HEADER, VALUE_HEADER, head_of
 from kadence.registry.schemas import Schema
-from kadence.registry.subjects import SubjectNameStrategy, strategy_of
+from kadence.registry.subjects import SubjectNameStrategy, checked_subject, strategy_of
 
 __all__ = ["SchemaIdIn", "Subjects", "Writing", "schema_of"]
 
@@ -44,7 +44,7 @@ class Subjects:
 
     def of(self, topic: str) -> str:
         """The subject of a topic's keys or values."""
-        return self._strategy(topic, bool(self.is_key), self._record)
+        return checked_subject(self._strategy(topic, bool(self.is_key), self._record))
 
     def for_keys(self) -> Subjects:
         """The same of keys."""
