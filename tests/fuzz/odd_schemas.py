@@ -53,7 +53,7 @@ _ODD: Final[tuple[Any, ...]] = (
     "record",
     "map",
     "R1",
-    "ns.F3",
+    "ns.Inner",
     "\0",
     [],
     {},
