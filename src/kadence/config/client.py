@@ -121,8 +121,7 @@ class ClientConfig:
     receive_buffer_bytes: int = key(
         "int",
         -1,
-        "Size of the socket's receive buffer; -1: the system decides and adapts it, which measured faster than any "
-        "fixed size.",
+        "As send.buffer.bytes, for the receive buffer.",
         low=-1,
     )
     security_protocol: str = key(

@@ -51,9 +51,7 @@ class ClientSettings(TypedDict, total=False):
     send_buffer_bytes: int | str
     """Size of the socket's send buffer; -1: the system decides and adapts it. Default: -1."""
     receive_buffer_bytes: int | str
-    """Size of the socket's receive buffer; -1: the system decides and adapts it, which measured faster than
-    any fixed size. Default: -1.
-    """
+    """As send.buffer.bytes, for the receive buffer. Default: -1."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | str
     """Whether connections are encrypted (SSL) and whether the client logs in (SASL). Default: PLAINTEXT."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"] | str | None
