@@ -39,7 +39,7 @@ class Configured(Protocol):
     def config(self) -> Mapping[str, str]: ...
 
     def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Fault | None:
-        """Why ``config``, in which ``names`` are new, cannot be; None if it can."""
+        """The error of ``config``, in which ``names`` are new; None if it is valid."""
 
     def configure(self, config: Mapping[str, str]) -> None:
         """Let ``config`` be all that is set. Raises `OSError`: the disk takes no more, and nothing has changed."""

@@ -317,7 +317,7 @@ def test_producers_whose_snapshot_is_lost_are_warned_of(
     assert 1 not in disk.partition.producers.known
     disk.close()
     assert (
-        "t-0: a snapshot is lost, and with it the producers all of whose records are deleted" in caplog.text
+        "t-0: a snapshot is lost, and with it the producers whose records are all deleted" in caplog.text
     )
 
 

@@ -1,4 +1,4 @@
-"""How much the requests of all connections hold, and which connections wait to read because that is too much.
+"""Counts the bytes of the requests of all connections, and keeps connections from reading when they are too many.
 
 After Kafka's SimpleMemoryPool: a long request counts whole from the moment its length is known, and is then read to its
 end, so that memory is given back. While the bound is reached no further one is begun.

@@ -28,12 +28,12 @@ __all__ = ["Limits", "Server"]
 _log = logger("kadence.broker")
 
 _LOOKS: Final = 10
-"""How often within the idle time idle connections are looked for: each lives at most a tenth longer."""
+"""The number of checks for idle connections within the idle time: each lives at most a tenth longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a client, and all of them together, may cost.
+    """The most resources of one client, and of all together.
 
     Attributes:
         max_frame_bytes, max_login_frame_bytes: of one request, after and before a login. max_idle_ms: 0 or below: for

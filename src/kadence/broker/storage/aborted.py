@@ -48,7 +48,7 @@ class AbortedIndex:
         del self.entries[bisect_left(self.entries, end_offset, key=_last_offset) :]
 
     def delete_before(self, offset: int) -> None:
-        """Forget those whose marker lies below ``offset``."""
+        """Forget those whose marker is below ``offset``."""
         del self.entries[: bisect_left(self.entries, offset, key=_last_offset)]
 
 

@@ -24,7 +24,7 @@ class LogConfig:
     """Kafka's defaults. Sizes are bytes.
 
     Attributes:
-        compression: ``producer`` keeps batches as they come; a codec's name (or ``none``) packs them anew.
+        compression: ``producer`` keeps batches as they come; a codec's name (or ``none``) compresses them again.
         append_time: whether records are dated by the broker (``LogAppendTime``).
         timestamp_before_max_ms: how far a record's date may lie in the past; timestamp_after_max_ms: in the future.
         is_compacted: every record needs a key. is_retained: neither age nor size lets records go.

@@ -1,4 +1,4 @@
-"""What a partition refuses, in Kafka's words."""
+"""The refusals of a partition, in Kafka's words."""
 
 from __future__ import annotations
 
