@@ -301,9 +301,7 @@ def test_columns_that_somebody_changes_while_they_are_sent(
 
     monkeypatch.setattr(arrow_sending.ArrowSending, "_queue", hand_over)
     producer = make()
-    with pytest.raises(
-        SerializationError, match=r"row 1: the columns were changed .*; 1 of 3 rows were"
-    ):
+    with pytest.raises(SerializationError, match=r"row 1: the columns were changed .*; 1 of 3 rows were"):
         producer.send_arrow(table, "u")
     (batch,) = batches_of(producer)[TopicPartition("u", 0)]
     found = FetchedRecords(batch, "u", 0, 0).take(10)

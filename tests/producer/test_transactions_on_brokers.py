@@ -434,7 +434,12 @@ def test_closing_does_not_wait_for_ever_for_an_abort_that_nobody_answers() -> No
 @pytest.mark.parametrize(
     ("offsets", "group", "refusal", "sentence"),
     [
-        ({("t", 0): 3}, "g", TypeError, "group_metadata must be the result of consumer.group_metadata(), not 'g'"),
+        (
+            {("t", 0): 3},
+            "g",
+            TypeError,
+            "group_metadata must be the result of consumer.group_metadata(), not 'g'",
+        ),
         ([1], GroupMetadata("g"), TypeError, "offsets are a mapping from partitions to offsets, such as"),
         ({"t": 3}, GroupMetadata("g"), TypeError, "a partition is TopicPartition(topic, number)"),
         (

@@ -34,7 +34,7 @@ Steps = Generator[int, None, Any]
 None as a handler does."""
 
 _PIECE_US: Final = 10_000
-"""Other requests wait for one for this long, as its steps count."""
+"""The time for which other requests wait for the steps of one, as these count it."""
 
 
 class Call:

@@ -1,8 +1,7 @@
 """Configuration that a topic may be created with: all of Kafka 4.3's names, defaults and bounds (TopicConfig there).
 
 Those with an effect here are in `kadence.broker.storage.config.LogConfig`; the others are kept and returned, since
-tools set
-them. Compaction is refused: a topic that should keep the last record of each key would grow for ever instead.
+tools set them. Compaction is refused: a topic that should keep the last record of each key would grow for ever instead.
 """
 
 from __future__ import annotations

@@ -206,8 +206,8 @@ class ConsumerConfig(ClientConfig):
         "string",
         None,
         "The topic to which the consumer writes bad records, with their bytes and headers, the time of writing, and "
-        "headers that tell their origin: kadence.error.topic, .partition, .offset, .timestamp, .field, .class, "
-        ".message and .group. A bad record counts as processed once the broker has acknowledged its dead letter.",
+        "headers with their origin: kadence.error.topic, .partition, .offset, .timestamp, .field, .class, "
+        ".message and .group. A bad record counts as processed once its dead letter record is acknowledged.",
     )
     interceptors: tuple[Any, ...] = key(
         "objects",
@@ -232,7 +232,7 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def unpack_bytes(self) -> int:
-        """What of ``buffer.memory`` is kept for decompressed batches."""
+        """The part of ``buffer.memory`` for decompressed batches."""
         return self.buffer_memory // 4
 
     @property
@@ -242,17 +242,17 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def decoded_bytes(self) -> int:
-        """What of ``buffer.memory`` is kept for records decoded ahead of small polls."""
+        """The part of ``buffer.memory`` for records decoded ahead of small polls."""
         return min(self.buffer_memory // 64, 1 << 20)
 
     @property
     def auto_commit(self) -> bool:
-        """Whether there is anything to commit by itself."""
+        """True if the consumer commits by itself."""
         return self.enable_auto_commit and self.group_id is not None
 
     @property
     def reset_duration_ms(self) -> int | None:
-        """How far back ``auto.offset.reset=by_duration`` goes; None for the other policies."""
+        """The duration of ``auto.offset.reset=by_duration``; None for the other policies."""
         word, _, duration = self.auto_offset_reset.partition(":")
         if word != _BY_DURATION:
             return None
@@ -270,7 +270,7 @@ class ConsumerConfig(ClientConfig):
             yield (
                 "group.instance.id",
                 (
-                    f"group.instance.id: {name!r} is no name that brokers take: 1 to 249 letters (a-z, A-Z), digits, "
+                    f"group.instance.id: {name!r} is not a name that brokers take: 1 to 249 letters a-z, A-Z, digits, "
                     "dots, underscores and hyphens, and not '.' or '..'"
                 ),
             )
@@ -362,7 +362,7 @@ class ConsumerConfig(ClientConfig):
                 "group.remote.assignor",
                 (
                     "group.remote.assignor needs group.protocol=consumer, and no key of the classic protocol, "
-                    "whose own is partition.assignment.strategy"
+                    "which has partition.assignment.strategy"
                 ),
             )
 

@@ -1,11 +1,10 @@
 """One client's connection: frames in, one at a time; buffers out, without joining them.
 
 Kafka's broker serves one request of a connection at a time and reads the next when the answer is on its way; so does
-one. Requests that a client sends meanwhile wait here, up to a bound, then in its socket. For a client that reads no
-answers none is made: its next request waits until the last answers are gone. So a connection holds at most the frame
-that is
-served, the frame that is coming, and `_UNSENT_BYTES` beside the answer to the present request. The requests of all
-connections together are bounded by `RequestMemory`; beyond it a connection reads nothing before there is room.
+this one. Requests that a client sends meanwhile wait here, up to a bound, then in its socket. For a client that reads
+no answers none is made: its next request waits until the last answers are gone. So a connection holds at most the frame
+that is served, the frame that is coming, and `_UNSENT_BYTES` beside the answer to the present request. The requests of
+all connections together are bounded by `RequestMemory`; beyond it a connection reads nothing before there is room.
 """
 
 from __future__ import annotations

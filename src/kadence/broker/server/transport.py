@@ -1,6 +1,6 @@
 """Transports bytes over a connected socket: as they are, or through TLS. Never blocks.
 
-TLS runs on memory buffers (`ssl.MemoryBIO`). Each read decrypts all bytes that have come, so none of them
+TLS runs on memory buffers (`ssl.MemoryBIO`). Each read decrypts all bytes that have come, so none of them is
 in a buffer where the selector cannot see it.
 """
 

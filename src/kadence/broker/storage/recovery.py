@@ -7,8 +7,7 @@ with one that lies, of the whole segment.
 After a crash the end of the log may be torn: segments that were never made durable, mostly the newest alone. It is cut
 at the first batch that is incomplete or corrupt; nothing behind it was ever acknowledged as durable. A part that was
 durable once (after a clean end, everything) is never cut: it can only be damaged. A damaged batch that leads to the
-next one is
-kept, and its readers find the damage; where no next one can be found, the log is refused.
+next one is kept, and its readers find the damage; where no next one can be found, the log is refused.
 
 Producers, epochs and aborted transactions come from the newest snapshot, and from the batches behind it.
 
