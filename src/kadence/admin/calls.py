@@ -40,7 +40,7 @@ Attempt = Callable[[Collection[K], int], Waits[Mapping[K, V | KafkaError]]]
 """One try for the open items with a deadline (absolute ms): the value or the error of each."""
 
 PATIENCE_MS: Final = 1_000
-"""How long a topic may be unknown to a broker before that is an error: a new one takes a moment to spread."""
+"""The time for which a topic may be unknown to a broker without an error: a new one takes a moment to spread."""
 
 _PRESENCE: Final = frozenset({ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID})
 

@@ -109,7 +109,7 @@ def delete_topics(calls: Calls, deadline: int, names: str | Iterable[str]) -> Wa
             result[answer.name] = _refusal(answer) if answer.error_code else None
         return result
 
-    # The controller knows its topics: what it does not know does not exist.
+    # The controller knows all topics: one that it does not know does not exist.
     outcomes = yield from calls.settle(order, attempt, deadline, patience_ms=0)
     return change.settled(outcomes, order, dict.fromkeys(change.repeated(outcomes), (None, "")))
 

@@ -30,7 +30,7 @@ class Configured(Protocol):
     """One topic or group.
 
     Attributes:
-        noun: what Kafka's messages call it. config: what is set for it.
+        noun: its name in Kafka's messages. config: its settings.
     """
 
     noun: str
@@ -57,7 +57,7 @@ class _TopicConfig:
         return self._topic.config
 
     def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Fault | None:
-        # A topic of the coordinators is compacted in name, so what was set stands; what is new is checked.
+        # A topic of the coordinators is compacted in name, so earlier settings stay; new ones are checked.
         new = {name: config[name] for name in names if name in config}
         wrong = check_topic_config(new) or contradiction(config)
         return None if wrong is None else (codes.INVALID_CONFIG, wrong)

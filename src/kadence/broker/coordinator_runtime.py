@@ -110,7 +110,7 @@ class CoordinatorRuntime(ABC, Generic[Step]):
         """Let the coordinator serve the call, and send its answers to this client and others.
 
         Args:
-            amend: what the broker adds to this call's answer, if it is answered at once.
+            amend: the broker's additions to this call's answer, if it is answered at once.
         """
         try:
             step = self._coordinator.handle(call.now, call.caller(), call.message)

@@ -60,7 +60,7 @@ class BrokerCore:
     """A whole broker without a thread of its own. Turn its `loop` until it is to end, then call `free`.
 
     Args:
-        sockets: listening, one for each node, from node 1 on. host: what they listen on.
+        sockets: listening, one for each node, from node 1 on. host: the address that they listen on.
         disk: None: in memory. It is closed with the broker, and when this fails.
     """
 

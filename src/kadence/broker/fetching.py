@@ -152,7 +152,7 @@ class ParkedFetch:
             if wanted.offset < partition.start_offset:
                 code = codes.OFFSET_OUT_OF_RANGE
             elif wanted.last_fetched_epoch >= 0 and partition.epoch_end(wanted.last_fetched_epoch)[1] < 0:
-                # As Kafka: what was read before that offset is of an epoch that this log knows nothing of.
+                # As in Kafka: the records before that offset are of an epoch that this log does not know.
                 code = codes.OFFSET_OUT_OF_RANGE
             elif wanted.offset > partition.end_offset and not _diverges(partition, wanted):
                 code = codes.OFFSET_OUT_OF_RANGE

@@ -21,7 +21,7 @@ class Nodes:
     """The nodes of one broker. Its thread owns it.
 
     Args:
-        host: what they listen on.
+        host: the address that they listen on.
         leaders_changed: called with partitions that have another leader, or none.
         listen: opens the socket of a node that starts again.
     """
@@ -49,7 +49,7 @@ class Nodes:
         return [known[node_id] for node_id in sorted(known)]
 
     def stop(self, node_id: int, *, elect: bool) -> None:
-        """Close its listener and connections; what it led goes to the others, or has no leader.
+        """Close its listener and connections; its partitions go to the others, or have no leader.
 
         Raises:
             ConfigError: it does not run. OSError: the disk cannot keep who leads; the node runs on.

@@ -288,7 +288,7 @@ class _Refuse(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One API: what it serves and how.
+    """One API: its versions and its function.
 
     Attributes:
         request: the message class; its versions are the ones offered, unless ``offered`` says otherwise.

@@ -68,7 +68,7 @@ def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
     """The error for a key that is not in the table: another client's key, another table's, or the nearest.
 
     Args:
-        name: as the caller wrote it, with dots or underscores; what is advised is written in the same way.
+        name: as the caller wrote it, with dots or underscores; the advice is written in the same way.
     """
     written, name = name, name.replace("_", ".")
     client = _client(cls)

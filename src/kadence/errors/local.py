@@ -1,4 +1,4 @@
-"""The base of all errors, and those that are no broker's answer: on the way to one, and in the client itself."""
+"""The base of all errors, and those that are not a broker's answer: of the transport, and of the client itself."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RequestTimedOutError(TransportError):
 
 
 class MalformedMessageError(TransportError):
-    """The received bytes are no Kafka message: truncated, with a wrong length, or with extra bytes at the end."""
+    """The received bytes are not a Kafka message: truncated, with a wrong length, or with extra bytes at the end."""
 
     retriable = False
 
@@ -102,7 +102,7 @@ class LocalError(KafkaError):
 
 
 class ConfigError(LocalError, ValueError):
-    """A configuration key or value cannot be used. The message says what was given, what is allowed and what to do.
+    """A configuration key or value cannot be used. The message has the value, the allowed ones and advice.
 
     Attributes:
         key: the key or option that is wrong, as Kafka or the room's documentation spells it; where several are, the

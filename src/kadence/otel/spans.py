@@ -104,7 +104,7 @@ def propagated_names() -> list[str]:
 
 
 def named(operation: str, topics: Iterable[str]) -> str:
-    """The name of a span: what is done, and the topic if there is one."""
+    """The name of a span: the operation, and the topic if there is one."""
     names = set(topics)
     return f"{operation} {names.pop()}" if len(names) == 1 else operation
 

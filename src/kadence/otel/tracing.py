@@ -36,7 +36,7 @@ def trace(*clients: Client, tracer_provider: TracerProvider | None = None) -> Tr
     Each record that a producer sends has a span "send", from the call to the acknowledgement, and its context in its
     headers; all rows of a table that `send_arrow` sends have one. Each poll that returns records has a span "poll" with
     links to the spans that made them, and so has each record of an iteration, which is a poll of one. With `process`
-    each attempt has a span "process", within which the handler runs: what it sends itself, what it returns, retry
+    each attempt has a span "process", within which the handler runs: records that it sends or returns, retry
     records and dead letter records belong to it. In loops of your own `Tracing.processing` makes it.
 
     Args:
@@ -65,7 +65,7 @@ class Tracing:
         """Trace this client, too. Calls in progress have no span.
 
         Raises:
-            TypeError: it is no client of Kadence.
+            TypeError: it is not a client of Kadence.
         """
         if isinstance(client, Producer | AsyncProducer):
             vars(client)["send"] = traced_send(self._tracer, client)

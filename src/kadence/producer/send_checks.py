@@ -50,7 +50,7 @@ def _refuse_all(accumulator: Accumulator) -> None:
 
 
 class SendChecks:
-    """Checks, and waits for, what a record needs before it can be queued: metadata, memory, an open producer.
+    """Checks, and waits for, the conditions for queueing a record: metadata, memory, an open producer.
 
     Attributes:
         gate: the producer's lock. is_closed: whether close() was called. is_stopping: whether stop() was.

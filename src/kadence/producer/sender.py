@@ -44,7 +44,7 @@ __all__ = ["Sender"]
 _log = logger("kadence.producer")
 
 _RECONNECT_CHECK_MS: Final = 50
-"""How often a broker in reconnect backoff is checked again."""
+"""The interval at which a broker in reconnect backoff is checked again."""
 
 CanSend = Callable[[int, ConnectionPurpose, int], bool]
 

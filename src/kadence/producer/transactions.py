@@ -41,7 +41,7 @@ from kadence.types import GroupMetadata, Node, OffsetAndMetadata, OpenTransactio
 __all__ = ["Transactions"]
 
 _ADD_AGAIN_MS: Final = 20
-"""How soon a request is repeated that came before the end of the previous transaction was written; as Java's."""
+"""The delay before a request is repeated that came before the previous transaction had ended; as Java's."""
 
 _PATIENCE_MS: Final = 2_000
 """A new topic takes a moment to spread among the brokers. If a coordinator does not know it for longer, it was

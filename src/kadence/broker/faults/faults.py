@@ -1,4 +1,4 @@
-"""The faults of one broker: what is in force, and what becomes of a request that one of them wants."""
+"""The faults of one broker: those in force, and their effect on requests."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _log = logger("kadence.broker")
 
 _WAITING_FRAMES: Final = 32
 _WAITING_BYTES: Final = READ_BYTES
-"""Above either of these no more is read: what waits costs memory."""
+"""Above either of these no more is read: waiting requests take memory."""
 _UNSENT_BYTES: Final = 256 * 1024
 """Above this no further request is served: its answer would only wait behind."""
 
@@ -170,7 +170,7 @@ class Connection:
             self._summon()
 
     def end(self, buffers: Iterable[Buffer], delay_ms: int = 0) -> None:
-        """Send this after ``delay_ms`` and close; what the client sends meanwhile is not served (a refused login)."""
+        """Send this after ``delay_ms`` and close; requests that come meanwhile are not served (a refused login)."""
         self._is_ending = True
         self._frames.clear()
         self._watch()

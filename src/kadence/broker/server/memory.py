@@ -20,7 +20,7 @@ class RequestMemory:
         soon: does what it is given a little later.
 
     Attributes:
-        held_bytes: what is held now.
+        held_bytes: the bytes that are held now.
     """
 
     __slots__ = ("_is_summoned", "_max_bytes", "_soon", "_waiting", "held_bytes")
@@ -49,7 +49,7 @@ class RequestMemory:
             self._soon(self._let_in)
 
     def wait(self, go_on: Callable[[], None]) -> None:
-        """Call ``go_on`` once there is room; who waits longest goes first."""
+        """Call ``go_on`` once there is room; the longest waiting first."""
         self._waiting.append(go_on)
 
     def _let_in(self) -> None:

@@ -1,4 +1,4 @@
-"""All listeners and connections of one broker: who is connected to which node, and what becomes of them.
+"""All listeners and connections of one broker: their nodes, limits and ends.
 
 Connections that do nothing for `connections.max.idle.ms` are closed: no whole request came, no byte of an answer was
 taken, and the broker owes nothing. So a half-sent frame, a TLS handshake or a login that does not go on end too.

@@ -1,4 +1,4 @@
-"""The login state of a connection: who the client is, and which requests it may send. No socket; times are parameters.
+"""The login state of a connection: the client's name, and the requests that it may send. No socket, no clock.
 
     HANDSHAKE ── SaslHandshake ──▶ AUTHENTICATE ── SaslAuthenticate … ──▶ OPEN ── SaslHandshake ──▶ AUTHENTICATE …
     (ApiVersions, once)             (nothing else)                         (everything, until the session ends)

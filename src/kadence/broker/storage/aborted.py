@@ -13,7 +13,7 @@ class Aborted(NamedTuple):
 
     Attributes:
         first_offset: of its first record. last_offset: of its marker.
-        last_stable_offset: what the partition's was when the marker had been appended.
+        last_stable_offset: the partition's when the marker had been appended.
     """
 
     producer_id: int

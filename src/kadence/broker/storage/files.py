@@ -114,7 +114,7 @@ class FileSegment(Segment):
         self._starts, self._views = starts, views
 
     def close(self) -> None:
-        """No further batches; what was appended stays readable."""
+        """No further batches; those that were appended stay readable."""
         if self.is_open:
             descriptor, self.descriptor = self.descriptor, -1
             self._in_background(lambda: os.close(descriptor))

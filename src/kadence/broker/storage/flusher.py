@@ -88,7 +88,7 @@ class Flusher:
         after: runs a call on the loop's thread in so many ms; 0: after what it is busy with.
         to_loop: runs a call on the loop's thread, from the worker.
         worker: a thread of its own unless given.
-        first: made durable before the others each time: what says which topics there are.
+        first: made durable before the others each time: the journal of topics.
     """
 
     def __init__(

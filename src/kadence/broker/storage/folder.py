@@ -37,7 +37,7 @@ _log = logger("kadence.broker")
 
 
 class PartitionFolder:
-    """The loop's thread owns it; what waits for the disk is run by the flusher.
+    """The loop's thread owns it; the flusher runs the calls that wait for the disk.
 
     Attributes:
         flushes: whether what is appended is made durable before it is acknowledged.
@@ -117,7 +117,7 @@ class PartitionFolder:
             newest = segments[-1]
             self._keep_aborted(newest)
             if isinstance(newest, FileSegment) and newest.is_open:
-                # It may have been sealed; what is appended now would not be in its indexes.
+                # It may have been sealed; batches that are appended now would not be in its indexes.
                 for suffix in (".index", ".timeindex"):
                     self._flusher.run(partial(newest.path.with_suffix(suffix).unlink, missing_ok=True))
         # A cut of whole batches may end below where the log began.

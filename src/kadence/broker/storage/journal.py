@@ -52,7 +52,7 @@ class Journal:
         try:
             return [json.loads(line.partition(b" ")[2]) for line in lines[:count]]
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{self._path} has a line that is no JSON: {error}") from error
+            raise ConfigError(f"{self._path} has a line that is not JSON: {error}") from error
 
     def rewrite(self, entries: Iterable[dict[str, Any]]) -> None:
         """Let the file hold just these, durably."""

@@ -144,7 +144,7 @@ class Partition:
         first_open = self.producers.first_open
         if first_open is None:
             return self.high_watermark
-        # Retention may have taken the beginning of an open transaction; what is left begins at the log's start.
+        # Retention may have taken the beginning of an open transaction; the rest begins at the log's start.
         return min(max(first_open, self.start_offset), self.high_watermark)
 
     # In
@@ -166,7 +166,7 @@ class Partition:
         Args:
             now: milliseconds since 1970, by the broker's clock.
             leader_epoch: the epoch for the batch; None for the partition's present one.
-            transactional_id: what the request says; transactional batches of clients need one.
+            transactional_id: the request's; transactional batches of clients need one.
             admit: asked before the first batch of a transaction here; it raises `BatchError` to refuse the batch.
             from_zero: a transactional producer that is not known here must begin with sequence 0.
             allowance: the bytes to which the batches of its request may still unpack; None: there is no such bound.

@@ -177,7 +177,7 @@ class Producers:
             self._open[header.producer_id] = base_offset
 
     def ended(self, header: BatchHeader, marker: Marker, offset: int, now: int) -> Aborted | None:
-        """Remember the marker at ``offset``; what it aborted, if anything."""
+        """Remember the marker at ``offset``; return the transaction that it aborted, if any."""
         known = self._at_epoch(header.producer_id, header.producer_epoch)
         known.used_at = now
         known.coordinator_epoch = marker.coordinator_epoch

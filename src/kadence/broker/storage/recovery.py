@@ -119,7 +119,7 @@ def recover(
     Args:
         now: milliseconds since 1970.
         was_clean: whether everything was made durable at the last end.
-        left: what was there at the last end, if that is known; `refuse_losses` has taken it.
+        left: the log at the last end, if known; `refuse_losses` has checked it.
 
     Raises:
         OSError: the disk does not give or take what is needed.

@@ -121,9 +121,9 @@ def _json(part: str) -> dict[str, Any]:
     try:
         value = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (binascii.Error, ValueError, RecursionError):
-        raise ValueError("a part of the token is no JSON in base64") from None
+        raise ValueError("a part of the token is not JSON in base64") from None
     if not isinstance(value, dict):
-        raise ValueError("a part of the token is no JSON object")  # noqa: TRY004 - one kind of error for all tokens
+        raise ValueError("a part of the token is not a JSON object")  # noqa: TRY004 - one kind of error for all tokens
     return value
 
 
