@@ -207,7 +207,8 @@ class ConsumerConfig(ClientConfig):
         None,
         "The topic to which the consumer writes bad records, with their bytes and headers, the time of writing, and "
         "headers with their origin: kadence.error.topic, .partition, .offset, .timestamp, .field, .class, "
-        ".message and .group. A bad record counts as processed once its dead letter record is acknowledged.",
+        ".message and .group. A bad record counts as processed once the broker has acknowledged its dead letter "
+        "record.",
     )
     interceptors: tuple[Any, ...] = key(
         "objects",
