@@ -16,11 +16,14 @@ from kadence.errors import UnsupportedVersionError
 from kadence.protocol.metadata import MetadataRequest
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from kadence.errors import KafkaError
     from kadence.wire import Writer
 
 __all__ = [
     "ANY_NODE",
+    "Arrivals",
     "Backoff",
     "Completed",
     "ConnectionPurpose",
@@ -134,15 +137,16 @@ class Arrival(Protocol):
 
     Attributes:
         number: the number of its fetch, counted from 1 for the first since the last call of `Repeat.told`.
-        parts: its partitions.
+        parts: its partitions. fetches: the result of `Follow.read`; None: it did not fit.
     """
 
     number: int
     parts: list[Part]
+    fetches: list[Any] | None
 
 
 class Follow(Protocol):
-    """Leave to do so also with answers that bring records, which go to `kadence.net`'s ``Arrivals``.
+    """Leave to do so also with answers that bring records, which go to `Arrivals`.
 
     Attributes:
         table: of each partition of the session the topic id, number, leader epoch and size, as a request has them.
@@ -156,8 +160,30 @@ class Follow(Protocol):
         """The bytes of answers that may come before the next call of `Repeat.told`. Called as `Repeat.allowed` is."""
         ...
 
-    def read(self, parts: list[Part]) -> Any:
-        """The next answer for the application, and ``asked`` after it. None: it does not fit the request."""
+    def read(self, parts: list[Part]) -> tuple[list[Any] | None, Any]:
+        """The next answer for the application, and ``asked`` after it. None: it does not fit the request.
+
+        Called once, unless interrupted; after the first that does not fit none is passed on any more.
+        """
+        ...
+
+
+class Arrivals(Protocol):
+    """Answers with records that came while the network thread waited without the interpreter, to be taken.
+
+    They woke the application, and the network thread may not know of them yet.
+    """
+
+    def flag(self) -> Any:
+        """The flag that the application waits on: as `kadence.consumer`'s signal, and also raised when records come."""
+        ...
+
+    def has_some(self) -> bool:
+        """True if there is anything to take."""
+        ...
+
+    def take(self, into: deque[Any]) -> None:
+        """Append the answers that fit, as `Follow.read` returns them. Any thread; an interruption loses nothing."""
         ...
 
 
@@ -168,22 +194,22 @@ class Repeat:
 
     Args:
         may: whether it may; asked before each wait of the network thread, which may be long.
-        told: called with how often that was done since its last call, and when (ms) the last time.
+        told: called with the time (ms), the number of repetitions since its last call, the time (ms) of the last one,
+            and the answers with records that came. Returns whether all of these fit the request.
 
     Attributes:
         follow: permission for answers with records, too; None: they come to the sender.
-        passed_on: called with the time (ms) and those, before ``told``. Returns the first of them that does not fit
-            the request; None: all do.
     """
 
-    __slots__ = ("_is_withdrawn", "_may", "follow", "passed_on", "told")
+    __slots__ = ("_is_withdrawn", "_may", "follow", "told")
 
-    def __init__(self, may: Callable[[], bool], told: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, may: Callable[[], bool], told: Callable[[int, int, int, Sequence[Arrival]], bool]
+    ) -> None:
         self._may = may
         self._is_withdrawn = False
         self.told = told
         self.follow: Follow | None = None
-        self.passed_on: Callable[[int, Sequence[Arrival]], Arrival | None] = lambda now, arrivals: None
 
     @property
     def allowed(self) -> bool:

@@ -151,7 +151,7 @@ FIRST_WITH_IDS: Final = 13
 LAST_KNOWN_LAYOUT: Final = 18
 """The last version of Fetch whose layout is known here and to the compiled poller (following.h and intake.h).
 
-Later ones work, but are not repeated by it. Raise the number once both know the new layout.
+Later ones work, but are not repeated by it. Raise the number with the poller's own, once both know the new layout.
 """
 
 _HEADER_BYTES: Final = 10
