@@ -220,7 +220,7 @@ def test_committed_offsets_that_a_restart_loses(monkeypatch: pytest.MonkeyPatch,
         crash_and_restart(simulation)
         with pytest.raises(
             SimulationError,
-            match=r"group 'g' was told that t-\d is committed up to \d+, and after the restart it is not committed",
+            match=r"group 'g' had t-\d committed up to \d+, acknowledged, and after the restart it is not committed",
         ):
             simulation.run(1)
 
