@@ -553,7 +553,7 @@ def test_groups(kadence: Run, broker: Broker) -> None:
     assert kadence("groups", "list", "--state", "stable").rows == kadence("groups", "list", "x*").rows == []
     unknown = kadence("groups", "list", "--state", "idle")
     assert unknown.status == 2
-    assert "'idle' is no state of a group: give one of empty, stable, preparingrebalance" in unknown.err
+    assert "'idle' is not a state of a group: give one of empty, stable, preparingrebalance" in unknown.err
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.alter_consumer_group_offsets("h", {TPS[1]: ends[TPS[1]]})
     with broker.faults.observe(OffsetFetchRequest) as asked:

@@ -181,7 +181,9 @@ def test_a_hot_key_is_named_in_the_log_when_it_pauses_its_partition(
 
     async def work(record: Record[Any, Any]) -> None:
         if not waiting:
-            await become(lambda: "queued behind the record of the same key: one-0@0 (key of 5 bytes)" in caplog.text)
+            await become(
+                lambda: "queued behind the record of the same key: one-0@0 (key of 5 bytes)" in caplog.text
+            )
             waiting.append(measured(member.consumer)["work-key-waiting-max"])
             member.stop()
 

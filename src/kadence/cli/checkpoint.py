@@ -1,4 +1,4 @@
-"""``kadence checkpoint``: looks at Spark's checkpoint of a streaming query, and prepares it for Spark's connector."""
+"""``kadence checkpoint``: shows the Spark checkpoint of a streaming query, and prepares it for Spark's connector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members that come and go, and a group without any: judged by all looks, and not by the last one. Pure."""
+"""Finds members that come and go, and groups without members, over all looks. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LONGER: Final = (
 
 
 def rebalances(watch: Watch) -> Iterator[Finding]:
-    """Each rebalance that was seen, and who came and went; or the loop that they are."""
+    """The rebalances that were seen, with joined and left members; or one reason for a rebalance loop."""
     if watch.is_loop:
         yield _loop(watch)
     elif (watch.rebalances or watch.moves) and not watch.is_rebalancing:
@@ -82,7 +82,7 @@ def _few(watch: Watch) -> Finding:
 
 
 def longer(watch: Watch, seconds: int) -> str:
-    """The command that looks longer."""
+    """The command for a longer look."""
     return f"kadence groups why {quote(watch.group)} --for {seconds}"
 
 
@@ -126,14 +126,14 @@ def _times(number: int) -> str:
 
 
 def without_members(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
-    """A group that waits for its consumers."""
+    """A group without members."""
     group = watch.description
-    # A loop, whose readers come and go, has a finding of its own.
+    # A rebalance loop has a finding of its own.
     if watch.is_loop or (group.members and not _has_just_come(watch)):
         return
     lagging = [tp for tp in watch.lagging if tp not in evidence.read_up]
     if not watch.partitions:
-        # Brokers leave out topics that the login may not describe, and do not say so.
+        # Brokers silently leave out topics that the login may not describe.
         yield Finding(
             "nothing-seen",
             Harm.PASSES,
@@ -149,13 +149,13 @@ def without_members(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
 
 
 def _has_just_come(watch: Watch) -> bool:
-    """Whether members were met a moment ago only, in a group that had none before, and nothing was read yet."""
+    """Whether the first members joined just now, and have read nothing yet."""
     is_new = not any(map(watch.has_stayed, watch.description.members))
     return is_new and 2 * watch.looks_without_members > watch.looks and not watch.is_read
 
 
 def _unseen(watch: Watch, lagging: list[TopicPartition]) -> Iterator[Finding]:
-    """Somebody commits, and no look has met a member."""
+    """Offsets are committed, although no look has seen a member."""
     if all(watch.history.progress(tp).keeps_up for tp in lagging):
         return
     yield Finding(
@@ -203,7 +203,7 @@ def _nobody(watch: Watch, lagging: list[TopicPartition]) -> Finding:
         (f"{waiting(waits)} in {plural(len(lagging), 'partition')}", causes),
         (
             f"kadence groups describe {quote(watch.group)}",
-            # Where a crash may have ended them.
+            # The record at which they may have crashed.
             *((consume(worst, at),) if (at := watch.partitions[worst].committed) is not None else ()),
             "kadence doctor",
         ),
