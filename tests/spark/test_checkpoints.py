@@ -151,7 +151,7 @@ def test_files_that_are_not_known(tmp_path: Path, text: str, said: str) -> None:
     (found / "offsets" / "0").write_text(text, errors="surrogateescape")
     with pytest.raises(IllegalStateError, match=said):
         Checkpoint.read(found)
-    with pytest.raises(IllegalStateError, match="is no checkpoint with a batch"):
+    with pytest.raises(IllegalStateError, match="is not a checkpoint with a batch"):
         Checkpoint.read(tmp_path / "nowhere")
 
 

@@ -347,7 +347,7 @@ def test_what_spark_does_not_tell_is_not_taken_for_zero() -> None:
         def isCompleted(self) -> bool:  # noqa: N802 - Scala's name
             return False
 
-    with pytest.raises(IllegalStateError, match="did not tell within 0 s how many records"):
+    with pytest.raises(IllegalStateError, match="did not report within 0 s how many records"):
         observed(Silent(), within=0)
 
 
