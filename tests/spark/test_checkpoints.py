@@ -183,7 +183,7 @@ def test_the_commands(
         ],
     }
     assert main(["checkpoint", "to-connector", f"file://{found}"]) == 0
-    assert "offsets/0 and offsets/1 written anew" in capsys.readouterr().err
+    assert "offsets/0 and offsets/1 rewritten" in capsys.readouterr().err
     assert main(["checkpoint", "to-connector", str(found)]) == 0
     assert "nothing to do" in capsys.readouterr().err
     assert main(["checkpoint", "show", "s3a://bucket/checkpoint"]) == 1

@@ -19,7 +19,7 @@ __all__ = ["SameCluster"]
 
 @dataclass(frozen=True, slots=True)
 class SameCluster:
-    """How a command line named its cluster and its login.
+    """The cluster and the login of a command line.
 
     Attributes:
         servers: its brokers; None if ``options`` have them. options: of the program (-c, --config). settings: of the

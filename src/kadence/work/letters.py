@@ -43,7 +43,7 @@ ERROR: Final = "kadence.error."
 _RETRY: Final = "kadence.retry."
 _REPLAY: Final = "kadence.replay."
 OURS: Final = (ERROR, _RETRY, _REPLAY)
-"""How the names of our headers begin: the record itself has none of these."""
+"""The prefixes of the names of Kadence's headers; the record's own headers have none of these."""
 
 _TIME: Final = "timestamp"
 _MESSAGE_CHARACTERS: Final = 2_000

@@ -73,7 +73,7 @@ class Lane:
 
 
 class PartitionWork:
-    """One partition, from its assignment, a move back of its position, or its topic's recreation to the next of these.
+    """One partition, while it is assigned, its topic stays the same, and its position does not move back.
 
     Attributes:
         stretch: under which it is read; None: not known yet. Records read under another stretch do not count here.

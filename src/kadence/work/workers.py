@@ -433,7 +433,7 @@ class LoopWorkers:
             with desk.lock:
                 if tasks:
                     desk.finish(tasks)
-                # Who has awaited something since need not be counted: the loop has turned.
+                # If the last record was finished before that, the loop has turned since.
                 is_due = desk.finished_at >= turns.due_at
                 tasks = [] if is_due else desk.take()
                 if not tasks and desk.is_ended:

@@ -231,7 +231,7 @@ def group_rows(model: Model) -> list[Row]:
         progress = history.total if history and described else _NOTHING
         mark = "bad" if name in model.refused else _mark(state)
         coming = progress_mark(progress)
-        # A group that nobody uses is neither well nor sick, unless records wait for it.
+        # An unused group is neither healthy nor unhealthy, unless records wait for it.
         shown = min(mark, coming if mark or coming == "bad" else "", key=_WORST.index)
         rows.append(
             Row(

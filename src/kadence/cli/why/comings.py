@@ -24,7 +24,7 @@ _UNSEEN: Final = (
     "themselves and join no group"
 )
 _LONGER: Final = (
-    "it has crashed and was restarted, was deployed anew, or works longer than max.poll.interval.ms"
+    "it has crashed and was restarted, was deployed again, or works longer than max.poll.interval.ms"
 )
 
 
@@ -89,7 +89,7 @@ def longer(watch: Watch, seconds: int) -> str:
 def _who(watch: Watch) -> str:
     joined, left = watch.joined, watch.left
     if not joined and not left:
-        return "nobody was seen to join or leave; partitions moved"
+        return "no member was seen to join or leave; partitions moved"
     both = joined.keys() & left.keys()
     said = [
         (sorted(both), "left and joined"),
@@ -180,14 +180,14 @@ def _nobody(watch: Watch, lagging: list[TopicPartition]) -> Finding:
     if come:
         since = max((move.at for move in watch.moves if move.what == "joined"), default=0)
         says = (
-            f"nobody reads for long: {watch.looks_without_members} of {watch.looks} looks met no member, and "
+            f"no member reads for long: {watch.looks_without_members} of {watch.looks} looks met no member, and "
             f"{names_of(come)} joined {duration(watch.seconds_since(since))} ago"
         )
         causes = "it comes and goes (crashes, often at a record), or was just started: a longer look decides, --for 120"
     elif gone:
         since = max(move.at for move in watch.moves if move.what == "left")
         ago = duration(watch.seconds_since(since))
-        says = f"nobody reads now: the group is {state}, and {_some(sorted(gone))} left {ago} ago"
+        says = f"no member reads now: the group is {state}, and {_some(sorted(gone))} left {ago} ago"
         causes = f"{_LONGER}, or is stopped: a longer look decides, --for 120"
     else:
         looked = duration(watch.recent_ms / 1000)

@@ -231,7 +231,7 @@ def _output(
             if getattr(output, key) is not None:
                 wrong(key, "is for a topic")
     elif output.key is not None and table == "dead_letters":
-        wrong("key", "is the sink's; a dead letter has the key of its record")
+        wrong("key", "is the sink's; a dead letter record has the key of its record")
     elif output.partition_by:
         wrong("partition_by", "is for a table; a topic's partition follows from the key")
     if output.topic is not None and not found:
@@ -256,7 +256,7 @@ def _meetings(document: Document, pipeline: Pipeline, environment: Environment) 
             found += _beside_checkpoint(document, table, output, fill(output.path), fill(pipeline.checkpoint))
     if dead is not None and (why := _in_the_way(sink, dead, pipeline, environment)):
         key = "topic" if dead.topic else "path" if dead.path else "table"
-        found.append(document.mistake(("dead_letters", key), f"{why}; dead letters need a place of theirs"))
+        found.append(document.mistake(("dead_letters", key), f"{why}; dead letter records need a place of their own"))
     return found
 
 

@@ -329,7 +329,7 @@ def letters(undecoded: DataFrame, dropped: DataFrame, pipeline: Pipeline, run_id
 
 
 def _context(pipeline: Pipeline, run_id: str) -> Column:
-    """The headers of a dead letter in a topic: those of the record, while there is room, then what is known of it."""
+    """The headers of a dead letter record in a topic: as many of the record's as fit, then those about the error."""
     from pyspark.sql import functions as f
 
     from kadence.records import MOST_HEADERS

@@ -54,7 +54,7 @@ _WHOLE_FILE: Final = {
 
 
 _SHAPE: Final = {"query": str, "plan": str, "counts": dict, "schema": dict, "files": dict}
-"""What the file of a verdict holds at least."""
+"""The required keys of a verdict's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class Judge:
             if observed(again)["which"] != which:
                 raise IllegalStateError(
                     "records of this batch could be decoded at one time and not at another, as where a schema registry "
-                    "learns of a schema meanwhile; nothing of the batch was written, and the next run judges it anew"
+                    "learns of a schema meanwhile; nothing of the batch was written, and the next run judges it again"
                 )
         return {"counts": counts, "schema": verdict.schema.jsonValue()}
 
@@ -273,7 +273,7 @@ def _stored(schema: StructType) -> tuple[StructType, list[Column]]:
 
 def _mend(place: str) -> str:
     return (
-        f"put the file back as it was, or delete {place} to have the batch judged anew; if an output has the batch "
+        f"put the file back as it was, or delete {place} to have the batch judged again; if an output has the batch "
         "already, a row may then be in both outputs or in neither, and in a group twice"
     )
 

@@ -14,5 +14,5 @@ Kafka before the first transaction is committed, and `digest` makes a checksum o
 dies in between, the next one completes the batch, or recognises that it is done.
 
 If two drivers of one checkpoint run at once, one of them fails before it commits. docs/spark.md names, under
-Transactions, the moment in which Kafka cannot tell them apart.
+Transactions, the moment in which Kafka cannot distinguish them.
 """

@@ -81,7 +81,7 @@ class Names:
 
     @classmethod
     def of_transaction(cls, prefix: str, checkpoint: str, name: str) -> Self | None:
-        """Whose transaction this is, if it is one of a query with this prefix and checkpoint."""
+        """The query and side of a transaction, if it is of a query with this prefix and checkpoint."""
         found = re.fullmatch(
             rf"{re.escape(prefix)}-([0-9a-f-]{{36}})-[01]-{re.escape(checkpoint)}-\d+-\d+", name
         )
@@ -187,7 +187,7 @@ class Decision:
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as problem:
             raise IllegalStateError(
                 f"the offsets of group {names.decisions!r} are not what the sink has written there ({problem!r}); "
-                "use another transactionalIdPrefix if the group belongs to somebody else"
+                "use another transactionalIdPrefix if the group belongs to another application"
             ) from None
 
 

@@ -118,7 +118,7 @@ class Commits:
             raise GroupInUseError(
                 f"group.id {self._group_id!r} has committed offsets of an application, e.g. of {others[0]}, which a "
                 "commit of this query would overwrite. Give the query a kafka.group.id of its own, or leave "
-                "commitOffsets out. If nobody needs those offsets any more, delete them first: "
+                "commitOffsets out. If those offsets are not needed any more, delete them first: "
                 f"kadence groups forget {self._group_id} --topic {others[0].topic}"
             )
         self._is_free = True

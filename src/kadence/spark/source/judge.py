@@ -109,7 +109,7 @@ class Judge:
         self._go_on(start, wanted & begun, step)
         return step
 
-    # ------------------------------------------------------------ topics made anew
+    # ------------------------------------------------------------ recreated topics
 
     def _made_anew(self, start: Point, step: Step) -> set[str]:
         """Recreated topics of ``start``. A start without ids gets those of the first look."""

@@ -21,7 +21,7 @@ _log = logger("kadence.spark")
 
 _ADVICE = (
     "To go on with what is left (all of a topic that was recreated) set failOnDataLoss=false; to read everything "
-    "anew start the query with a new checkpointLocation."
+    "again start the query with a new checkpointLocation."
 )
 
 

@@ -40,7 +40,7 @@ __all__ = ["CLIENT", "SourceOptions", "parse", "read_client"]
 
 _log = logger("kadence.spark")
 
-_NOBODY_JOINS: Final = "partitions belong to the query, and nobody joins the group"
+_NOBODY_JOINS: Final = "partitions belong to the query, which does not join the group"
 _OF_PRODUCERS: Final = "it is a key of the producer"
 
 CLIENT: Final = Side(

@@ -63,15 +63,15 @@ class OffsetClient(Lookups, Protocol):
         """Return when a partition may have records from its end on, at the latest after ``timeout_ms``."""
 
     def commit(self, offsets: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> None:
-        """Commit for the query's group, as nobody's member. A group with live members refuses it.
+        """Commit for the query's group, without being a member. A group with live members refuses it.
 
-        Offsets of topics that do not have these ``ids`` any more are left out, where the brokers can tell.
+        Offsets of topics that do not have these ``ids`` any more are left out, if the brokers can detect that.
 
         This and `committers` may be called by one other thread than the rest.
         """
 
     def committers(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """Which run of a query committed last for each partition that has an offset; "" where none did.
+        """The run of a query that committed last, for each partition that has an offset; "": none did.
 
         This one's is `run`.
         """

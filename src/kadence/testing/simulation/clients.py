@@ -171,7 +171,7 @@ class _Caller:
             while True:
                 try:
                     result = await _result(call())
-                except Exception as error:  # noqa: BLE001 - whoever asked for the call decides what it means
+                except Exception as error:  # noqa: BLE001 - the caller decides how to handle it
                     call = calls.throw(error)
                 else:
                     call = calls.send(result)
