@@ -241,7 +241,9 @@ def test_topics_with_variables_and_servers_of_one_cluster(dead: str) -> None:
     sink = 'path = "table"\noptions = { compression = "zstd" }'
     text = instead(sink, 'topic = "out"').replace('path = "letters"', dead)
     (told,) = mistakes(text, OUT="out", BROKER="broker:9092")
-    assert told.endswith("dead_letters.topic: is the sink's own; dead letter records need a place of their own")
+    assert told.endswith(
+        "dead_letters.topic: is the sink's own; dead letter records need a place of their own"
+    )
     assert (
         mistakes(
             text.replace('topic = "${OUT}"', 'topic = "x"').replace('topic = "out"\ns', 'topic = "x"\ns'),

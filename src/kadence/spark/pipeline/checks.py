@@ -256,7 +256,9 @@ def _meetings(document: Document, pipeline: Pipeline, environment: Environment) 
             found += _beside_checkpoint(document, table, output, fill(output.path), fill(pipeline.checkpoint))
     if dead is not None and (why := _in_the_way(sink, dead, pipeline, environment)):
         key = "topic" if dead.topic else "path" if dead.path else "table"
-        found.append(document.mistake(("dead_letters", key), f"{why}; dead letter records need a place of their own"))
+        found.append(
+            document.mistake(("dead_letters", key), f"{why}; dead letter records need a place of their own")
+        )
     return found
 
 
