@@ -29,7 +29,7 @@ HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS: Final = 4096
 """Fewer would make a stolen exchange cheap to search for the password (RFC 7677, section 4)."""
 MAX_ITERATIONS: Final = 200_000
-"""More is no broker but somebody who wants the network thread busy; Kafka's own limit is 16384."""
+"""A peer with more is not a broker, but wants the network thread busy; Kafka's own limit is 16384."""
 
 _HEADER: Final = b"n,,"
 
