@@ -406,7 +406,11 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
         polls = shared_partition.raises()
         return 0 if polls is None else polls.times
 
-    yield Row("not-fetched-seconds", "For how long the partition has returned nothing, for a reason of not_fetched(); 0 without one", seconds)
+    yield Row(
+        "not-fetched-seconds",
+        "For how long the partition has returned nothing, as not_fetched() says; 0 when it is read",
+        seconds,
+    )
     yield Row(
         "records-behind-open-transactions",
         "Offsets from the last stable offset to the end of the partition: read_committed does not return these yet",
