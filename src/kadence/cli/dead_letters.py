@@ -34,8 +34,8 @@ It sends each record unchanged, without the headers about the error, to its
 original topic and partition. The timestamp is the time of sending; the
 original one is in the header kadence.replay.timestamp. The dead letter records
 stay: a second replay sends them again. A record of which a part was too large
-for the dead letter topic is not sent, nor one that names no existing topic; the
-command names its original place. The others are sent."""
+for the dead letter topic is not sent, nor one that names no existing topic;
+the command names its original place. The others are sent."""
 
 _DROP = """
 
