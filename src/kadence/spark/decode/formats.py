@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kadence.columns.isolation import BadRecordError, Decoded
 from kadence.errors import ConfigError, KafkaError, SchemaNotFoundError
 from kadence.registry.client import SchemaRegistryClient, Wanted
-from kadence.registry.columns.isolation import BadRecordError, Decoded
 from kadence.registry.columns.wire import BESIDE, DecodersFor, Frame, FramedFormat
 from kadence.registry.framing import KEY_HEADER, VALUE_HEADER, said_of
 from kadence.registry.schemas import AVRO, PROTOBUF, ResolvedSchema
