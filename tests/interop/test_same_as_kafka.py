@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 from tests.broker.storage.test_partition import ACCEPTED, REFUSED
 from tests.broker.wire import Wire, at, fetch
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
@@ -620,8 +620,15 @@ def administered_topics(side: Side) -> Any:
         )
         seen.append(name_of(side.wire.call(request).results[0]))
     asked = [MetadataRequestTopic(name=each) for each in (name, "a/b", "no-such-topic")]
-    answer = side.wire.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
-    found = {each.name: (name_of(each), len(each.partitions)) for each in answer.topics}
+    found = {}
+
+    def has_all_partitions() -> bool:
+        """Kafka's controller answers before its broker has the new partitions."""
+        answer = side.wire.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        found.update({each.name: (name_of(each), len(each.partitions)) for each in answer.topics})
+        return found[name] == ("NONE", 5)
+
+    until(has_all_partitions, what=lambda: found)
     unknown = side.wire.call(MetadataRequest(topics=[MetadataRequestTopic(topic_id=b"?" * 16)]))
     return [
         seen,

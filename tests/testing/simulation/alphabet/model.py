@@ -62,6 +62,7 @@ class Model:
         self._ahead, self._commit_ms = ahead, commit_ms
         self._unseen: dict[Log, None] = {}
         self._paused: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+        self._begun_ms = 0
         simulation.history.observers.append(lambda core: self._turned())
 
     # ------------------------------------------------------------ by programs
@@ -80,6 +81,7 @@ class Model:
             self.object_to(f"{program} got {value!r}, which no reader may get")
             return None
         fact.begun += 1
+        self._begun_ms = self._clock.now_ms()
         if self._order and partition.topic != AGAIN:
             for earlier in self.ledger.lanes[fact.log, fact.key]:
                 if earlier is fact:
@@ -204,6 +206,13 @@ class Model:
                 waiting.add(fact.log)
             elif self.ledger.committed.get(fact.log, (0, ""))[0] <= fact.offset:
                 self.object_to(f"{fact} ended {since} ms ago, and is not committed: {self.ledger.committed}")
+
+    def is_at_rest(self, ms: int) -> bool:
+        """Whether for so long no record has begun or ended. Programs that go back handle again what has ended."""
+        since = self._clock.now_ms() - ms
+        return self._begun_ms <= since and all(
+            (each.ended_ms or 0) <= since for each in self.ledger.facts.values()
+        )
 
     def unfinished(self) -> list[Fact]:
         """What is still to be handled."""

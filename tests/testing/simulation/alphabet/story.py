@@ -340,7 +340,7 @@ class Story:
                 raise SimulationError(f"not handled within {_REST_S:g} s: {left[:3]}")
             simulation.run(0.5)
         if self.style.kind != "t":
-            simulation.run(_COMMIT_MS / 1_000 + 4)
+            simulation.run_until(lambda: self.model.is_at_rest(_COMMIT_MS + 4_000), _REST_S)
             self.model.look_at_time()
         self.ends_all(0)
         self.model.check()
