@@ -7,23 +7,25 @@ python tools/docs.py --check   writes nothing; fails when something would change
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from kadence import Consumer, Producer, admin, config
+from kadence import Consumer, MetricName, Producer, admin, config
 from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
 from kadence.cli.main import make_parser as command_line_parser
+from kadence.cli.where import FORMS
 from kadence.consumer.group import classic_joining, kip848_heartbeats
 from kadence.coordinator.classic import group
 from kadence.producer import transaction_states
 from kadence.protocol.registry import api_name
-from kadence.spark import client_settings, option_names
+from kadence.spark import option_names
 from kadence.spark.decode import options as decode_options
 from kadence.spark.lakehouse import options as lakehouse_options
 from kadence.spark.pipeline import model as pipeline_model
@@ -74,10 +76,10 @@ def configuration() -> str:
 
 
 def key_table(rows: list[config.Key]) -> str:
-    lines = ["| key | type | default | allowed | meaning |", "|---|---|---|---|---|"]
+    lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
     for key in rows:
         origin = f" ({key.since})" if key.since else ""
-        cells = [f"`{key.name}`", key.kind, shown(key.default), allowed(key), f"{key.doc}{origin}"]
+        cells = [f"`{key.name}`", shown(key.default), allowed(key), f"{key.doc}{origin}"]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
 
@@ -85,17 +87,24 @@ def key_table(rows: list[config.Key]) -> str:
 def shown(value: object) -> str:
     if value is None or value in ("", ()):
         return "–"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{each}`" for each in value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def number(bound: float) -> str:
+    return f"{bound:,.0f}" if float(bound).is_integer() else f"{bound:g}"
 
 
 def allowed(key: config.Key) -> str:
     if key.choices:
         return ", ".join(f"`{choice}`" for choice in key.choices if choice)
     bounds = [
-        f"≥ {key.low:g}" if key.low is not None else "",
-        f"≤ {key.high:,.0f}" if key.high is not None else "",
+        key.kind,
+        f"≥ {number(key.low)}" if key.low is not None else "",
+        f"≤ {number(key.high)}" if key.high is not None else "",
     ]
-    return ", ".join(filter(None, bounds)) or "–"
+    return ", ".join(filter(None, bounds))
 
 
 def state_machines() -> str:
@@ -119,7 +128,7 @@ def state_machines() -> str:
         table(group.NEXT, told=False),
         "## A transactional producer",
         (
-            "`kadence.producer.transaction_states`. What raises in ABORTABLE is cured by `abort_transaction()`; a "
+            "`kadence.producer.transaction_states`. In ABORTABLE call `abort_transaction()`; a "
             "FAILED producer must be closed."
         ),
         table(transaction_states.TRANSITIONS),
@@ -133,11 +142,15 @@ def command_line() -> str:
     from tests.cli.shapes import SHAPES
 
     fields = [
-        f"| `{name}` | {shape.line} | {', '.join(f'`{each}`' for each in shape.fields)}"
-        f"{'; also ' + ', '.join(f'`{each}`' for each in shape.sometimes) if shape.sometimes else ''} |"
+        f"- `{name}`: {shape.line}; {', '.join(f'`{each}`' for each in shape.fields)}"
+        f"{'; also ' + ', '.join(f'`{each}`' for each in shape.sometimes) if shape.sometimes else ''}"
         for name, shape in SHAPES.items()
     ]
     top = command_line_parser()
+    common = common_options(top)
+    shared: dict[str, list[str]] = {}
+    for text, commands in common.items():
+        shared.setdefault(briefly(commands, top), []).append(text)
     parts = [
         "# The command line",
         NOTE,
@@ -146,23 +159,71 @@ def command_line() -> str:
             "stderr."
         ),
         fenced(top.epilog),
+        "## Options of many commands",
+        "\n\n".join(
+            f"{commands}:\n\n" + "\n".join(f"- {text}" for text in texts)
+            for commands, texts in shared.items()
+        ),
+        "## Places",
+        "`--from`, `--to` and `--before` take a place, WHERE in the help:",
+        fenced(FORMS.partition("\n")[2]),
     ]
     shapes = [
         "## JSON",
         (
-            "With `--json`, and in a pipe, commands print JSON lines. Their fields keep their names and meaning; "
-            "new ones may be added, so read them by name. A field is `null` where there is nothing to tell; those "
-            'behind "also" are left out then. Times are ISO 8601 in UTC, `timestamp` and what ends in `_ms` are '
-            'milliseconds. Keys and values are texts, or `{"base64": …}` where they are not UTF-8. `broker`, `consume` '
-            "and `produce --offsets` print JSON always; `doctor` and the actions of `pipeline` need `--json`."
+            "With `--json`, and in a pipe, commands print JSON lines. Fields keep their names and meaning. New fields "
+            'may be added, so read them by name. A field without a value is `null`; those after "also" are left out '
+            "instead. Times are ISO 8601 in UTC; `timestamp` and names that end in `_ms` are milliseconds. Keys and "
+            'values are texts, or `{"base64": …}` if they are not UTF-8. `broker`, `consume` and `produce --offsets` '
+            "always print JSON; `doctor` and the actions of `pipeline` need `--json`."
         ),
-        "\n".join(["| command | a line is | fields |", "|---|---|---|", *fields]),
+        "The meaning of a line, and its fields:",
+        "\n".join(fields),
     ]
-    return "\n\n".join([*parts, *of_subcommands(top, "##"), *shapes]) + "\n"
+    return "\n\n".join([*parts, *of_subcommands(top, "##", set(common), common), *shapes]) + "\n"
 
 
-def of_subcommands(parser: argparse.ArgumentParser, mark: str) -> list[str]:
-    """A section for each command below this one, with those below it."""
+def common_options(top: argparse.ArgumentParser) -> dict[str, list[str]]:
+    """The options that several commands have in the same words: each text, and the commands that have it."""
+    found: dict[str, list[str]] = {}
+    for command in commands_below(top):
+        for action in command._actions:
+            if shows(action) and action.option_strings:
+                name = command.prog.removeprefix(f"{top.prog} ")
+                found.setdefault(argument_text(command, action), []).append(name)
+    return {text: names for text, names in found.items() if len({name.split()[0] for name in names}) > 2}
+
+
+def briefly(names: list[str], top: argparse.ArgumentParser) -> str:
+    """Names of commands; one stands for all of its actions if each of them is meant."""
+    every = [command.prog.removeprefix(f"{top.prog} ") for command in commands_below(top)]
+    said: list[str] = []
+    for first in dict.fromkeys(name.split()[0] for name in names):
+        own = [name for name in names if name.split()[0] == first]
+        below = [name for name in every if name.startswith(f"{first} ")]
+        said += [first] if own == below else own
+    return ", ".join(f"`{each}`" for each in said)
+
+
+def commands_below(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Every command and action below this one."""
+    found: list[argparse.ArgumentParser] = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                found += [command, *commands_below(command)]
+    return found
+
+
+def of_subcommands(
+    parser: argparse.ArgumentParser, mark: str, explained: set[str], common: Collection[str]
+) -> list[str]:
+    """A section for each command below this one, with those below it.
+
+    Args:
+        explained: the arguments that the page has explained so far; this adds those that it explains. Their names alone
+            are repeated.
+    """
     parts: list[str] = []
     for action in parser._actions:
         if not isinstance(action, argparse._SubParsersAction):
@@ -170,13 +231,24 @@ def of_subcommands(parser: argparse.ArgumentParser, mark: str) -> list[str]:
         summaries = {each.dest: each.help for each in action._choices_actions}
         for name, command in action.choices.items():
             summary = str(summaries.get(name) or "")
-            parts += [f"{mark} {command.prog}", f"{summary[:1].upper()}{summary[1:]}."]
-            # Sub-commands without a text of their own share their parent's.
-            if command.description and command.description.rstrip(".").lower() != summary.lower():
-                parts.append(fenced(command.description))
-            if rows := [argument_row(command, each) for each in command._actions if shows(each)]:
-                parts.append("\n".join(["| argument | meaning |", "|---|---|", *rows]))
-            parts += of_subcommands(command, f"{mark}#")
+            parts.append(f"{mark} {command.prog}")
+            first = f"{summary[:1].upper()}{summary[1:]}."
+            about = (command.description or first).replace(FORMS, "").strip()
+            # An action's text begins with its summary; that of a command stands for it.
+            if about.startswith(first):
+                parts.append(first)
+                about = about.removeprefix(first).strip()
+            if about:
+                parts.append(prose(about))
+            texts = [argument_text(command, each) for each in command._actions if shows(each)]
+            own = [f"- {text}" for text in texts if text not in explained]
+            again = [text.partition(": ")[0] for text in texts if text in explained and text not in common]
+            if again:
+                own.append(f"- {', '.join(again)}: as above")
+            if own:
+                parts.append("\n".join(own))
+            explained.update(texts)
+            parts += of_subcommands(command, f"{mark}#", explained, common)
             if command.epilog:
                 parts.append(fenced(command.epilog))
     return parts
@@ -187,17 +259,25 @@ def shows(action: argparse.Action) -> bool:
     return not hidden and action.help != argparse.SUPPRESS
 
 
-def argument_row(command: argparse.ArgumentParser, action: argparse.Action) -> str:
+def argument_text(command: argparse.ArgumentParser, action: argparse.Action) -> str:
+    """One argument as a line: its names and values, and what it means."""
     formatter = command._get_formatter()
     value = ""
     if action.nargs != 0:
         value = formatter._format_args(action, action.dest.upper())
+    if action.nargs == "+" and action.metavar is not None:
+        value = f"{action.metavar} ..."
     if action.choices is not None and action.metavar is None:
         value = "{" + ",".join(map(str, action.choices)) + "}"
     names = ", ".join(action.option_strings)
     meaning = formatter._expand_help(action) if action.help else ""
-    row = [f"`{' '.join(filter(None, [names, value]))}`", meaning]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+    return f"`{' '.join(filter(None, [names, value]))}`: {meaning}"
+
+
+def prose(text: str) -> str:
+    """A text of the help: as a paragraph unless its lines are laid out."""
+    lines = text.splitlines()
+    return fenced(text) if any(not line or line.startswith(" ") for line in lines) else " ".join(lines)
 
 
 def fenced(text: str | None) -> str:
@@ -223,37 +303,61 @@ def table(transitions: Mapping[S, frozenset[S]], *, told: bool = True) -> str:
 
 def spark_source() -> str:
     """docs/spark.md with its options, settings and columns."""
-    options = [
-        f"| `{name}` | {meaning} |"
+    options = {
+        name: meaning
         for name, meaning in option_names.OF_SOURCE.items()
         if name not in decode_options.OPTIONS
+    }
+    decoding: dict[str, str] = {}
+    for name, meaning in decode_options.OPTIONS.items():
+        of_keys = name.replace("value.", "key.", 1)
+        if name.startswith(("allow", REGISTRY_TLS)):
+            continue  # one line for all of them
+        if meaning != OF_KEYS:
+            both = decode_options.OPTIONS.get(of_keys) == OF_KEYS
+            decoding[f"{name}`, `{of_keys}" if both else name] = meaning
+    tls = [name for name in decode_options.OPTIONS if name.startswith(REGISTRY_TLS)]
+    decoding["`, `".join(tls)] = "TLS to the registry, in PEM files."
+    of_from_json = [name for name in decode_options.OPTIONS if name.startswith("allow")]
+    decoding["`, `".join(of_from_json)] = "json: as options of from_json, with its defaults."
+    tables = {**lakehouse_options.DELTA_OPTIONS, **lakehouse_options.ICEBERG_OPTIONS}
+    columns = [f"`{name} {kind}`" for name, kind in spark_schema.all_columns().items()]
+    written = [
+        f"`{name}` ({' or '.join(f'`{kind}`' for kind in kinds)})"
+        for name, kinds in sink_columns.COLUMNS.items()
     ]
-    decoding = [f"| `{name}` | {meaning} |" for name, meaning in decode_options.OPTIONS.items()]
-    refused = [f"- `kafka.{name}`: {why}." for name, why in spark_options.CLIENT.refused.items()]
-    left_out = ", ".join(f"`{name}`" for name in client_settings.ANY_TIME)
-    columns = [f"| `{name}` | {kind} |" for name, kind in spark_schema.all_columns().items()]
-    written = [f"| `{name}` | {' or '.join(kinds)} |" for name, kinds in sink_columns.COLUMNS.items()]
-    sink = [f"| `{name}` | {meaning} |" for name, meaning in sink_options.OPTIONS.items()]
-    sink_refused = [f"- `kafka.{name}`: {why}." for name, why in sink_options.REFUSED_CLIENT_KEYS.items()]
-    delta, iceberg = (
-        [f"| `{name}` | {meaning} |" for name, meaning in options.items()]
-        for options in (lakehouse_options.DELTA_OPTIONS, lakehouse_options.ICEBERG_OPTIONS)
-    )
     return drawn(
         "spark.md",
         {
-            "options": "\n".join(["| option | meaning |", "|---|---|", *options]),
-            "decoding": "\n".join(["| option | meaning |", "|---|---|", *decoding]),
-            "refused": "\n".join(refused),
-            "left out": left_out + ".",
-            "columns": "\n".join(["| column | type |", "|---|---|", *columns]),
-            "sink columns": "\n".join(["| column | type |", "|---|---|", *written]),
-            "sink options": "\n".join(["| option | meaning |", "|---|---|", *sink]),
-            "sink refused": "\n".join(sink_refused),
-            "delta options": "\n".join(["| option | meaning |", "|---|---|", *delta]),
-            "iceberg options": "\n".join(["| option | meaning |", "|---|---|", *iceberg]),
+            "options": option_list(options),
+            "decoding": option_list(decoding),
+            "refused": ", ".join(f"`kafka.{name}`" for name in spark_options.CLIENT.refused) + ".",
+            "columns": ", ".join(columns) + ".",
+            "sink columns": ", ".join(written) + ".",
+            "sink options": option_list(sink_options.OPTIONS),
+            "sink refused": ", ".join(f"`kafka.{name}`" for name in sink_options.REFUSED_CLIENT_KEYS) + ".",
+            "lakehouse options": "\n".join(
+                f"- `{name}`{only_of(name)}: {meaning}" for name, meaning in tables.items()
+            ),
         },
     )
+
+
+def option_list(options: Mapping[str, str]) -> str:
+    return "\n".join(f"- `{name}`: {meaning}" for name, meaning in options.items())
+
+
+REGISTRY_TLS = "schema.registry.ssl."
+
+OF_KEYS = "The same for keys."
+"""The meaning of an option of decoding that stands in the row of the option for values."""
+
+
+def only_of(option: str) -> str:
+    """The one kind of table that has an option."""
+    if option not in lakehouse_options.ICEBERG_OPTIONS:
+        return " (Delta)"
+    return "" if option in lakehouse_options.DELTA_OPTIONS else " (Iceberg)"
 
 
 def pipelines() -> str:
@@ -264,33 +368,28 @@ def pipelines() -> str:
             header = f"`[[{name}]]`" if kind.shape == "tables" else f"`[{name}]`"
             # Sink and dead letters have the same keys.
             tables[kind.of] = f"{tables[kind.of]}, {header}" if kind.of in tables else header
-    rows = ["| table | key | allowed | default | meaning |", "|---|---|---|---|---|"]
+    rows: list[str] = []
     for of, table in tables.items():
+        rows.append(f"\n{'At the top' if of is pipeline_model.Pipeline else table}:\n")
         for name, (each, kind) in pipeline_model.keys(of).items():
             if kind.of is not None or (of is pipeline_model.SourceStep and name == "options"):
                 continue
-            can_be = ", ".join(f"`{choice}`" for choice in kind.choices) or kind.allowed
-            if kind.shape != "text":
-                can_be = {"texts": "a list of texts", "boolean": "`true`, `false`"}.get(
-                    kind.shape, "any keys"
-                )
-            default = (
-                "needed"
-                if pipeline_model.required(each)
-                else shown(None if each.default is MISSING else each.default)
-            )
+            notes = []
             if (of, name) == (pipeline_model.Pipeline, "name"):
-                default = "the file's name"
-            rows.append(f"| {table} | `{name}` | {can_be} | {default} | {kind.doc} |")
-    return drawn("pipelines.md", {"pipeline keys": "\n".join(rows)})
-
-
-def testing() -> str:
-    """docs/testing.md with what each broker can, as the tests declare it."""
-    sys.path.insert(0, str(ROOT))
-    from tests.consumer import capabilities
-
-    return drawn("testing.md", {"capabilities": capabilities.table()})
+                notes.append("default: the file's name")
+            elif pipeline_model.required(each):
+                notes.append("required")
+            elif each.default not in (MISSING, None, ()):
+                notes.append(f"default: {shown(each.default)}")
+            if kind.choices:
+                notes.append(", ".join(f"`{choice}`" for choice in kind.choices))
+            elif kind.shape == "text" and kind.allowed != "a text":
+                notes.append(kind.allowed)
+            elif kind.shape != "text":
+                notes.append({"texts": "a list", "boolean": "`true`, `false`"}.get(kind.shape, "any keys"))
+            note = f" ({'; '.join(notes)})" if notes else ""
+            rows.append(f"- `{name}`{note}: {kind.doc}")
+    return drawn("pipelines.md", {"pipeline keys": "\n".join(rows).strip()})
 
 
 def reference(page: str) -> str:
@@ -306,15 +405,53 @@ def admin_reference() -> str:
 
 
 def metrics() -> str:
-    """docs/metrics.md with every name that `Consumer.metrics` and `Producer.metrics` can have."""
-    rows = ["| metric | of each | meaning |", "|---|---|---|"]
-    parts: dict[str, list[str]] = {}
+    """docs/metrics.md with every name that `Consumer.metrics` and `Producer.metrics` can have.
+
+    A measurement that has several statistics has one row. Rows that both clients have stand in a table of their own.
+    """
+    measured: dict[tuple[str, str, str], list[MetricName]] = {}
     for name in (*Consumer.metric_names(), *Producer.metric_names()):
-        tags = ", ".join(tag for tag in name.tags if tag != "client-id") or "–"
-        row = f"| `{name.name}` | {tags} | {name.description} |"
-        parts.setdefault(name.group, list(rows)).append(row)
-    tables = "\n\n".join(f"### {group}\n\n" + "\n".join(lines) for group, lines in parts.items())
-    return drawn("metrics.md", {"metrics": tables})
+        tags = " and ".join(tag for tag in name.tags if tag != "client-id")
+        measured.setdefault((name.group, tags, _measured(name.name)), []).append(name)
+    rows = [(of, tags, _metric_row(alike)) for (of, tags, _), alike in measured.items()]
+    parts: dict[str, list[str]] = {}
+    for of, tags, row in rows:
+        twin = of.replace("consumer-", "producer-")
+        if of.startswith("producer-") and (of.replace("producer-", "consumer-"), tags, row) in rows:
+            continue
+        title = f"{of} and {twin}" if twin != of and (twin, tags, row) in rows else of
+        parts.setdefault(title + (f", for each {tags}" if tags else ""), []).append(row)
+    tables = (
+        f"### {title}\n\n| metric | meaning |\n|---|---|\n" + "\n".join(part) for title, part in parts.items()
+    )
+    return drawn("metrics.md", {"metrics": "\n\n".join(tables)})
+
+
+def _metric_row(alike: Sequence[MetricName]) -> str:
+    """The names of metrics that differ in their statistic, and what they measure."""
+    first, *others = (name.name for name in alike)
+    also = "".join(f", `{other.removeprefix(_measured(other))}`" for other in others)
+    return f"| `{first}`{also} | {_meaning(alike)} |"
+
+
+STATISTICS: Final = re.compile(r"-(?:rate-per-hour|rate|total|avg|max|min)$")
+
+
+def _measured(name: str) -> str:
+    """The name of a metric without its statistic."""
+    return STATISTICS.sub("", name)
+
+
+def _meaning(names: Sequence[MetricName]) -> str:
+    """What metrics that differ in their statistic measure."""
+    if len(names) == 1:
+        return names[0].description
+    named = {name.name.rpartition("-")[2]: name.description for name in names}
+    bare = next((name.description for name in names if name.name == _measured(name.name)), None)
+    text = bare or named.get("avg") or named["total"]
+    for begin in ("The average ", "The number of "):
+        text = text.removeprefix(begin)
+    return text if "_" in text.split()[0] else text[0].upper() + text[1:]
 
 
 NOT_SERVED: dict[str, Mapping[int, str]] = {
@@ -362,10 +499,10 @@ NOT_SERVED: dict[str, Mapping[int, str]] = {
 
 def broker() -> str:
     """docs/broker.md with the APIs that are served and those that are not."""
-    served = [
-        f"| {key} | {api_name(key)} | {handler.versions[0]}-{handler.versions[1]} |"
+    served = (
+        f"{api_name(key)} ({key}) {handler.versions[0]}-{handler.versions[1]}"
         for key, handler in sorted(HANDLERS.items())
-    ]
+    )
     refused = [
         f"| {', '.join(f'{name} ({key})' for key, name in apis.items())} | {why} |"
         for why, apis in NOT_SERVED.items()
@@ -373,7 +510,7 @@ def broker() -> str:
     return drawn(
         "broker.md",
         {
-            "served": "\n".join(["| key | API | versions |", "|---|---|---|", *served]),
+            "served": ", ".join(served) + ".",
             "not served": "\n".join(["| API (key) | why |", "|---|---|", *refused]),
         },
     )
@@ -406,7 +543,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "pipelines.md": pipelines,
     "spark.md": spark_source,
     "states.md": state_machines,
-    "testing.md": testing,
 }
 
 

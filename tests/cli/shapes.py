@@ -68,15 +68,15 @@ SHAPES: dict[str, Shape] = {
         "a transactional id", "transactional_id state was producer_id producer_epoch partitions"
     ),
     "dead-letters list": of(
-        "dead letters of one origin and error",
+        "records of one origin and error",
         "topic origin partition error records oldest newest age value_bytes",
     ),
     "dead-letters show": of(
-        "a dead letter",
+        "a dead letter record",
         "topic partition offset timestamp origin error message field attempts first last group key value "
         "value_bytes headers",
     ),
-    "dead-letters replay": of("a dead letter", "topic partition offset to to_partition to_offset"),
+    "dead-letters replay": of("a dead letter record", "topic partition offset to to_partition to_offset"),
     "dead-letters drop": of("a partition", "topic partition dropped first_offset left"),
     "cluster": of("a broker", "cluster broker address rack controller"),
     "pipeline check": of("a mistake", "file line key mistake"),

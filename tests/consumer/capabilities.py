@@ -2,9 +2,9 @@
 
 A test over the fixture `cluster` is marked ``@pytest.mark.needs("groups", ...)`` with names of `CAPABILITIES`; the
 module's own ``pytestmark`` counts too. On a broker that lacks one of them the test is skipped with the table's
-reason; a test that declares nothing, or a name that is not here, fails. The same table stands at the end of a run
-and in docs/testing.md. Where a capability is a request of the protocol, `test_capabilities.py` asks each broker
-for its list of requests and compares.
+reason; a test that declares nothing, or a name that is not here, fails. The table stands at the end of a run. Where
+a capability is a request of the protocol, `test_capabilities.py` asks each broker for its list of requests and
+compares.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ __all__ = [
     "by_name",
     "declared",
     "mark",
-    "shared_partitions",
     "summary",
-    "table",
     "unmet",
 ]
 
@@ -209,13 +207,6 @@ def declared(item: Any) -> list[str]:
     return names
 
 
-def shared_partitions(capability: Capability) -> list[str]:
-    """For each broker "yes", or why not."""
-    return [
-        "yes" if broker not in capability.lacks else f"no: {capability.lacks[broker]}" for broker in BROKERS
-    ]
-
-
 def summary(asked: Counter[str]) -> str:
     """The table for a terminal: a line for each capability that a test of this run asks for."""
     lines = [f"{'':20}" + "".join(f"{broker:>10}" for broker in BROKERS) + f"{'asked':>10}"]
@@ -223,17 +214,4 @@ def summary(asked: Counter[str]) -> str:
         has = "".join(f"{'-' if broker in each.lacks else 'yes':>10}" for broker in BROKERS)
         if each.name in asked:
             lines.append(f"{each.name:20}{has}{asked[each.name]:>10}")
-    return "\n".join(lines)
-
-
-def table() -> str:
-    """The capabilities as Markdown."""
-    lines = [
-        "| needs | that is | " + " | ".join(BROKERS.values()) + " |",
-        "|---|---|" + "---|" * len(BROKERS),
-    ]
-    lines += [
-        "| " + " | ".join([f"`{each.name}`", each.meaning, *shared_partitions(each)]) + " |"
-        for each in CAPABILITIES
-    ]
     return "\n".join(lines)

@@ -196,7 +196,7 @@ def many(cluster: VirtualCluster) -> list[TopicPartition]:
 def test_tasks_that_add_and_take_partitions_at_once_lose_none(
     cluster: VirtualCluster, many: list[TopicPartition]
 ) -> None:
-    """H14: who says what is added and taken cannot undo what another task says at the same time."""
+    """Two tasks that add and remove partitions at the same time do not undo each other's changes."""
     consumer = cluster.make()
     consumer.assign([many[0]])
 

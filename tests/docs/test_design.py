@@ -1,4 +1,4 @@
-"""The map and the tables of docs/DESIGN.md lead to what is there, and no room is left out."""
+"""The map and the tables of docs/DESIGN.md lead to existing files, and have all rooms and all cited rules."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "kadence"
 TEXT = (ROOT / "docs" / "DESIGN.md").read_text()
+RULES = re.findall(r"^\| ([A-Z]\d{1,2}) \| .+ \| (.+) \|$", TEXT, re.MULTILINE)
+CITED = re.compile(r"\b([A-H]\d{1,2})\b(?!-)|\bdef test_([a-h]\d{1,2})_")
+SOURCES = {".py", ".pyx", ".pxd", ".h", ".c"}
 NAME = re.compile(r"[\w*.-]+(/|\.py)|(src|docs)/\S*")
 
 
@@ -45,3 +48,27 @@ def test_the_map_leaves_out_no_room_and_no_loose_file() -> None:
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w/]+/(?:\w+\.\w+)?|\w+\.py)`", TEXT))))
 def test_paths_in_the_text_are_there(path: str) -> None:
     assert any((top / path).exists() for top in (PACKAGE, ROOT, PACKAGE / "consumer"))
+
+
+def test_each_rule_has_one_row_with_a_home() -> None:
+    codes = [code for code, _ in RULES]
+    assert len(codes) > 60
+    assert len(codes) == len(set(codes))
+    assert [code for code, home in RULES if not re.fullmatch(r"`[^`]+`(, `[^`]+`)*", home)] == []
+
+
+@pytest.mark.parametrize("top", ["src", "tests", "tools"])
+def test_each_rule_that_is_cited_has_a_row(top: str) -> None:
+    known = {code for code, _ in RULES}
+    lacking = set()
+    for path in (ROOT / top).rglob("*"):
+        if path.suffix in SOURCES:
+            cited = {(found[1] or found[2]).upper() for found in CITED.finditer(path.read_text())}
+            lacking |= {f"{path.relative_to(ROOT)}: {code}" for code in cited - known}
+    assert sorted(lacking) == []
+
+
+def test_pages_for_users_cite_no_rules() -> None:
+    pages = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "DESIGN.md"]
+    cited = re.compile(r"\([A-H]\d{1,2}(?:, [A-H]\d{1,2})*\)")
+    assert [page.name for page in pages if cited.search(page.read_text())] == []

@@ -155,7 +155,7 @@ def test_the_tables_of_keys_say_what_the_settings_do(
 ) -> None:
     ours = {row.name: row.default for row in keys(config)}
     table = rows(client, f"Keys of the {kind}")
-    assert len(table) > 10
+    assert len(table) > 4
     for row in table:
         theirs = [name.replace("_", ".") for name in re.findall(r"`([^`]+)`", row[0])]
         if not theirs:
@@ -176,7 +176,7 @@ def test_the_tables_of_keys_say_what_the_settings_do(
 
 def test_the_table_of_codes_names_codes_of_theirs_and_classes_of_ours() -> None:
     page = (DOCS / "from-confluent-kafka.md").read_text()
-    table = page.partition("- **Codes of errors.**")[2].partition("\n- **")[0]
+    table = page.partition("### Codes of errors")[2].partition("\n## ")[0]
     lines = [
         line.strip().strip("|").split(" | ") for line in table.splitlines() if line.strip().startswith("| `")
     ]
@@ -219,7 +219,7 @@ def test_offsets_with_metadata_have_another_order_here() -> None:
 @pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
 def test_what_the_pages_say_of_settings(client: str) -> None:
     page = (DOCS / f"from-{client}.md").read_text()
-    assert "**Auto-commit without a group** is a `ConfigError`" in page
+    assert "| auto-commit without a group | is a `ConfigError`" in page
     with pytest.raises(ConfigError, match=r"enable\.auto\.commit"):
         ConsumerConfig.parse({"bootstrap.servers": "localhost:1"}, enable_auto_commit=True)
     assert "a function that gives a `kadence.Token`, not an object with `token()`" in page

@@ -1,4 +1,4 @@
-"""Handlers on an event loop give way to it, though they await nothing (E23)."""
+"""Handlers that await nothing still let the event loop run."""
 
 from __future__ import annotations
 

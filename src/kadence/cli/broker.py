@@ -29,20 +29,19 @@ __all__ = ["add", "run"]
 _DESCRIPTION = """\
 Run a broker that speaks Kafka's protocol, for a laptop, tests or a first try.
 Any Kafka client can use it. It prints one JSON line with its address when it
-is ready, and runs until Ctrl-C. It keeps records in memory, unless --data-dir
-names a directory for them. It listens on this machine only, unless --host
-names another address; without TLS and users anyone who reaches it may do
-anything."""
+is ready, and runs until Ctrl-C. By default it keeps records in memory and
+listens on this machine only. With another --host, use TLS and users: without
+them anyone who reaches the broker may do anything."""
 
 _EXAMPLES = """\
   kadence broker                               on localhost:9092
   kadence broker --topic flights:6 --topic orders:3
   kadence broker --port 0 --nodes 3            three brokers on free ports
-  kadence broker --data-dir ./data             keep records and topics there
+  kadence broker --data-dir ./data
   kadence broker --tls-certificate broker.pem --users users.txt
   kadence broker --fault 'any delay=50ms'      a slow broker
   kadence broker --fault 'fetch disconnect probability=0.01'
-  kadence broker --schema-registry             a registry, too, on port 8081
+  kadence broker --schema-registry
   kadence broker -X auto.create.topics.enable=false"""
 
 
@@ -86,7 +85,7 @@ def add(commands: Any) -> None:
         type=int,
         nargs="?",
         const=8081,
-        help="run a schema registry for tests, too, in memory and on this machine only (default port: 8081; "
+        help="also run a schema registry, in memory and on this machine only (default port: 8081; "
         "0: any free one)",
     )
     _add_security_options(parser)
@@ -99,7 +98,7 @@ def add(commands: Any) -> None:
         "--fsync",
         choices=("flush", "interval", "never"),
         default="flush",
-        help="with --data-dir, when records are written to the disk. flush: before they are acknowledged; "
+        help="with --data-dir, when records are synced to the disk. flush: before they are acknowledged; "
         "interval: every second; never: when the system does it (default: %(default)s)",
     )
     add_settings_option(parser, "a broker setting by Kafka's name; repeatable")

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["add"]
 
 _DESCRIPTION = """\
-Look at Spark's checkpoint of a streaming query that reads Kafka, and prepare
-it for Spark's own Kafka connector. The query may have been run by Kadence or
-by the connector. DIR is a directory of this machine; of another file system
-make a copy (hadoop fs -get, aws s3 cp --recursive), and put it back."""
+Look at the checkpoint of a streaming query that reads Kafka with Kadence or
+with Spark's own connector, and prepare it for the connector. DIR is a local
+directory. From another file system make a copy (hadoop fs -get, aws s3 cp
+--recursive), and put it back."""
 
 _EXAMPLES = """\
   kadence checkpoint show out/checkpoint
@@ -46,7 +46,7 @@ def add(commands: Any) -> None:
         actions,
         "show",
         "show how far a query is",
-        description="Show how far a query is: its last batch, whether that is in the sink, and the\n"
+        description="Show how far a query is: its last batch, whether the sink has it, and the\n"
         "next offset of each partition. It is JSON in a pipe, and words on a terminal.",
     )
     show.add_argument("--json", action="store_true", help="print one JSON object, even on a terminal")
@@ -55,8 +55,8 @@ def add(commands: Any) -> None:
         "to-connector",
         "write a checkpoint's offsets as Spark's connector reads them",
         description="Write a checkpoint's offsets as Spark's connector reads them, so that a query\n"
-        'that Kadence ran goes on with format("kafka"): no record is lost, and none\n'
-        "comes twice. Stop the query first. Kadence can go on with the checkpoint, too.",
+        'of Kadence can continue with format("kafka"), without lost or repeated records.\n'
+        "Stop the query first. Kadence can continue with the checkpoint, too.",
     )
     for sub, function in ((show, _show), (back, _to_connector)):
         sub.add_argument("directory", metavar="DIR", help="the query's checkpointLocation")

@@ -17,8 +17,7 @@ from kadence.cli.reach import reached
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Show the brokers of a cluster: their addresses, their racks, and which of them
-is the controller. Prints a table on a terminal, JSON lines in a pipe."""
+Show the brokers of a cluster: addresses, racks, and the controller."""
 
 _EXAMPLES = """\
   kadence cluster

@@ -163,7 +163,7 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
     add_settings_option(
         parser,
         "a client setting by Kafka's name, e.g. -X security.protocol=SSL; repeatable. Others on this machine see it in "
-        "the list of processes: secrets belong in the file of -c or --config, or, as ${NAME} there, in the environment",
+        "the list of processes: put secrets into the file of -c or --config, or into the environment, as ${NAME} there",
     )
 
 
@@ -174,7 +174,7 @@ def add_cluster_option(parser: argparse.ArgumentParser, default: str | None) -> 
         "--cluster",
         metavar="NAME",
         default=default,
-        help="a cluster of the file of clusters (docs/cluster.md; default: $KADENCE_CLUSTER)",
+        help="a named cluster (docs/cluster.md; default: $KADENCE_CLUSTER)",
     )
     action.completer = _clusters  # type: ignore[attr-defined]
 

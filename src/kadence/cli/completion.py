@@ -14,11 +14,9 @@ __all__ = ["add", "run"]
 _SHELLS: Final = ("bash", "zsh", "fish")
 
 _DESCRIPTION = """\
-Print a script for a shell, which then completes commands, options, files, the
-names of clusters, and the names of topics, groups and transactions as the
-brokers have them: those of -c, -b or --config where it stands before on the
-line. Brokers that do not answer at once (0.7 s) are not waited for. It needs
-kadence[cli]."""
+Print a script that completes commands, options, files, and names of clusters,
+topics, groups and transactions. It asks the brokers of the line's -c, -b or
+--config, for 0.7 s at most. It needs kadence[cli]."""
 
 _EXAMPLES = """\
   kadence completion bash >> ~/.bashrc

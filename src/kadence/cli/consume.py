@@ -38,27 +38,26 @@ __all__ = ["add", "as_record", "run"]
 
 _DESCRIPTION = f"""\
 Read records and print each as one line. Without --group it reads all
-partitions from --from on. With --group this process is a member of the group:
-it shares the partitions with other members, begins at the committed offsets
-(at --from where there are none) and commits the records that it has printed.
+partitions from --from on. With --group it is a member of the group: it shares
+the partitions with other members, begins at the committed offsets (at --from
+if there are none) and commits the records that it has printed.
 Formats of a line:
   records  an object: topic, partition, offset, timestamp, key, value, headers.
            Text is a string, null is null, and bytes that are not UTF-8 are
            {{"base64": "…"}}. `kadence produce` reads it back.
-  json     the same, with a value that is JSON shown as JSON
-  values   the value alone, as it is; on a terminal control characters are
-           shown as \\x1b, unless --raw is given
-With --value a value is read by its schema in a registry, and shown as JSON.
-With -o the records go to a file, up to the offsets that are last now (or to
---to). Its name says what it is: .parquet, .arrow and .csv have columns, .jsonl
-has such lines; --format parquet, arrow or csv says it for other names. The
-file gets its name when it is whole. Records of transactions that were aborted
-are left out, unless -X isolation.level=read_uncommitted is given.
-If records are deleted before they are read, as by retention, stderr says
-which, and the status is 1; with -o there is no file then. With -e the status
-is 0 once the end is reached; if --timeout comes first, it is 1. In a group the
-end is reached when this member has printed what it was given, or, without
-partitions, when the others have committed what was there.
+  json     the same; a value that is JSON is shown as JSON
+  values   the value alone, unchanged; a terminal shows its control characters
+           as \\x1b, unless --raw is given
+With -o the records go to a file, up to the present end or --to. The file's
+name or --format says which kind: .parquet, .arrow and .csv have columns,
+.jsonl has such lines. The file gets its name when it is complete. Records of
+aborted transactions are left out, unless
+-X isolation.level=read_uncommitted is given.
+If records are deleted before they are read, for example by retention, stderr
+names them, and the status is 1; -o then writes no file. With -e the status is
+0 at the end, and 1 if --timeout comes first. In a group the end is reached
+when this member has printed all records of its partitions up to the end, or,
+if it has no partitions, when other members have committed these records.
 
 {FORMS}"""
 
@@ -68,10 +67,7 @@ _QUIET_S: Final = 5.0
 
 _EXAMPLES = """\
   kadence consume flights                      all, then wait for more; Ctrl-C
-  kadence consume flights --exit-at-end | wc -l
-  kadence consume flights -n 3 --from latest   the next three
-  kadence consume flights:0,2 -e --from -10    the last ten of two partitions
-  kadence consume flights --from -2h           since two hours ago
+  kadence consume flights:0,2 -e --from -10    the last ten offsets of both
   kadence consume flights --from 2026-11-22T10:00Z --to 2026-11-22T11:00Z
   kadence consume flights -e --format values | jq .dep_delay
   kadence consume flights --group report --stats 5 > flights.jsonl
@@ -102,14 +98,16 @@ def add(commands: Any) -> None:
         "-e",
         "--exit-at-end",
         action="store_true",
-        help="stop at the offsets that were last when the command began",
+        help="stop at the end offsets of the command's start",
     )
     parser.add_argument("--timeout", type=float, metavar="S", help="stop when no record came for S seconds")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the records to this file, and stop")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write the records to this file, and stop at the end"
+    )
     parser.add_argument(
         "--format",
         choices=("records", "json", "values", *TABLES),
-        help="of lines (default: records), or of a file whose name does not say it",
+        help="of lines (default: records), or of a file with another name",
     )
     parser.add_argument(
         "--value",

@@ -14,14 +14,13 @@ from kadence.cli.where import FORMS, read_where
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-List dead letters, show them, send them back to the topics that they came
-from, or delete them. It reads those that Consumer.process writes, and those
-of a consumer with deserialization.errors=dead-letter. Prints tables or text
-on a terminal, JSON lines in a pipe."""
+List the records of a dead letter topic, show them, send them back, or delete
+them. They come from Consumer.process, or from a consumer with
+deserialization.errors=dead-letter."""
 
 _EXAMPLES = """\
-  kadence dead-letters list orders.dead        counts by origin and error
-  kadence dead-letters show orders.dead -n 3   key, value, headers, error
+  kadence dead-letters list orders.dead
+  kadence dead-letters show orders.dead -n 3
   kadence dead-letters show orders.dead:0 --offset 12
   kadence dead-letters replay orders.dead --error TimeoutError --dry-run
   kadence dead-letters replay orders.dead --error TimeoutError
@@ -31,17 +30,16 @@ _EXAMPLES = """\
 
 _REPLAY = """
 
-The records are sent as they were, without the headers about the error, to the
-topic and partition that they came from, and acknowledged. They have the time
-of sending; their own is in the header kadence.replay.timestamp. The dead
-letters stay: a second replay sends the records a second time. `drop` deletes
-them.
-Those whose value was too large for the dead letter topic are not sent."""
+It sends each record unchanged, without the headers about the error, to its
+original topic and partition. The timestamp is the time of sending; the
+original one is in the header kadence.replay.timestamp. The dead letter records
+stay: a second replay sends them again. A record whose value was too large for
+the dead letter topic is not sent."""
 
 _DROP = """
 
-Kafka deletes the oldest records of a partition, and no single ones: all
-dead letters before WHERE go, replayed or not. It cannot be undone.
+Kafka cannot delete single records: all dead letter records before WHERE go,
+replayed or not. It cannot be undone.
 
 """
 
@@ -77,43 +75,41 @@ def add(commands: Any) -> None:
             action="append",
             default=[],
             metavar="N",
-            help="the dead letter with this offset in the dead letter topic; repeatable",
+            help="the record with this offset in the dead letter topic; repeatable",
         )
         sub.add_argument(
             "--error",
             action="append",
             default=[],
             metavar="CLASS",
-            help="dead letters with this class of exception, e.g. TimeoutError; repeatable",
+            help="records with this class of exception, e.g. TimeoutError; repeatable",
         )
         sub.add_argument(
             "--origin",
             action="append",
             default=[],
             metavar="TOPIC",
-            help="dead letters that came from this topic; repeatable",
+            help="records that came from this topic; repeatable",
         )
 
-    choice(action("list", "count dead letters by origin and error", list_letters))
-    show = action("show", "show dead letters: key, value, headers, error", show_letters)
+    choice(action("list", "count dead letter records by origin and error", list_letters))
+    show = action("show", "show dead letter records: key, value, headers, error", show_letters)
     choice(show)
-    show.add_argument("-n", "--max-records", type=int, metavar="N", help="stop after N dead letters")
-    replay = action(
-        "replay", "send dead letters back to the topic that they came from", replay_letters, _REPLAY
-    )
+    show.add_argument("-n", "--max-records", type=int, metavar="N", help="stop after N records")
+    replay = action("replay", "send dead letter records back to their topics", replay_letters, _REPLAY)
     choice(replay)
-    replay.add_argument("--all", action="store_true", help="all dead letters of these partitions")
+    replay.add_argument("--all", action="store_true", help="all records of these partitions")
     replay.add_argument("--to", metavar="TOPIC", help="send them to this topic instead")
     replay.add_argument(
         "--dry-run", action="store_true", help="show what would be sent where, and send nothing"
     )
-    drop = action("drop", "delete the oldest dead letters", drop_letters, f"{_DROP}{FORMS}")
+    drop = action("drop", "delete the oldest dead letter records", drop_letters, f"{_DROP}{FORMS}")
     drop.add_argument(
         "--before",
         required=True,
         type=read_where,
         metavar="WHERE",
-        help="delete the dead letters before this place",
+        help="delete the records before this place",
     )
     drop.add_argument("--dry-run", action="store_true", help="show how many there are without deleting any")
 

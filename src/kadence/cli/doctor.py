@@ -30,8 +30,8 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 Check this installation: the native heartbeat, optional packages, Java and
-Spark, and with -b the brokers. Says what is missing and how to get it.
-Status 1 when something that was asked for does not work."""
+Spark, and with -b the brokers. It names each missing part and how to get it.
+Status 1 if a requested part does not work."""
 
 _EXAMPLES = """\
   kadence doctor                       this machine

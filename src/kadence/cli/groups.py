@@ -42,21 +42,15 @@ _STATES = (
     "Dead",
 )
 _DESCRIPTION = """\
-List and describe consumer groups, show their lag and the reasons for it, move
-their committed offsets, or delete them. Prints a table on a terminal, JSON
-lines in a pipe."""
+List and describe consumer groups, show their lag and its reasons, move their
+committed offsets, or delete them."""
 
 _EXAMPLES = """\
-  kadence groups list
   kadence groups list 'orders*' --state empty
-  kadence groups describe report             state, members and partitions
-  kadence groups lag report                  committed, last stable, end, lag
-  kadence groups lag report | jq -s 'map(.lag) | add'
-  kadence groups why report                  what is wrong, what to do
-  kadence groups why 'orders*'               several, the worst first
+  kadence groups describe report
+  kadence groups why 'orders*'
   kadence groups why report --for 60 --json | jq -r .reason
   kadence groups reset report --topic flights --to earliest --dry-run
-  kadence groups reset report --topic flights:0,3 --to 1200
   kadence groups reset report --topic flights --to -2h
   kadence groups forget report --topic flights
   kadence groups delete report"""
@@ -103,7 +97,7 @@ def add(commands: Any) -> None:
     action("describe", "show state, members and their partitions", _describe, "+", "GROUP|PATTERN")
     action(
         "lag",
-        "show each partition: offsets, lag, and what is done above the committed one",
+        "show offsets, lag, and records that are done above the committed offset",
         _lag,
         "+",
         "GROUP|PATTERN",

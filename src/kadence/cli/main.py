@@ -60,7 +60,7 @@ With a cluster of yours, name a broker once:
 """
 
 _EPILOG = """\
-a first session, with nothing but this program:
+a first session:
   kadence broker &                                  a broker, in memory
   seq 5 | kadence produce numbers --format lines    five records
   kadence consume numbers --exit-at-end             five JSON lines
@@ -71,22 +71,21 @@ commands read and write JSON lines, so they work in pipes:
   kadence consume flights -e | kadence produce copy
 
 the broker is -b HOST:PORT, else $KADENCE_BOOTSTRAP_SERVERS, else
-localhost:9092. A cluster with a name stands in ~/.config/kadence/config.toml
-($KADENCE_CONFIG names another file):
+localhost:9092. Named clusters are in ~/.config/kadence/config.toml, or the
+file that $KADENCE_CONFIG names:
   [clusters.prod]
   bootstrap.servers = "broker1:9093"
   security.protocol = "SASL_SSL"
   sasl.mechanism = "SCRAM-SHA-512"
   sasl.username = "me"
   sasl.password = "${PROD_PASSWORD}"
-  kadence -c prod groups list       (without -c: the one of $KADENCE_CLUSTER)
-  kadence --config client.properties topics list     as Kafka's tools have it
-Others on the machine see a secret after -X in its list of processes, and none
-in these files or in the environment.
+  kadence -c prod groups list               default: $KADENCE_CLUSTER
+  kadence --config client.properties topics list    a file of Kafka's own tools
+Other users of the machine see a secret after -X in its list of processes. They
+see none from these files or from the environment.
 
-Status: 0 success, 1 failure, also of a part of what was asked, 2 the command
-line or a setting is wrong, 130 Ctrl-C, 141 the reader of the output has closed
-it.
+Status: 0 success, 1 failure of the whole or of a part, 2 the command line or a
+setting is wrong, 130 Ctrl-C, 141 the reader of the output has closed it.
 """
 
 _COMMANDS = (

@@ -34,18 +34,17 @@ if TYPE_CHECKING:
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Run a pipeline that a file describes. Spark reads topics, decodes the records,
-applies SQL and expectations and writes a table or a topic, and writes records
-that it cannot use as dead letters.
-docs/pipelines.md says what a file may contain.
-Status 0: done. 1: it failed. 2: the file or the command line is wrong.
-130, 143: Ctrl-C or SIGTERM stopped it; the next run goes on from there."""
+Run a pipeline that a file describes: Spark reads topics, decodes the records,
+applies SQL and expectations, and writes a table or a topic. Records that it
+cannot use go to a dead letter table or topic. docs/pipelines.md has the keys
+of the file.
+Status 0: done. 1: failed. 2: the file or the command line is wrong. 130, 143:
+Ctrl-C or SIGTERM stopped it; the next run continues."""
 
 _EXAMPLES = """\
-  kadence pipeline check flights.toml      all mistakes, without starting Spark
   kadence pipeline check --sql flights.toml
   kadence pipeline plan flights.toml       offsets, columns, a sample of rows
-  kadence pipeline run flights.toml        until all is read, or Ctrl-C
+  kadence pipeline run flights.toml
   kadence pipeline status flights.toml     of a running or an ended pipeline
   kadence pipeline replay flights.toml --topic flights --partition 3 \\
       --from 1000 --to 2000                write a range of offsets again

@@ -35,23 +35,22 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 Read records from stdin, one per line, and write them to a topic. The status is
-0 only when the broker acknowledged every record. Formats of a line:
+0 only if the broker acknowledged every record. Formats of a line:
   records  an object with value and, if wanted, key, headers, partition,
-           timestamp: what `kadence consume` prints. A string is UTF-8 text,
-           {"base64": "…"} is bytes, null is null, anything else is written
-           as JSON, its numbers as they are.
-  json     any JSON document, which becomes the value as it stands;
+           timestamp: the output of `kadence consume`. A string is UTF-8 text,
+           {"base64": "…"} is bytes, null is null; any other value is written
+           as JSON, with its numbers unchanged.
+  json     a JSON document, which becomes the value unchanged;
            --key FIELD takes the key from it
   lines    the line is the value; with --separator TEXT it is KEY TEXT VALUE
-With -i they are read from a file. Its name says what it is (or --format does):
-.parquet, .arrow and .csv have columns. With a column value each row is a
-record, and the columns key, headers, partition and timestamp are its other
-parts, as `kadence consume -o` writes them. A column partition is ignored if
-there is a column offset: the row was exported from another topic. Without a
-column value each row is a JSON document, and --key names the column with its
-key.
-With --value-schema a value is JSON that fits the schema, which is registered;
-what `kadence consume --value` shows can be written so."""
+-i reads a file; its name or --format says which kind. In .parquet, .arrow and
+.csv with a column value each row is a record, as `kadence consume -o` writes
+it, with the columns key, headers, partition and timestamp. A column partition
+is ignored if there is a column offset: the row was exported from another
+topic. Without a column value each row becomes a JSON document, and --key names
+the column with its key.
+With --value-schema values are JSON that fits the schema, and the schema is
+registered. `kadence consume --value` prints such values."""
 
 _EXAMPLES = """\
   seq 5 | kadence produce numbers --format lines
@@ -59,7 +58,6 @@ _EXAMPLES = """\
   echo '{"key":"UA","value":{"delay":12}}' | kadence produce flights
   kadence produce flights --format json --key carrier < flights.jsonl
   kadence consume flights -e | kadence produce copy -X compression.type=zstd
-  kadence produce flights --offsets < records.jsonl
   kadence produce flights -i hour.parquet
   kadence produce flights -i flights.csv --key carrier
   kadence produce orders --value-schema order.avsc < orders.jsonl"""
@@ -86,7 +84,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--format",
         choices=("records", "json", "lines", *TABLES),
-        help="of lines (default: records), or of a file whose name does not say it",
+        help="of lines (default: records), or of a file with another name",
     )
     parser.add_argument(
         "--key", metavar="FIELD", help="of JSON documents, and of rows: the field whose value is the key"

@@ -30,17 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-List, describe, create, change or delete topics. Prints a table on a terminal,
-JSON lines in a pipe."""
+List, describe, create, change or delete topics."""
 
 _EXAMPLES = """\
-  kadence topics list
-  kadence topics list 'orders*'              names with * ? [abc]; quote them
+  kadence topics list 'orders*'
   kadence topics describe flights            leaders, offsets, last stable one
   kadence topics create flights --partitions 6 --config retention.ms=86400000
   kadence topics grow flights --partitions 12
-  kadence topics config flights              settings other than defaults
-  kadence topics config flights --set retention.ms=86400000
+  kadence topics config flights --set retention.ms=3600000
   kadence topics delete-records flights --before -7d --dry-run
   kadence topics delete flights
   kadence topics list | jq -r .topic"""

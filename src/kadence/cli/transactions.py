@@ -34,41 +34,36 @@ if TYPE_CHECKING:
 __all__ = ["Hanging", "add", "hanging", "known_to_coordinators", "run"]
 
 _DESCRIPTION = """\
-List and describe transactions, find those that nobody will end, and end them.
-Readers of committed records wait behind an open transaction. Prints a table on
-a terminal, JSON lines in a pipe."""
+List and describe transactions, find hanging ones, and end them. Readers of
+committed records wait behind an open transaction."""
 
 _EXAMPLES = """\
-  kadence transactions list
   kadence transactions list 'bill*' --state ongoing
-  kadence transactions describe billing-1       since when, which partitions
-  kadence transactions hanging                  those that nobody will end
+  kadence transactions describe billing-1
   kadence transactions hanging orders:0,3 --older-than 60
   kadence transactions abort orders:3 --start-offset 1200 --dry-run
-  kadence transactions fence billing-1          abort what it has open"""
+  kadence transactions fence billing-1"""
 
 _HANGING: Final = """
 
 A transaction hangs if it is open in a partition and its coordinator does not
-know of it there. No timeout ends it. A coordinator aborts the others itself,
-after transaction.timeout.ms, so a producer that wrote a moment ago is left
-out. The login must be allowed to describe all transactional ids: the
-transaction of one that it may not see looks as if it hung."""
+know of it there: no timeout ends it. Transactions with recent records are left
+out. The login must be allowed to describe all transactional ids: a transaction
+whose id it may not see looks as if it hung."""
 
 _ABORT: Final = """
 
-The partition's leader writes the marker that aborts it; its coordinator has no
-part in it. So it is for transactions that `kadence transactions hanging`
-lists. All coordinators are asked first, and a transaction that one knows is
-refused: aborted in one partition alone, it may be half committed. `kadence
-transactions fence` aborts it in all of them."""
+It is for the transactions that `hanging` lists. The partition's leader writes
+the abort marker, without the coordinator. The command asks all coordinators
+first and refuses a transaction that one of them knows: aborted in one
+partition only, it may end up half committed. Use `fence` for such a one."""
 
 _FENCE: Final = """
 
 It is for a transaction whose producer is dead. A producer that still runs
-fails at its next call, and has to be started again. `state` is that of
-afterwards, `was` and `partitions` are those of before. Until a producer takes
-the id again, `describe` shows the timeout of this command, 60 s."""
+fails at its next call, and must be restarted. `state` is the state after the
+command, `was` and `partitions` are from before it. Until a producer uses the
+id again, `describe` shows the timeout of this command, 60 s."""
 
 _MOST_TIMEOUT_S: Final = 900.0
 """Brokers allow no longer transaction, unless their ``transaction.max.timeout.ms`` says otherwise."""
@@ -122,7 +117,7 @@ def add(commands: Any) -> None:
     parser = add_command(
         commands,
         "transactions",
-        "open transactions, and those that hang",
+        "list, find and end transactions",
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )
@@ -148,12 +143,12 @@ def add(commands: Any) -> None:
         help="only transactions in this state, e.g. ongoing; repeatable",
     )
     describing = action(
-        "describe", "show since when a transaction is open, and in which partitions", _describe
+        "describe", "show since when transactions are open, and in which partitions", _describe
     )
     describing.add_argument(
         "ids", nargs="+", metavar="ID|PATTERN", help="a transactional id, or ids with * ? [abc], in quotes"
     )
-    finding = action("hanging", "find transactions that nobody will end", _hanging, _HANGING)
+    finding = action("hanging", "find transactions that hang", _hanging, _HANGING)
     finding.add_argument(
         "topics",
         nargs="*",
@@ -165,8 +160,8 @@ def add(commands: Any) -> None:
         type=float,
         default=_MOST_TIMEOUT_S,
         metavar="SECONDS",
-        help="whose producer has written nothing for so long (default: 900, the longest timeout of a "
-        "transaction that brokers allow by default)",
+        help="only of producers that have written nothing for so long (default: 900, the longest "
+        "timeout of a transaction that brokers allow by default)",
     )
     abort = action("abort", "abort a transaction that hangs in a partition", _abort, _ABORT)
     abort.add_argument("partition", metavar="TOPIC:PARTITION", help="the partition in which it is open")
@@ -178,7 +173,7 @@ def add(commands: Any) -> None:
         help="where it begins in the partition, as `hanging` shows it",
     )
     abort.add_argument("--dry-run", action="store_true", help="show what would be aborted")
-    fence = action("fence", "abort what producers have open, and fence them", _fence, _FENCE)
+    fence = action("fence", "abort the open transactions of producers, and fence them", _fence, _FENCE)
     fence.add_argument("ids", nargs="+", metavar="ID", help="a transactional id")
 
 

@@ -206,8 +206,9 @@ class ConsumerConfig(ClientConfig):
         "string",
         None,
         "The topic to which the consumer writes bad records, with their bytes and headers, the time of writing, and "
-        "headers that tell their origin: kadence.error.topic, .partition, .offset, .timestamp, .field, .class, "
-        ".message and .group. A bad record counts as processed once the broker has acknowledged its dead letter.",
+        "headers with their origin: kadence.error.topic, .partition, .offset, .timestamp, .field, .class, "
+        ".message and .group. A bad record counts as processed once the broker has acknowledged its dead letter "
+        "record.",
     )
     interceptors: tuple[Any, ...] = key(
         "objects",

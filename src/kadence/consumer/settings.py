@@ -124,9 +124,9 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     dead_letter_topic: str | None
     """The topic to which the consumer writes bad records, with their bytes and headers, the time of writing,
-    and headers that tell their origin: kadence.error.topic, .partition, .offset, .timestamp, .field,
-    .class, .message and .group. A bad record counts as processed once the broker has acknowledged its dead
-    letter.
+    and headers with their origin: kadence.error.topic, .partition, .offset, .timestamp, .field, .class,
+    .message and .group. A bad record counts as processed once the broker has acknowledged its dead letter
+    record.
     """
     interceptors: Iterable[InterceptorLike]
     """Objects (kadence.Interceptor) that see and may change what poll() returns, and see what is committed.

@@ -86,7 +86,7 @@ def amounts(name: str, what: str, meter: Tally | Joint) -> Rows:
 def sizes(name: str, what: str, meter: Meter | Joint) -> Rows:
     """How large things are, in bytes."""
     yield Row(f"{name}-avg", f"The average size of {what}, in bytes", meter.average)
-    yield Row(f"{name}-max", f"The size of the greatest of {what}, in bytes", meter.highest)
+    yield Row(f"{name}-max", f"The greatest size of {what}, in bytes", meter.highest)
 
 
 def ago(name: str, what: str, at: Callable[[], int]) -> Rows:

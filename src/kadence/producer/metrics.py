@@ -92,7 +92,9 @@ def _records(measures: Measures) -> Rows:
         "The average share of its size that compression leaves of a batch",
         measures.compression.average,
     )
-    yield from times("record-queue-time", "time that a batch lies here before it is sent", measures.queued_ms)
+    yield from times(
+        "record-queue-time", "time that a batch waits in the client before it is sent", measures.queued_ms
+    )
     yield Row(
         "records-per-request-avg", "The average number of records in a request", measures.per_request.average
     )
@@ -102,7 +104,7 @@ def _records(measures: Measures) -> Rows:
 
 def _memory(measures: Measures, total: int, used: Callable[[], int], waiting: Callable[[], int]) -> Rows:
     yield Row("buffer-total-bytes", "buffer.memory, the cap", lambda now: total)
-    yield Row("buffer-available-bytes", "What is free of buffer.memory", lambda now: max(total - used(), 0))
+    yield Row("buffer-available-bytes", "The free part of buffer.memory", lambda now: max(total - used(), 0))
     yield Row("waiting-threads", "Calls that wait for memory now", lambda now: waiting())
     yield Row(
         "bufferpool-wait-ratio",

@@ -1,4 +1,4 @@
-"""Work: from a record to a handled record (SYSTEM part H): `Consumer.process`.
+"""Work: from a record to a handled record (rules H1 to H13 of docs/DESIGN.md): `Consumer.process`.
 
 scheduler, rounds, frontier, retry and letters decide, without I/O, threads or clocks. The loop and the workers share
 `desk`, under one lock. `processing` is the loop, a generator for both shells; workers run handlers. With transactions

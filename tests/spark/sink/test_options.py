@@ -47,7 +47,7 @@ def test_secrets_are_not_shown() -> None:
         ({**SERVERS, "topic": " "}, "option topic is empty"),
         (
             {**SERVERS, "kafka.key.serializer": "x"},
-            "option kafka.key.serializer cannot be used: keys are written",
+            "option kafka.key.serializer cannot be used: keys and values are written",
         ),
         ({**SERVERS, "kafka.value.serializer": "x"}, "option kafka.value.serializer cannot be used"),
         (

@@ -16,8 +16,8 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 Watch consumer groups: members and their partitions, lag and its trend, rates,
-time to catch up, rebalances as they happen. Press ? for the keys, q to quit.
-It changes nothing in a group."""
+time to catch up, rebalances. Press ? for the keys, q to quit. It changes
+nothing in a group."""
 
 _EXAMPLES = """\
   kadence top                       all groups of localhost:9092
@@ -43,7 +43,7 @@ def add(commands: Any) -> None:
         "--no-records",
         dest="records",
         action="store_false",
-        help="show no records; always so with --serve where other machines reach --host",
+        help="show no records; always so if other machines can reach the page of --serve",
     )
     parser.add_argument(
         "--serve", action="store_true", help="show the screen in a browser (needs kadence[serve])"
@@ -53,7 +53,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--name",
-        help="name by which browsers may open the page of --serve, beside addresses and this machine's name",
+        help="a further host name of the page of --serve, as of a proxy",
     )
     parser.add_argument(
         "--port", type=int, default=8000, help="port of --serve; 0: any free port (default: 8000)"

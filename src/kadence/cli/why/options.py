@@ -12,13 +12,12 @@ _DEFAULT_S: Final = 12.0
 
 DESCRIPTION: Final = """
 
-It looks at the groups for some seconds, at all of them together: standing
-still, rates and rebalances take two looks. Then it prints the reasons, the
-worst first, each with what was seen and with commands to run next. It changes
-nothing. What happens once in some minutes, such as a rebalance loop, is seen
-by longer looks alone: --for 600.
+It watches all groups together for some seconds, then prints the reasons, the
+worst first, each with evidence and the commands to run next. It changes
+nothing. Only a longer look sees events that are minutes apart, such as a
+rebalance loop: --for 600.
 Status: 0 nothing harmful was seen, 3 a reason was found, 1 a group could not
-be looked at. As JSON each line is a reason."""
+be examined."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=_DEFAULT_S,
         metavar="SECONDS",
-        help="how long to look (default: 12); longer for consumers that commit seldom, and for rebalance loops",
+        help="how long to look (default: 12); longer for consumers that rarely commit, and for rebalance loops",
     )
 
 

@@ -124,7 +124,7 @@ def fetching(measures: Measures) -> Rows:
     yield from events("fetch", "fetches that were answered", measures.fetch_ms)
     yield from times("fetch-latency", "time to the answer of a fetch", measures.fetch_ms)
     yield from times("fetch-throttle-time", "time that a broker asked us to wait", fetches.throttle_ms)
-    yield from sizes("fetch-size", "what a fetch brought", fetches.bytes)
+    yield from sizes("fetch-size", "fetched data", fetches.bytes)
     yield Row("records-per-request-avg", "The average number of records in a fetch", fetches.records.average)
     yield Row("records-lag-max", "The greatest lag of any partition, in offsets", fetches.lags.highest)
     yield Row(
@@ -154,7 +154,7 @@ def _consumed(name: str, what: str, parts: Callable[[], list[Tally]]) -> Rows:
 
 def fetched(topic: TopicFetches) -> Rows:
     """Of fetches, one topic."""
-    yield from sizes("fetch-size", "what a fetch brought of the topic", topic.bytes)
+    yield from sizes("fetch-size", "fetched data of the topic", topic.bytes)
     yield Row(
         "records-per-request-avg",
         "The average number of records in a fetch of the topic",
@@ -188,19 +188,17 @@ def one_partition(shared_partition: SharedPartition, *, committed: bool) -> Rows
     yield Row("records-lag", "Offsets between the position and the end of the partition", lag)
     yield Row(
         "records-lag-avg",
-        "The average lag, as answers of brokers told of the end",
+        "The average lag, measured when a broker reports the end",
         shared_partition.lags.average,
     )
     yield Row(
         "records-lag-max",
-        "The greatest lag, as answers of brokers told of the end",
+        "The greatest lag, measured when a broker reports the end",
         shared_partition.lags.highest,
     )
     yield Row("records-lead", "Offsets between the beginning of the partition and the position", lead)
-    yield Row(
-        "records-lead-avg", "The average lead, as answers of brokers told", shared_partition.leads.average
-    )
-    yield Row("records-lead-min", "The least lead, as answers of brokers told", shared_partition.leads.lowest)
+    yield Row("records-lead-avg", "The average lead, measured as the lag", shared_partition.leads.average)
+    yield Row("records-lead-min", "The least lead, measured as the lag", shared_partition.leads.lowest)
     yield Row("preferred-read-replica", "The replica that is read; -1 when it is the leader", replica)
 
 
@@ -283,7 +281,7 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     )
     yield Row(
         "decompressed-bytes-total",
-        "What batches were decompressed to",
+        "Bytes of decompressed batches",
         lambda now: poll_measures.unpacked_bytes,
     )
     yield Row(
@@ -330,11 +328,15 @@ def work(meters: Meters) -> Rows:
     )
     yield look(
         "work-oldest-seconds",
-        "For how long the record has run that has run longest; 0 when none runs",
+        "How long the longest-running record has run; 0 when none runs",
         lambda at: at.oldest_ms / 1000,
     )
     yield look("work-overdue", "Records that have run for longer than timeout", lambda at: at.overdue)
-    yield look("work-paused", "Partitions that are not read because of what waits", lambda at: at.paused)
+    yield look(
+        "work-paused",
+        "Partitions that are paused because too many of their records wait",
+        lambda at: at.paused,
+    )
     yield look(
         "work-frontier-lag-max",
         "The most records of a partition from the lowest that is not done to the highest that was read",
@@ -353,7 +355,9 @@ def work(meters: Meters) -> Rows:
     yield look("work-attempts-failed-total", "Attempts that failed", lambda at: at.totals.failed)
     yield look("work-retried-total", "Records that went to the retry topic", lambda at: at.totals.retried)
     yield look(
-        "work-dead-letters-total", "Records that became dead letters", lambda at: at.totals.dead_lettered
+        "work-dead-letters-total",
+        "Records written to the dead letter topic",
+        lambda at: at.totals.dead_lettered,
     )
     yield look(
         "work-already-done-total",

@@ -45,7 +45,7 @@ class State(enum.Enum):
     PREPARING_REBALANCE = "joining"
     COMPLETING_REBALANCE = "joined, waiting for the assignment"
     STABLE = "in the group"
-    STALE = "left because nothing was polled"
+    STALE = "left because the application did not poll"
     LEAVING = "partitions must be given up before it leaves"
 
 

@@ -227,12 +227,12 @@ class State(enum.Enum):
     JOINING = "its first heartbeat, with epoch 0, is not accepted yet"
     RECONCILING = "going from what it owns to what it was assigned"
     ACKNOWLEDGING = "owns what it was assigned; the next heartbeat, sent at once, says so"
-    STABLE = "owns what it was assigned, and the broker was told"
-    FENCED = "the broker goes on without it: everything is lost, it joins again"
+    STABLE = "owns what it was assigned, and the broker knows it"
+    FENCED = "the broker has removed it: its partitions are lost, and it joins again"
     PREPARE_LEAVING = "partitions must be given up before it leaves"
-    LEAVING = "its last heartbeat, with epoch -1 or -2, is to be sent"
-    FATAL = "refused for good; the application was told"
-    STALE = "left because nothing was polled"
+    LEAVING = "its last heartbeat, with epoch -1 or -2, must be sent"
+    FATAL = "refused permanently; the application gets the error"
+    STALE = "left because the application did not poll"
 
 
 OUT: Final = frozenset({State.UNSUBSCRIBED, State.FATAL, State.STALE})

@@ -24,43 +24,43 @@ __all__ = [
 ]
 
 OPTIONS: Final[dict[str, str]] = {
-    "value.format": "binary, string, json, json-strict, avro or protobuf: what values are decoded from; binary.",
+    "value.format": "binary (default), string, json, json-strict, avro or protobuf.",
     "key.format": "The same for keys.",
     "value.schema": (
-        "json: Spark's DDL text; avro: the reader's schema as JSON or the name of a file with it; protobuf: the name "
-        "of a file with a descriptor set."
+        "json: Spark's DDL text; avro: the reader's schema as JSON, or the name of its file; protobuf: the name of a "
+        "file with a descriptor set."
     ),
     "key.schema": "The same for keys.",
     "value.message": "Protobuf only: the message's full name.",
     "key.message": "The same for keys.",
     "value.wire": (
-        "confluent: magic byte and schema id come before the data; plain: nothing does. confluent for avro and "
-        "protobuf with schema.registry.url, else plain."
+        "confluent: magic byte and schema id come before the data; plain: only the data. Default: confluent for avro "
+        "and protobuf with schema.registry.url, otherwise plain."
     ),
     "key.wire": "The same for keys.",
     "value.subject": (
-        "Where load() without a schema finds the registry's newest one; TOPIC-value. One of a context, such as "
-        ":.staging:orders-value, says that ids are looked up there, too."
+        "The registry's subject whose newest schema load() without a schema takes. Default: TOPIC-value or TOPIC-key. "
+        "With a context, such as :.staging:orders-value, ids are looked up there, too."
     ),
-    "key.subject": "The same for keys; TOPIC-key.",
-    "value.flat": "Whether load() without a schema gives the value's fields as columns of their own; false.",
-    "metadataPrefix": "What the names of Kafka's columns begin with beside a value's fields, such as kafka_.",
-    "mode": "permissive, dropmalformed or failfast: what to do with a record that cannot be decoded.",
-    "timeZone": "json: the zone of times that name none, such as Europe/Berlin; the session's.",
-    "allowComments": "json: whether there may be comments as in Java; false.",
-    "allowUnquotedFieldNames": "json: whether names may stand without quotes; false.",
-    "allowSingleQuotes": "json: whether names and texts may stand in single quotes; true.",
-    "allowNumericLeadingZeros": "json: whether numbers may begin with 0; false.",
-    "allowNonNumericNumbers": "json: whether NaN, INF and Infinity, with a sign or without, are numbers; true.",
-    "allowBackslashEscapingAnyCharacter": "json: whether a backslash may come before any character; false.",
-    "allowUnquotedControlChars": "json: whether control characters may stand in texts as they are; false.",
+    "key.subject": "The same for keys.",
+    "value.flat": "Whether load() without a schema makes a column of each field of the value. Default: false.",
+    "metadataPrefix": "A prefix for the names of Kafka's columns, such as kafka_.",
+    "mode": "permissive, dropmalformed or failfast: what happens to a record that cannot be decoded.",
+    "timeZone": "json: the zone of times without one, such as Europe/Berlin. Default: the session's.",
+    "allowComments": "json: Java comments. Default: false.",
+    "allowUnquotedFieldNames": "json: names without quotes. Default: false.",
+    "allowSingleQuotes": "json: names and strings in single quotes. Default: true.",
+    "allowNumericLeadingZeros": "json: numbers that begin with 0. Default: false.",
+    "allowNonNumericNumbers": "json: NaN, INF and Infinity, with or without a sign, as numbers. Default: true.",
+    "allowBackslashEscapingAnyCharacter": "json: a backslash before any character. Default: false.",
+    "allowUnquotedControlChars": "json: unescaped control characters in strings. Default: false.",
     "schema.registry.url": "Addresses of a schema registry, comma separated.",
     "schema.registry.basic.auth.user.info": "NAME:PASSWORD for the registry.",
     "schema.registry.bearer.auth.token": "A token for the registry.",
-    "schema.registry.context": "The context of the registry that schema ids and subjects are in, such as .staging.",
+    "schema.registry.context": "The registry's context of schema ids and subjects, such as .staging.",
     "schema.registry.ssl.ca.location": "A PEM file with the certificate authorities to trust for the registry.",
     "schema.registry.ssl.certificate.location": "A PEM file with the client's certificate for the registry.",
-    "schema.registry.ssl.key.location": "A PEM file with its key, where the certificate's file has none.",
+    "schema.registry.ssl.key.location": "A PEM file with its key, if the certificate's file has none.",
     "schema.registry.ssl.key.password": "The key's password.",
 }
 """Every option of this room, with a line for the reader."""

@@ -15,13 +15,11 @@ from kadence.spark.stamp import Stamp
 __all__ = ["DELTA_OPTIONS", "ICEBERG_OPTIONS", "TableOptions", "hidden", "parse"]
 
 _SHARED: Final = {
-    "partitionBy": "Columns by which a table that does not exist yet is partitioned, separated by commas.",
-    "mergeSchema": "Whether columns, and fields of structs, that the table lacks are added to it; "
-    "false: they are refused.",
-    "txnAppId": "For batches: who writes. With txnVersion, a version that the table has is not written again. "
-    "A stream has the id of its query.",
-    "txnVersion": "For batches: the number of this write, higher than that of the one before. A stream has the number "
-    "of its batch.",
+    "partitionBy": "Columns, separated by commas, by which a new table is partitioned.",
+    "mergeSchema": "true: add columns, and fields of structs, that the table lacks. false (default): refuse them.",
+    "txnAppId": "For batches: the writer's id. A txnVersion that the table has from it is not written again. A stream "
+    "has the id of its query.",
+    "txnVersion": "For batches: the number of this write, higher than the last. A stream has the number of its batch.",
 }
 
 DELTA_OPTIONS: Final = {
@@ -33,7 +31,7 @@ DELTA_OPTIONS: Final = {
 
 ICEBERG_OPTIONS: Final = {
     "table": "The table's name in the catalogue, such as shop.orders.",
-    "catalog": "The catalogue's name in PyIceberg's own configuration, if it has one; default.",
+    "catalog": "The catalogue's name in PyIceberg's own configuration. Default: default.",
     "catalog.*": "Settings of the catalogue by PyIceberg's names, such as catalog.type, catalog.uri and "
     "catalog.warehouse.",
     **_SHARED,

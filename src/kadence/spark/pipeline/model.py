@@ -79,7 +79,7 @@ class SourceStep:
     """Which records are read. Every other key is an option of ``format("kadence")``."""
 
     servers: str | None = _key("Brokers to ask first: kafka.bootstrap.servers.", default=None)
-    topics: tuple[str, ...] = _key("Names of the topics: the option subscribe.", shape="texts", default=())
+    topics: tuple[str, ...] = _key("Names of topics: the option subscribe.", shape="texts", default=())
     options: Mapping[str, str] = _key(
         "Options of the source by their own names, such as startingOffsets or kafka.security.protocol.",
         shape=ANY_KEYS,
@@ -92,22 +92,22 @@ class DecodeStep:
     """How a value becomes columns."""
 
     format: str = _key(
-        "How values are written. string makes one column, value.",
+        "The format of values. string makes one column, value.",
         choices=("json", "json-strict", "avro", "protobuf", "string"),
     )
     schema: str | None = _key(
-        "For json and json-strict the columns as Spark DDL, such as 'id bigint, name string'. For avro the reader's "
-        "schema or its file, for protobuf the file of a descriptor set; a schema registry has them, too.",
+        "json, json-strict: the columns as Spark DDL, such as 'id bigint, name string'. avro: the reader's schema or "
+        "its file; protobuf: the file of a descriptor set; not needed with a schema registry.",
         default=None,
     )
     action: str | None = _key(
-        "What happens to a record that cannot be decoded: drop counts it, and keeps it in the dead letters where there "
-        "are any; fail ends the pipeline. Default: drop with dead letters, fail without.",
+        "For a record that cannot be decoded. drop: count it, and write it to dead_letters if there are any; fail: end "
+        "the pipeline. Default: drop with dead_letters, otherwise fail.",
         choices=("drop", "fail"),
         default=None,
     )
     options: Mapping[str, str] = _key(
-        "Further options of the decoding by their own names, such as schema.registry.url and value.message.",
+        "Further options of decoding, such as schema.registry.url and value.message.",
         shape=ANY_KEYS,
         default={},
     )
@@ -122,21 +122,19 @@ class DecodeStep:
 class Transform:
     """One step in SQL. It reads the view of the step before, or any earlier one; the first is records."""
 
-    name: str = _key(
-        "The view under which later steps know it.", pattern=VIEW, allowed="letters, digits and _"
-    )
-    sql: str = _key("A SELECT that makes rows of single rows; an aggregate has a table of its own.")
+    name: str = _key("The name of its view.", pattern=VIEW, allowed="letters, digits and _")
+    sql: str = _key("A SELECT that makes its rows from single rows.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
     """What must be true of each row after the transforms. A condition that is null is not true."""
 
-    name: str = _key("Under which it is counted.", pattern=NAME, allowed="letters, digits, _ and -")
+    name: str = _key("The name of its counter.", pattern=NAME, allowed="letters, digits, _ and -")
     condition: str = _key("A condition in SQL.")
     action: str = _key(
-        "What happens to a row for which it is not true. All actions count it; drop keeps it in the dead letters where "
-        "there are any; fail ends the pipeline.",
+        "For a row for which it is not true. warn: count it; drop: also leave it out of the sink, and write it to "
+        "dead_letters if there are any; fail: end the pipeline.",
         choices=("warn", "drop", "fail"),
         default="warn",
     )
@@ -147,23 +145,23 @@ class Aggregate:
     """Rows that are made of many rows, over all batches."""
 
     sql: str = _key(
-        "A SELECT with GROUP BY over the view of the last transform, or over records where there is none. It gets the "
-        "rows that no expectation drops."
+        "A SELECT with GROUP BY over the last transform's view, or over records. It gets the rows that no expectation "
+        "drops."
     )
     watermark: str | None = _key(
-        "The column, a timestamp, that says when each row happened. Rows that come later than the newest one by more "
-        "than the delay are left out, and groups that only such rows could change are given up.",
+        "The timestamp column of each row's time. A row that is older than the newest one by more than the delay is "
+        "left out; a group that only such rows could change is complete.",
         default=None,
     )
     delay: str | None = _key(
-        "How much later than the newest row another one may come.",
+        "How far behind the newest row another one may be.",
         pattern=DELAY,
         allowed='a time such as "30s", "10m", "10 minutes" or "2h"',
         default=None,
     )
     mode: str = _key(
-        "append writes each group once, when the watermark has passed it. update writes each group whenever a batch "
-        "has changed it, and complete writes all groups with each batch.",
+        "append: each group once, when it is complete; update: each group that a batch has changed; complete: all "
+        "groups with each batch.",
         choices=("append", "update", "complete"),
         default="append",
     )
@@ -188,27 +186,24 @@ class Output:
         "format of Spark's batch writer. Default: parquet, and kadence with a topic.",
         default=None,
     )
-    path: str | None = _key("The directory of the table.", default=None)
-    table: str | None = _key(
-        "The name of the table in Spark's catalog, for formats that have catalogs.", default=None
-    )
+    path: str | None = _key("The table's directory.", default=None)
+    table: str | None = _key("The table's name in a catalog.", default=None)
     topic: str | None = _key("The topic.", default=None)
-    servers: str | None = _key("Brokers of the topic; those of the source unless given.", default=None)
+    servers: str | None = _key("The topic's brokers. Default: those of the source.", default=None)
     key: str | None = _key(
-        "For a topic: the SQL expression that makes a record's key. Without it a column named key is taken.",
+        "For a topic: the SQL expression of the key. Default: a column named key.",
         default=None,
     )
     partition_by: tuple[str, ...] = _key(
-        "Columns by which the files are laid out.", shape="texts", default=()
+        "Columns by which the table is partitioned.", shape="texts", default=()
     )
     provenance: bool = _key(
-        "Whether a table gets the columns _topic, _partition and _offset, which say where each row came from. "
-        "replay needs them.",
+        "Whether a table gets the columns _topic, _partition and _offset of each row's record. replay needs them.",
         shape="boolean",
         default=True,
     )
     options: Mapping[str, str] = _key(
-        "Options of Spark's writer, such as compression, by their own names.", shape=ANY_KEYS, default={}
+        "Further options of the writer, such as compression.", shape=ANY_KEYS, default={}
     )
 
     @property
@@ -227,11 +222,13 @@ class Pipeline:
     """A pipeline, as its file says it."""
 
     name: str = _key(
-        "Shown by status, and written into dead letters.", pattern=NAME, allowed="letters, digits, _ and -"
+        "Shown by status, and written into dead letter records.",
+        pattern=NAME,
+        allowed="letters, digits, _ and -",
     )
-    checkpoint: str = _key("The directory in which Spark keeps how far the pipeline is.")
+    checkpoint: str = _key("The directory of Spark's checkpoint, the pipeline's progress.")
     trigger: str = _key(
-        "available-now reads what there is and ends; every 10s goes on, with a batch each ten seconds.",
+        "available-now: read all present records and end; every 10s: run on, with a batch every ten seconds.",
         pattern=re.compile(f"{AVAILABLE_NOW}|{TRIGGER.pattern}"),
         allowed='"available-now", or a time such as "every 10s", "every 500ms" or "every 5m"',
         default=AVAILABLE_NOW,
@@ -263,7 +260,7 @@ class Pipeline:
         default=None,
     )
     spark: Mapping[str, str] = _key(
-        "Spark's settings without 'spark.' before them: master, driver.memory, sql.shuffle.partitions.",
+        "Spark's settings without the prefix 'spark.': master, driver.memory, sql.shuffle.partitions.",
         shape=ANY_KEYS,
         default={},
     )

@@ -23,25 +23,29 @@ __all__ = ["OPTIONS", "REFUSED_CLIENT_KEYS", "SinkOptions", "parse"]
 _log = logger("kadence.spark")
 
 OPTIONS: Final[dict[str, str]] = {
-    "topic": "The topic of all rows. It goes before the column topic.",
-    "transactions": "Whether tasks write in transactions, which the driver commits when all tasks have written; false.",
-    "transactionalIdPrefix": "What the names of transactions begin with, for rights to them; spark-kafka-sink.",
-    "txnAppId": "For batches with transactions: who writes. With txnVersion, a version that is committed is not "
-    "written again. A stream has the id of its query.",
-    "txnVersion": "For batches with transactions: the number of this write, higher than that of the one before. "
+    "topic": "The topic of all rows. It takes precedence over the column topic.",
+    "transactions": "Whether tasks write in transactions, which the driver commits when all have written. "
+    "Default: false.",
+    "transactionalIdPrefix": "The beginning of transactional ids and of the sink's groups. "
+    "Default: spark-kafka-sink.",
+    "txnAppId": "For batches with transactions: the writer's id. A txnVersion that it has committed is not written "
+    "again. A stream has the id of its query.",
+    "txnVersion": "For batches with transactions: the number of this write, higher than the last. "
     "A stream has the number of its batch.",
-    "includeHeaders": "Without effect, as in Spark's connector: a column headers is always written.",
+    "includeHeaders": "No effect, as in Spark's connector: a column headers is always written.",
 }
 """Every option but ``kafka.*``, with a line for the reader."""
 
+_UNCHANGED: Final = "keys and values are written unchanged; make the columns binary or string in Spark"
+_BY_KEY: Final = "the column partition chooses, or the key by murmur2_random"
 REFUSED_CLIENT_KEYS: Final = {
-    "key.serializer": "keys are written as they are; make the column binary or string in Spark",
-    "value.serializer": "values are written as they are; make the column binary or string in Spark",
+    "key.serializer": _UNCHANGED,
+    "value.serializer": _UNCHANGED,
     "transactional.id": "each task needs its own; transactions=true makes them, transactionalIdPrefix names them",
     "interceptor.classes": "interceptors of the Java client cannot run here",
     "partitioner.class": "partitioners of the Java client cannot run here; the column partition chooses",
-    "partitioner": "keys choose by murmur2_random, and the column partition where it is set",
-    "partitioner.ignore.keys": "keys choose by murmur2_random, and the column partition where it is set",
+    "partitioner": _BY_KEY,
+    "partitioner.ignore.keys": _BY_KEY,
 }
 """Client settings that cannot be given, with the reason."""
 

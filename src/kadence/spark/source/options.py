@@ -46,9 +46,7 @@ _OF_PRODUCERS: Final = "it is a key of the producer"
 CLIENT: Final = Side(
     table=ConsumerConfig,
     refused={
-        "auto.offset.reset": (
-            "startingOffsets says where a query starts, and failOnDataLoss what happens when that is gone"
-        ),
+        "auto.offset.reset": "use startingOffsets for the start of a query, and failOnDataLoss for lost records",
         "key.deserializer": "keys are binary; the option key.format decodes them",
         "value.deserializer": "values are binary; the option value.format decodes them",
         "enable.auto.commit": "commitOffsets=true commits offsets to kafka.group.id when a micro-batch is in the sink",
