@@ -21,7 +21,7 @@ from kadence.broker.handlers import HANDLERS
 from kadence.broker.settings import Settings
 from kadence.cli.main import make_parser as command_line_parser
 from kadence.cli.where import FORMS
-from kadence.consumer.group import classic_joining, kip848_heartbeats
+from kadence.consumer.group import classic_joining, member_states
 from kadence.coordinator.classic import group
 from kadence.producer import transaction_states
 from kadence.protocol.registry import api_name
@@ -119,10 +119,10 @@ def state_machines() -> str:
         table(classic_joining.TRANSITIONS),
         "## A member of a KIP-848 group, in the consumer",
         (
-            "The network thread's view, `kadence.consumer.group.kip848_heartbeats`, with Kafka's states. It is "
+            "The network thread's view, `kadence.consumer.group.member_states`, with Kafka's states. It is "
             "used with `group.protocol=consumer`, and with `auto` where the broker has it."
         ),
-        table(kip848_heartbeats.TRANSITIONS),
+        table(member_states.TRANSITIONS),
         "## A classic group, in the coordinator",
         "The broker's view, `kadence.coordinator.classic.group`, with Kafka's five states.",
         table(group.NEXT, told=False),

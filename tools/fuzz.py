@@ -66,6 +66,7 @@ _WATCHED: Final[dict[str, tuple[str, ...]]] = {
     "tokens": ("kadence.net",),
     "registries": ("kadence.registry",),
     "schemas": ("kadence.registry",),
+    "odd-schemas": ("kadence.registry", "kadence.spark.decode"),
     "settings": ("kadence.config", "kadence.security", "kadence.cli"),
     "letters": ("kadence.work", "kadence.cli"),
 }

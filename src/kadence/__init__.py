@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from kadence.consumer.application.processing import Stall
     from kadence.consumer.assignors import Assignor, LastAssignment, MemberSubscription, RebalanceProtocol
     from kadence.consumer.async_consumer import AsyncConsumer
+    from kadence.consumer.client_state import NetworkLateness
     from kadence.consumer.consumer import Consumer
     from kadence.consumer.decoded_records import Records
     from kadence.consumer.events import Rebalance
     from kadence.consumer.settings import ConsumerSettings
     from kadence.consumer.shared_partition import NotFetched, NotFetchedReason
-    from kadence.consumer.shared_state import NetworkLateness
     from kadence.deserializers import Deserializer, DeserializerLike
     from kadence.errors import (
         AssignorError,
@@ -344,7 +344,7 @@ _HOMES = {
     "MemberSubscription": "kadence.consumer.assignors",
     "MetricName": "kadence.metrics",
     "MissingDependencyError": "kadence.errors",
-    "NetworkLateness": "kadence.consumer.shared_state",
+    "NetworkLateness": "kadence.consumer.client_state",
     "NewTopic": "kadence.admin",
     "NoOffsetForPartitionError": "kadence.errors",
     "Node": "kadence.types",

@@ -54,7 +54,7 @@ _ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
         "fetch.wait.max.ms": "fetch.max.wait.ms",
         "queued.max.messages.kbytes": "buffer.memory",
         "queued.min.messages": "prefetching is bounded by bytes: buffer.memory",
-        "enable.auto.offset.store": "auto-commit takes only what a later poll() proved processed; leave it out",
+        "enable.auto.offset.store": "auto-commit takes only what a later poll() marked as processed; leave it out",
         "enable.partition.eof": "there is no such event; current_lag(partition) == 0 says the same, without a request",
         "on.commit": "give commit_async() a callback, or interceptors=[...] one that sees all commits",
         "compression.codec": "compression.type",

@@ -172,6 +172,86 @@ def test_what_says_no_origin_needs_a_topic(kadence: Run, letters: str) -> None:
     assert "name a topic with --to" in ran.err
 
 
+def test_a_letter_that_cannot_go_anywhere_holds_up_no_others(
+    kadence: Run, letters: str, broker: Broker
+) -> None:
+    """Whoever may write to the topic chooses what its headers say."""
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for origin in (None, b"gone", b"no/topic", b"a:b", b"\xff", b""):
+            headers = [("kadence.error.topic", origin), ("kadence.error.partition", b"0")]
+            producer.send(letters, b"lost", headers=[] if origin is None else headers).result()
+        producer.send(
+            letters, b"last", headers=[("kadence.error.topic", b"orders"), ("kadence.error.partition", b"99")]
+        )
+    for more in (("--dry-run",), ()):
+        ran = kadence("dead-letters", "replay", letters, "--all", *more)
+        assert ran.status == 1
+        assert len(ran.rows) == PROCESSED + 2
+        assert ran.err.count("is not sent: ") == 6
+        assert "dead-0@5 is not sent: it does not say where it came from" in ran.err
+        assert "dead-0@6 is not sent: there is no topic 'gone'" in ran.err
+        assert "name another topic with --to" in ran.err
+    assert ran.err.endswith("6 dead letters sent, 6 not\n")
+
+
+def test_a_dead_letter_that_fails_again_goes_back_step_by_step(
+    kadence: Run, letters: str, broker: Broker
+) -> None:
+    """Someone repairs dead letters, and has dead letters, too."""
+    assert kadence("topics", "create", "dead.dead").status == 0
+    before = read(broker, TopicPartition(letters, 0), 0, PROCESSED)
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers, group_id="repairs", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign({TopicPartition(letters, 0): (0, PROCESSED)})
+        consumer.process(unrepairable, dead_letter="dead.dead", retry=Retry(attempts=1), workers=1)
+    shown = kadence("dead-letters", "show", "dead.dead").rows
+    assert {(row["origin"]["topic"], row["error"], row["group"]) for row in shown} == {
+        (letters, "LookupError", "repairs")
+    }
+    assert all(["kadence.error.topic", "orders"] in row["headers"] for row in shown)
+    ran = kadence("dead-letters", "replay", "dead.dead", "--all")
+    assert (ran.status, {row["to"] for row in ran.rows}) == (0, {letters})
+    again = read(broker, TopicPartition(letters, 0), PROCESSED + 1, PROCESSED)
+    by_key = {record.key: record for record in before}
+    for record in again:
+        *headers, (name, _) = record.headers
+        was = by_key[record.key]
+        assert (name, record.value, headers) == ("kadence.replay.timestamp", was.value, list(was.headers))
+    # And the whole way back.
+    ran = kadence("dead-letters", "replay", letters, "--offset", str(PROCESSED + 1))
+    assert {row["to"] for row in ran.rows} == {"orders"}
+    [row] = ran.rows
+    [record] = read(broker, TopicPartition("orders", row["to_partition"]), row["to_offset"])
+    assert [name for name, _ in record.headers] == ["trace", "kadence.replay.timestamp"]
+
+
+def unrepairable(record: Record) -> None:
+    raise LookupError("no repair")
+
+
+def test_dead_letters_of_a_pipeline_are_read_too(kadence: Run, letters: str, broker: Broker) -> None:
+    said = {
+        "topic": "orders",
+        "partition": "2",
+        "offset": "0",
+        "timestamp": "5",
+        "reason": "not JSON",
+        "pipeline": "p",
+    }
+    ours = [(f"kadence.{name}", text.encode()) for name, text in said.items()]
+    headers = [("trace", b"x"), ("kadence.error.topic", b"elsewhere"), *ours, ("kadence.run_id", b"r")]
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send(letters, b"what", headers=headers)
+    [row] = kadence("dead-letters", "show", letters, "--offset", str(PROCESSED + 1)).rows
+    assert row["origin"] == {"topic": "orders", "partition": 2, "offset": 0, "timestamp": 5}
+    assert (row["error"], row["message"]) == (None, "not JSON")
+    assert row["headers"] == [["trace", "x"], ["kadence.error.topic", "elsewhere"]]
+    [row] = kadence("dead-letters", "replay", letters, "--offset", str(PROCESSED + 1)).rows
+    [record] = read(broker, TopicPartition("orders", 2), row["to_offset"])
+    assert record.headers == (*headers[:2], ("kadence.replay.timestamp", b"5"))
+
+
 def test_what_is_refused_is_told_with_its_place(kadence: Run, letters: str, broker: Broker) -> None:
     with broker.faults.error(ProduceRequest, TOPIC_AUTHORIZATION_FAILED, topic="elsewhere"):
         ran = kadence("dead-letters", "replay", letters, "--offset", "0", "--to", "elsewhere")

@@ -1,6 +1,6 @@
 """Every call that can block ends at its deadline, whatever the network does (C2, B7): all calls × all silences.
 
-What ends a wait is the reaper on the network thread, by its own timer: `test_event_processor.py` and `test_turn.py` in
+What ends a wait is the reaper on the network thread, by its own timer: `test_reaper.py` and `test_turn.py` in
 `network_thread` show under virtual time that it does so at the deadline. Here real consumers stand before real
 silence, where every other time-out is ten minutes away: a call that its deadline or its interruption did not end would
 hang.
@@ -185,7 +185,7 @@ def test_c2_every_blocking_call_ends_at_its_deadline(silence: str) -> None:
             shell.do(lambda: consumer.committed([PARTITION], timeout=20))
         begin()
         found = {name: lateness(shell, call, consumer) for name, call in CALLS.items()}
-        assert consumer._core.closed
+        assert consumer._core.exchange.closed
 
     late = {name: seconds for name, (seconds, _) in found.items()}
     raised = {name: error for name, (_, error) in found.items() if error is not None}

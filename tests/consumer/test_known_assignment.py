@@ -184,7 +184,68 @@ def test_what_no_poll_has_told_of_is_not_assigned_yet(cluster: VirtualCluster) -
         assert consumer.assignment() == {_PARTITION}
 
 
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_c16_assignment_identity_and_history_change_with_the_poll_that_tells(
+    cluster: VirtualCluster, protocol: str
+) -> None:
+    """The network thread has lost the partition and got it back, and another call has heard of that."""
+    away, listener = _away(cluster, protocol, _CALLS["nothing"])
+
+    def shown() -> list[object]:
+        return [away.assignment(), away.group_metadata(), away.rebalances()[-1].generation, repr(away)]
+
+    with away:
+        [first] = away.rebalances()
+        assert away.group_metadata().generation_id == first.generation
+        assert f"generation={first.generation} " in repr(away)
+        before = shown()
+        away.committed([_PARTITION])
+        assert shown() == before
+        poll_until(away, lambda: len(listener.told) == 3)
+        last = away.rebalances()[-1]
+        assert len(away.rebalances()) == 2
+        assert away.assignment() == set(last.assigned) == {_PARTITION}
+        assert away.group_metadata().generation_id == last.generation != first.generation
+        assert f"generation={last.generation} " in repr(away)
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_c16_in_the_callback_all_are_those_of_the_new_assignment(
+    cluster: VirtualCluster, protocol: str
+) -> None:
+    seen: list[int] = []
+
+    class Looks(RebalanceListener):
+        def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+            if not partitions:
+                return
+            last = consumer.rebalances()[-1]
+            assert consumer.assignment() == set(last.assigned) == set(partitions)
+            assert consumer.group_metadata().generation_id == last.generation
+            seen.append(last.generation)
+
+    consumer = cluster.consumer(group_id="g", group_protocol=protocol)
+    with consumer:
+        consumer.subscribe("t", listener=Looks())
+        poll_until(consumer, lambda: bool(consumer.assignment()))
+        assert seen == [consumer.group_metadata().generation_id]
+
+
 # ---------------------------------------------------------------- by hand
+
+
+def test_c16_partitions_that_are_made_later_are_shown_by_a_poll(cluster: VirtualCluster) -> None:
+    one, two = (TopicPartition("t", number) for number in (0, 1))
+    with cluster.consumer(metadata_max_age_ms=5_000) as consumer:
+        consumer.assign_topics("t", start="earliest")
+        cluster.add_partitions("t", 2)
+        cluster.until(lambda: two in consumer._core.assigned)
+        assert consumer.assignment() == {one}
+        with pytest.raises(IllegalStateError, match="before the next poll reports it"):
+            consumer.pause([two])
+        consumer.poll(0, max_records=1)
+        assert consumer.assignment() == {one, two}
+        consumer.pause([two])
 
 
 @pytest.fixture

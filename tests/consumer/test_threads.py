@@ -19,7 +19,7 @@ from tests.patience import PATIENCE, once_inside, overdue, until
 
 from kadence import AsyncConsumer, Broker, Consumer, Producer, RebalanceListener, TopicPartition
 from kadence.broker.faults import Injected
-from kadence.consumer.shared_state import Signal
+from kadence.consumer.client_state import Signal
 from kadence.errors import (
     ClosedError,
     ConcurrentAccessError,

@@ -31,8 +31,8 @@ from kadence.registry import AvroDeserializer, JsonSchemaDeserializer, ProtobufD
 from kadence.registry.framing import head_of
 from kadence.security import jaas
 from kadence.where import where_of
+from kadence.work.letters import Letter as SentLetter
 from kadence.work.letters import (
-    OURS,
     attempts_of,
     dead_letter,
     due_at,
@@ -43,12 +43,12 @@ from kadence.work.letters import (
     shorter,
     with_its_time,
 )
-from kadence.work.letters import Letter as SentLetter
 
 __all__ = ["LETTERS", "SCHEMAS", "SETTINGS"]
 
 _ID: Final = 7
 _NOW: Final = 1_700_000_000_000
+_OURS: Final = ("kadence.error.", "kadence.retry.", "kadence.replay.", "kadence.")
 _BODIES: Final = (b"", b"\0", b"\2\4ab\0", b'{"a": 1, "b": ["c"]}', b"\0\n\3EUR")
 
 
@@ -250,7 +250,7 @@ def _letter_seeds() -> list[bytes]:
 
 def _read_letter(data: bytes) -> object:
     pairs = [line.partition(b"=")[::2] for line in data.split(b"\n")]
-    headers = [(prefix + name.decode(errors="replace"), value) for name, value in pairs for prefix in OURS]
+    headers = [(prefix + name.decode(errors="replace"), value) for name, value in pairs for prefix in _OURS]
     record: Any = Record("dlq", 0, 5, _NOW, 0, b"key", data, headers)
     letter = Letter.of(record)
     json.dumps(document(letter))

@@ -1,7 +1,7 @@
 """A fetch goes on by itself, and one of its answers does not fit to what was asked: no record is lost for that.
 
-The network thread counts what the application is to take, or has taken, only now and then. What it refuses is asked for
-again; what it counted before is not.
+An answer that is passed on is read once, by whichever thread takes it first. What does not fit nobody gets, and it is
+asked for again. The network thread counts what fits only now and then, and that is not asked for again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.patience import PATIENCE, until
 from kadence import Consumer, Producer
 from kadence.broker import Broker
 from kadence.consumer.fetch.manager.answers import FetchAnswers
+from kadence.consumer.shared_state import SessionFollow
 from kadence.net import drain
 from kadence.protocol.fetch import FetchResponse
 from kadence.records import encode_batch, scan
@@ -68,29 +69,39 @@ class Line:
 
 
 class Counted:
-    """What the network thread says to answers that were passed on.
+    """What becomes of answers that were passed on.
 
     Attributes:
-        fitting: how many it counted. misfits: how many times it refused one.
+        fitting: how many were counted at a time, in all. misfits: how many times one was refused.
     """
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, *, refuses: Callable[[], bool] = lambda: False
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        refuses: Callable[[], bool] = lambda: False,
+        refuses_taken: Callable[[], bool] = lambda: False,
     ) -> None:
         self.fitting = self.misfits = 0
-        fitting, passed_on = FetchAnswers._fitting, FetchAnswers.passed_on
+        self._is_counting = False
+        read, asked, passed_on = SessionFollow.read, FetchAnswers._asked, FetchAnswers.passed_on
 
-        def judge(*args: Any) -> Any:
-            found = None if refuses() else fitting(*args)
-            self.fitting += found is not None
-            return found
+        def judge(follow: SessionFollow, parts: Any) -> Any:
+            return (None, None) if refuses() else read(follow, parts)
 
-        def count(*args: Any) -> Any:
-            misfit = passed_on(*args)
-            self.misfits += misfit is not None
-            return misfit
+        def find(answers: FetchAnswers, sent: Any, partition: Any) -> Any:
+            return None if self._is_counting and refuses_taken() else asked(answers, sent, partition)
 
-        monkeypatch.setattr(FetchAnswers, "_fitting", judge)
+        def count(answers: FetchAnswers, now: int, sent: Any, arrivals: Any) -> Any:
+            self._is_counting = True
+            brought, fits = passed_on(answers, now, sent, arrivals)
+            self._is_counting = False
+            self.fitting += sum(arrival.fetches is not None for arrival in arrivals)
+            self.misfits += not fits
+            return brought, fits
+
+        monkeypatch.setattr(SessionFollow, "read", judge)
+        monkeypatch.setattr(FetchAnswers, "_asked", find)
         monkeypatch.setattr(FetchAnswers, "passed_on", count)
 
     def has_refused(self, times: int) -> bool:
@@ -155,10 +166,14 @@ def test_what_was_counted_before_a_lie_is_not_lost(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("polls", ["never", "often", "at each"])
-def test_what_the_network_thread_refuses_is_not_lost(monkeypatch: pytest.MonkeyPatch, polls: str) -> None:
-    """For whatever reason, and though the application may have taken it."""
+@pytest.mark.parametrize("who", ["whoever reads it", "the network thread"])
+def test_what_is_refused_is_not_lost(monkeypatch: pytest.MonkeyPatch, who: str, polls: str) -> None:
+    """For whatever reason, and though the application may have what the network thread refuses."""
     judged = itertools.count(1)
-    counted = Counted(monkeypatch, refuses=lambda: next(judged) % 5 == 0)
+    if who == "whoever reads it":
+        counted = Counted(monkeypatch, refuses=lambda: next(judged) % 5 == 0)
+    else:
+        counted = Counted(monkeypatch, refuses_taken=lambda: next(judged) % 3 == 0)
     with reading() as (made, _):
         for round_number in range(1, 4):
             # It says so some time after they came.

@@ -49,6 +49,15 @@ def test_a_small_response_does_not_pin_a_large_arena() -> None:
     assert pool.spare == large.size
 
 
+def test_a_small_response_takes_little_and_its_memory_is_not_kept() -> None:
+    pool = ArenaPool(1 << 20)
+    lent = [pool.lend(300) for _ in range(100)]
+    assert pool.in_use == sum(arena.size for arena in lent) < 110_000
+    for arena in lent:
+        arena.release()
+    assert (pool.in_use, pool.spare, pool.held()) == (0, 0, 0)
+
+
 def test_the_smallest_that_fits_is_taken() -> None:
     pool = ArenaPool(1 << 30)
     sizes = [300_000, 200_000, 400_000]

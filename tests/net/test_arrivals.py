@@ -25,15 +25,22 @@ CONNECTIONS = 3
 
 
 class Named(Follow):
-    """Takes whatever comes, twice as many parts as it has partitions: (which connection, first or second)."""
+    """Takes what comes, twice as many parts as it has partitions: (which connection, first or second).
+
+    Attributes:
+        fits: how many answers fit to what was asked for.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
+        self.fits = 1 << 60
         self.parts: list[Any] = []
 
     def read(self, parts: list[Any]) -> Any:
         self.parts = parts
+        if self.asked is None or self.asked == self.fits:
+            return None, None
         return [(self.number, 0), (self.number, 1)], self.asked + 1
 
 
@@ -127,6 +134,7 @@ def test_the_network_thread_takes_while_the_application_does() -> None:
 
 def test_what_does_not_fit_is_dropped_with_what_came_after_it_and_nothing_else() -> None:
     connections, taken = Connections(), deque[Any]()
+    connections.follows[1].fits = 3
     connections.poller.wait(0)
     connections.answer(1, before=1)
     connections.poller.wait(0)
@@ -137,35 +145,41 @@ def test_what_does_not_fit_is_dropped_with_what_came_after_it_and_nothing_else()
         connections.poller.wait(0)
     connections.answer(2, before=1)
     connections.poller.wait(0)
-    _, misfit, _ = connections.told()[1]
-    connections.arrivals.drop(misfit)
     connections.arrivals.take(taken)
     assert [number for number, half in taken if half == 0] == [0, 1, 2, 1, 1, 2]
+    told = connections.told()
+    assert [arrival.fetches for arrival in told[1]] == [[(1, 0), (1, 1)], None, None]
+    assert [arrival.fetches for arrival in told[2]] == [[(2, 0), (2, 1)]]
+    assert not connections.arrivals.has_some()
     connections.close()
 
 
-def test_what_came_after_a_misfit_is_dropped_though_somebody_has_taken_that() -> None:
+def test_what_came_after_a_misfit_is_dropped_whenever_it_comes() -> None:
     connections, taken = Connections(), deque[Any]()
+    connections.follows[1].fits = 1
     connections.poller.wait(0)
-    connections.arrivals.take(taken)
-    connections.answer(0, 1, before=1)
-    connections.poller.wait(0)
-    misfit, _ = connections.told()[1]
-    connections.arrivals.drop(misfit)
-    connections.arrivals.take(taken)
-    assert [number for number, half in taken if half == 0] == [0, 1, 2, 0]
+    for before in (1, 2):
+        connections.answer(0, 1, before=before)
+        connections.poller.wait(0)
+        connections.arrivals.take(taken)
+    assert [number for number, half in taken if half == 0] == [0, 1, 2, 0, 0]
+    assert [arrival.fetches is None for arrival in connections.told()[1]] == [False, True, True]
     connections.close()
 
 
-def test_what_is_dropped_while_another_thread_takes_it_is_given_whole_or_not_at_all() -> None:
+def test_what_does_not_fit_is_dropped_once_though_two_threads_find_it() -> None:
     def run(number: int) -> bool:
         connections, taken = Connections(), deque[Any]()
+        connections.follows[1].fits = 0
         connections.poller.wait(0)
-        ((_, (misfit,), _), dropped) = connections.told(), connections.follows[1]
-        with at_collection(number, lambda: connections.arrivals.drop(misfit)) as done:
+        with at_collection(number, lambda: connections.arrivals.take(taken)) as done:
             connections.arrivals.take(taken)
-        connections.arrivals.take(taken)
-        assert list(taken) in (EXPECTED, [each for each in EXPECTED if each[0] != dropped.number])
+        assert list(taken) == [each for each in EXPECTED if each[0] != 1]
+        assert [[each.fetches is None for each in told] for told in connections.told()] == [
+            [False],
+            [True],
+            [False],
+        ]
         connections.close()
         return bool(done)
 

@@ -39,7 +39,7 @@ class Follow:
     """Takes whatever comes."""
 
     def __init__(self, room: int = ROOM) -> None:
-        self.asked = 0
+        self.asked: int | None = 0
         self._room = room
 
     def room(self) -> int:
@@ -216,6 +216,27 @@ def test_the_layouts_of_fetch_are_known_up_to_the_version_that_is_spoken() -> No
     assert FetchRequest.MAX_VERSION == LAST_KNOWN_LAYOUT
     assert can_go_again(FetchRequest(), LAST_KNOWN_LAYOUT)
     assert not can_go_again(FetchRequest(), LAST_KNOWN_LAYOUT + 1)
+    assert drain.drain.FIRST_WITH_IDS == FIRST_WITH_IDS
+    assert drain.drain.LAST_KNOWN_LAYOUT == LAST_KNOWN_LAYOUT
+
+
+def test_the_poller_refuses_frames_whose_layout_it_does_not_know() -> None:
+    intake = drain.drain.Intake(drain.drain.Session(-1, 0), lambda into: None)
+    message = FetchRequest(session_id=7, session_epoch=EPOCH)
+    arrivals = drain.drain.new_arrivals()
+    with pytest.raises(ValueError, match="could be followed"):
+        intake.follow(arrivals, TABLE)
+    for version in (FIRST_WITH_IDS - 1, LAST_KNOWN_LAYOUT):
+        frame = registry.encode_request(message, version, CORRELATION, "me")
+        known = again(memoryview(len(frame).to_bytes(4) + frame), message, version, CORRELATION, "me")
+        intake.send_again(Leave(Follow()), *known, 0, 0, 0)
+        if version < FIRST_WITH_IDS:
+            with pytest.raises(ValueError, match="could be followed"):
+                intake.follow(arrivals, TABLE)
+    later = known.frame[:6] + (LAST_KNOWN_LAYOUT + 1).to_bytes(2) + known.frame[8:]
+    for wrong in ((later, known.epoch_at), (known.frame, 11), (known.frame, len(known.frame) - 3)):
+        with pytest.raises(ValueError, match="sent again"):
+            intake.send_again(Leave(Follow()), *wrong, known.answer, 0, 0, 0)
 
 
 @pytest.mark.parametrize("version", range(FIRST_WITH_IDS, FetchRequest.MAX_VERSION + 1))

@@ -49,8 +49,12 @@ class Fetching:
         self.told: list[int] = []
         message = FetchRequest(session_id=7, session_epoch=5, max_wait_ms=max_wait_ms)
         self.request = Request(message, node.node_id, driver.clock.now_ms() + 20_000, ConnectionPurpose.FETCH)
-        self.request.repeat = Repeat(lambda: self.may, lambda count, sent_at: self.told.append(count))
+        self.request.repeat = Repeat(lambda: self.may, self.take)
         driver.client.send(self.request)
+
+    def take(self, now: int, count: int, sent_at: int, arrivals: Sequence[Arrival]) -> bool:
+        self.told.append(count)
+        return True
 
     @property
     def count(self) -> int:
@@ -299,29 +303,34 @@ class Following(Fetching):
         self.table = b"".join(struct.pack(">16siii", TOPIC_ID, number, 4, 1_000) for number in (0, 1))
         self.asked: Any = 0
         self.passed_on: list[Arrival] = []
+        self._given: deque[list[Part]] = deque()
         self._room = room
         self._fitting = fitting
         super().__init__(driver, node)
         assert self.request.repeat is not None
         self.request.repeat.follow = self
-        self.request.repeat.passed_on = self._take
 
     def room(self) -> int:
         return self._room
 
     def read(self, parts: list[Part]) -> Any:
+        if self.asked is None or self.asked == self._fitting:
+            return None, None
         return [parts], self.asked + 1
 
-    def _take(self, now: int, arrivals: Sequence[Arrival]) -> Arrival | None:
-        before = len(self.passed_on)
-        self.passed_on += arrivals
-        return self.passed_on[self._fitting] if before <= self._fitting < len(self.passed_on) else None
+    def take(self, now: int, count: int, sent_at: int, arrivals: Sequence[Arrival]) -> bool:
+        self.arrivals.take(self._given)
+        self.passed_on += [arrival for arrival in arrivals if arrival.fetches is not None]
+        if not all(arrival.fetches for arrival in arrivals):
+            return False
+        return super().take(now, count, sent_at, arrivals)
 
     def taken(self) -> list[list[Part]]:
         """What the application gets."""
-        found: deque[list[Part]] = deque()
-        self.arrivals.take(found)
-        return list(found)
+        self.arrivals.take(self._given)
+        found = list(self._given)
+        self._given.clear()
+        return found
 
 
 class Remembering(Broker):
@@ -456,7 +465,8 @@ def test_records_that_do_not_fit_to_what_was_asked_for_end_the_connection(connec
         [ended] = driver.complete()
         assert isinstance(ended.error, MalformedMessageError)
         # What came before was counted, so nobody asks for it again.
-        assert following.taken() == [arrival.parts for arrival in following.passed_on[:2]]
+        assert following.taken() == [arrival.parts for arrival in following.passed_on]
+        assert len(following.passed_on) == 2
 
 
 @passing_on
@@ -466,18 +476,18 @@ def test_records_wake_whoever_waits_for_the_flag(connect: Connect) -> None:
         following = Following(driver, Node(1, host, port))
         flag = following.arrivals.flag()
         flag.enter()
-        found: list[bool] = []
+        found: list[Any] = []
 
         def wait() -> None:
             flag.wait(PATIENCE)
-            found.append(following.arrivals.has_some())
+            found.append(following.taken())
 
         waiter = threading.Thread(target=wait)
         waiter.start()
         [ended] = driver.complete()
         assert isinstance(ended.error, DisconnectedError)
         waiter.join()
-        assert found == [True]
+        assert found == [[[(TOPIC_ID, 0, 100, 90, 1, batch(0))]]]
         flag.leave()
         assert not flag.waiting
 
@@ -493,7 +503,7 @@ def test_records_make_the_descriptor_of_the_flag_readable(connect: Connect) -> N
         [ended] = driver.complete()
         assert isinstance(ended.error, DisconnectedError)
         assert select.select([shown], [], [], PATIENCE)[0] == [shown]
-        assert following.arrivals.has_some()
+        assert len(following.taken()) == 1
         for _ in range(2):
             flag.seen()
             assert select.select([shown], [], [], 0)[0] == []

@@ -1,6 +1,6 @@
 """What confluent-kafka's serialisers ask of a registry and write, for each of `cases.py`; kept in golden.json.
 
-A program, for a Python with confluent-kafka[avro,json,protobuf], which CI does not install:
+A program:
 
     PYTHONPATH=src:. python tests/registry/golden.py
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.registry.cases import CASES, TOPIC, Case, message_type
+from tests.registry.cases import CASES, TOPIC, Case
 
 from kadence.testing.schema_registry import RegistryRequest, SchemaRegistryServer
 
@@ -45,51 +45,16 @@ def told(requests: Iterable[RegistryRequest]) -> list[list[Any]]:
 
 
 def written_by_confluent(case: Case) -> dict[str, Any]:
-    from confluent_kafka.schema_registry import (
-        Schema,
-        SchemaReference,
-        SchemaRegistryClient,
-        header_schema_id_serializer,
-    )
-    from confluent_kafka.schema_registry import record_subject_name_strategy as record
-    from confluent_kafka.schema_registry import topic_record_subject_name_strategy as topic_record
-    from confluent_kafka.schema_registry import topic_subject_name_strategy as topic
-    from confluent_kafka.schema_registry.avro import AvroSerializer
-    from confluent_kafka.schema_registry.json_schema import JSONSerializer
-    from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
-    from confluent_kafka.serialization import MessageField, SerializationContext
+    # Whoever looks into the file needs none of confluent-kafka.
+    from tests.registry.confluent import client_of, serializer_of, written_with
 
-    with SchemaRegistryServer() as server:
+    with SchemaRegistryServer() as server, client_of(server.url) as client:
         references = prepare(server, case)
-        client = SchemaRegistryClient({"url": server.url})
-        strategy: Any = {"topic": topic, "record": record, "topic_record": topic_record}[case.strategy]
-        conf = {
-            "auto.register.schemas": not case.registered,
-            "normalize.schemas": case.normalize,
-            "subject.name.strategy": strategy,
+        written, headers = written_with(serializer_of(case, client, references), case)
+        found: dict[str, Any] = {
+            "written": [each.hex() for each in written],
+            "requests": told(server.requests),
         }
-        if case.in_header:
-            conf["schema.id.serializer"] = header_schema_id_serializer
-        schema = Schema(case.schema, case.kind, [SchemaReference(**each) for each in references])
-        if case.kind == "PROTOBUF":
-            kind = message_type(case.schema)
-            serializer: Any = ProtobufSerializer(kind, client, conf)
-            values = [kind(**value) for value in case.values]
-        else:
-            made = schema if references else case.schema
-            serializer = (
-                AvroSerializer(client, made, conf=conf)
-                if case.kind == "AVRO"
-                else JSONSerializer(made, client, conf=conf)
-            )
-            values = case.values
-        field = MessageField.KEY if case.is_key else MessageField.VALUE
-        headers: list[Any] = [[] for _ in values]
-        written = [
-            serializer(value, SerializationContext(TOPIC, field, added)).hex()
-            for value, added in zip(values, headers, strict=True)
-        ]
-        found: dict[str, Any] = {"written": written, "requests": told(server.requests)}
         if case.in_header:
             found["headers"] = [[(name, data.hex()) for name, data in added] for added in headers]
         return found

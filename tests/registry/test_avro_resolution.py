@@ -105,6 +105,9 @@ Read = Callable[[Any, Any, bytes], Any]
 
 
 FIELDS: list[tuple[Any, Any, Any, Any]] = [
+    # Nothing is there that does not fit.
+    ({"type": "array", "items": "string"}, [], {"type": "array", "items": "int"}, []),
+    ({"type": "array", "items": fixed(1, "F")}, [], ["null", {"type": "array", "items": fixed(2, "G")}], []),
     # A field gains a logical type.
     ("long", THEN_MS, MILLIS, THEN),
     ("long", THEN_MS * 1_000, MICROS, THEN),
@@ -316,6 +319,139 @@ def test_the_name_of_a_record_in_a_union() -> None:
     known = parsed(resolved(writer), is_writer=True)
     found = Reading(known, None, with_names=True).one(io.BytesIO(data))
     assert found == {"v": ("ns.I", {"v": 5})}
+
+
+def of(name: str, *fields: tuple[Any, ...], **more: Any) -> dict[str, Any]:
+    """A record of some fields: name, type, and what else is said of it."""
+    made = [{"name": each, "type": kind, **(said[0] if said else {})} for each, kind, *said in fields]
+    return {"type": "record", "name": name, "fields": made, **more}
+
+
+NUMBER, TEXT = of("Number", ("x", "int")), of("Text", ("y", "string"))
+FILLED = {"default": 3}
+REFUSED = object()
+
+UNIONS: list[tuple[str, Any, Any, Any, Any]] = [
+    (
+        "by its fields",
+        [NUMBER, TEXT],
+        ("Number", {"x": 5}),
+        [of("P", ("y", "string")), of("Q", ("x", "long"))],
+        {"x": 5},
+    ),
+    (
+        "the first that fits",
+        NUMBER,
+        {"x": 5},
+        ["null", of("P", ("x", "long")), of("Q", ("x", "int"))],
+        {"x": 5},
+    ),
+    (
+        "a default is a field",
+        NUMBER,
+        {"x": 5},
+        [of("P", ("z", "int", FILLED)), of("Q", ("x", "int"))],
+        {"z": 3},
+    ),
+    (
+        "its name before its fields",
+        NUMBER,
+        {"x": 5},
+        [of("P", ("x", "int")), of("Number", ("z", "int", FILLED))],
+        {"z": 3},
+    ),
+    (
+        "its alias before its fields",
+        NUMBER,
+        {"x": 5},
+        [of("P", ("x", "int")), of("Q", ("z", "int", FILLED), aliases=["Number"])],
+        {"z": 3},
+    ),
+    ("a text before bytes", ["null", "string"], "é", ["null", "bytes", "string"], "é"),
+    ("bytes before a text", "bytes", b"a", ["string", "bytes"], b"a"),
+    ("a text as bytes", "string", "é", ["null", "bytes"], "é".encode()),
+    (
+        "texts in a map",
+        {"type": "map", "values": "string"},
+        {"k": "a"},
+        {"type": "map", "values": ["bytes", "string"]},
+        {"k": "a"},
+    ),
+    ("none fits", NUMBER, {"x": 5}, ["null", of("P", ("z", "int"))], REFUSED),
+    ("another type", NUMBER, {"x": 5}, ["null", of("P", ("x", "string"))], REFUSED),
+    ("the name alone does not help", NUMBER, {"x": 5}, ["null", of("Number", ("z", "int"))], REFUSED),
+    (
+        "two of one short name",
+        [of("X", ("x", "int"), namespace="a"), of("X", ("y", "string"), namespace="b")],
+        ("b.X", {"y": "a"}),
+        [
+            of("X", ("x", "int", FILLED), namespace="a"),
+            of("X", ("y", "string"), ("z", "int", FILLED), namespace="b"),
+        ],
+        {"y": "a", "z": 3},
+    ),
+    (
+        "a short name that fits before another that does",
+        of("X", ("x", "int"), namespace="a"),
+        {"x": 5},
+        [of("P", ("x", "int"), ("z", "int", FILLED)), of("X", ("x", "long"), namespace="b")],
+        {"x": 5},
+    ),
+    (
+        "inside of another one",
+        of("Outer", ("inner", NUMBER)),
+        {"inner": {"x": 5}},
+        [
+            of("P", ("inner", of("None", ("w", "int")))),
+            of("Q", ("inner", of("Other", ("x", "int"), ("z", "int", FILLED)))),
+        ],
+        {"inner": {"x": 5, "z": 3}},
+    ),
+    (
+        "a union of the writer may be anything",
+        of("Outer", ("inner", ["null", NUMBER])),
+        {"inner": {"x": 5}},
+        [of("P", ("inner", "int")), of("Q", ("inner", ["null", of("Other", ("x", "int"))]))],
+        REFUSED,
+    ),
+    (
+        "inside of itself",
+        of("Tree", ("next", ["null", "Tree"])),
+        {"next": {"next": None}},
+        ["null", of("Baum", ("next", ["null", "Baum"]))],
+        {"next": {"next": None}},
+    ),
+    (
+        "in an array",
+        {"type": "array", "items": NUMBER},
+        [{"x": 5}],
+        {"type": "array", "items": ["null", TEXT, of("Q", ("x", "int"))]},
+        [{"x": 5}],
+    ),
+]
+"""What is said of it, the writer's field, a value as fastavro takes it, the reader's field, and what Java reads."""
+
+
+@pytest.mark.parametrize(
+    ("writer", "value", "reader", "java"), [each[1:] for each in UNIONS], ids=[each[0] for each in UNIONS]
+)
+def test_a_record_of_a_union(writer: Any, value: Any, reader: Any, java: Any) -> None:
+    theirs, ours = record(writer), record(reader)
+    data = written(theirs, {"v": value})
+    if java is REFUSED:
+        with pytest.raises(fastavro.read.SchemaResolutionError):
+            as_record(theirs, ours, data)
+    else:
+        assert as_record(theirs, ours, data) == {"v": java}
+
+
+def test_the_own_names_of_records_of_one_short_name() -> None:
+    [(_, writer, value, reader, java)] = [each for each in UNIONS if each[0] == "two of one short name"]
+    data = written(record(writer), {"v": value})
+    known = parsed(resolved(record(writer)), is_writer=True)
+    for ours in (None, parsed(resolved(record(reader)))):
+        found = Reading(known, ours, with_names=True).one(io.BytesIO(data))
+        assert found == {"v": ("b.X", java if ours else value[1])}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.registry.cases import MONEY, PRICE, message_type, record
 
-from kadence import ConfigError, SchemaNotFoundError, SchemaRegistryError
+from kadence import ConfigError, SchemaNotFoundError, SchemaRegistryError, SerializationError
 from kadence.registry import (
     AvroDeserializer,
     AvroSerializer,
@@ -151,6 +151,68 @@ def test_what_a_schema_of_a_context_refers_to_is_in_it(
     for deserializer in (AvroDeserializer(client, subject_name_strategy=staged), AvroDeserializer(staging)):
         assert deserializer.deserialize("sale", (), data) == sale
         assert as_columns(deserializer, ["sale"], data) == [sale]
+
+
+@pytest.mark.parametrize("in_default", [None, record("Money", ("cents", "long"))])
+def test_what_a_serialiser_refers_to_is_in_the_context_that_its_strategy_names(
+    server: SchemaRegistryServer, client: SchemaRegistryClient, in_default: str | None
+) -> None:
+    """The registry takes it from there, and so do readers; in the default context it is something else, or nothing."""
+    if in_default is not None:
+        server.add("money", in_default)
+    server.add(":.staging:money", record("Money", ("unit", "string"), ("cents", "long")))
+    price = Schema(record("Price", ("net", "Money")), references=(SchemaReference("Money", "money", 1),))
+    sale = {"net": {"unit": "EUR", "cents": 5}}
+    hows: list[dict[str, Any]] = [{}, {"auto_register": False}, {"use_latest_version": True}]
+    for how in hows:
+        data = AvroSerializer(client, price, subject_name_strategy=staged, **how).serialize("sale", (), sale)
+        assert AvroDeserializer(client, subject_name_strategy=staged).deserialize("sale", (), data) == sale
+    with pytest.raises(ConfigError, match="this is no Avro schema"):
+        AvroSerializer(client, Schema("{", references=price.references), subject_name_strategy=staged)
+
+
+def test_what_a_json_serialiser_refers_to_is_in_the_context_that_its_strategy_names(
+    server: SchemaRegistryServer, client: SchemaRegistryClient
+) -> None:
+    pytest.importorskip("jsonschema")
+    server.add("money", json.dumps({"type": "string"}), "JSON")
+    server.add(":.staging:money", json.dumps({"type": "integer"}), "JSON")
+    text = json.dumps({"properties": {"net": {"$ref": "money.json"}}})
+    price = Schema(text, "JSON", (SchemaReference("money.json", "money", 1),))
+    serializer = JsonSchemaSerializer(client, price, subject_name_strategy=staged)
+    assert serializer.serialize("sale", (), {"net": 5})[5:] == b'{"net":5}'
+    with pytest.raises(SerializationError):
+        serializer.serialize("sale", (), {"net": "5"})
+
+
+def test_a_strategy_that_names_no_subject_is_told(client: SchemaRegistryClient) -> None:
+    def number(topic: str, is_key: bool, _: str | None) -> Any:
+        return 5
+
+    data = b"\0\0\0\0\1\4\xa6\x14"
+    for call in (
+        lambda: AvroSerializer(client, OTHER, subject_name_strategy=number).serialize("t", (), SOLD),
+        lambda: AvroDeserializer(client, subject_name_strategy=number).deserialize("t", (), data),
+        lambda: as_columns(AvroDeserializer(client, subject_name_strategy=number), ["t"], data),
+    ):
+        with pytest.raises(ConfigError, match="returns the name of a subject, not int"):
+            call()
+
+
+@pytest.mark.parametrize("schema_id_in", ["data", "header"])
+def test_newest_versions_of_two_contexts_have_one_id(
+    server: SchemaRegistryServer, client: SchemaRegistryClient, schema_id_in: Any
+) -> None:
+    serializer = AvroSerializer(
+        client, use_latest_version=True, subject_name_strategy=by_topic, schema_id_in=schema_id_in
+    )
+    deserializer = AvroDeserializer(client, subject_name_strategy=by_topic)
+    for topic in ("prices", "staged", "prices"):
+        headers: list[tuple[str, bytes]] = []
+        data = serializer.serialize(topic, headers, SOLD)
+        assert deserializer.deserialize(topic, headers, data) == SOLD
+        # The two schemas have their fields in another order.
+        assert data.endswith({"prices": b"\x04\xa6\x14", "staged": b"\xa6\x14\x04"}[topic])
 
 
 @pytest.mark.parametrize("strategy", [staged, None])

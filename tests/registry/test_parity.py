@@ -22,13 +22,15 @@ from kadence.errors import ConfigError
 from kadence.registry import ProtobufDeserializer
 from kadence.registry.avro_readers import READERS
 from kadence.registry.columns.protobuf import ProtobufFormat, arrow_of_message
+from kadence.spark.decode.formats import decoder_of
+from kadence.spark.decode.options import Format, SideOptions
 from kadence.testing.schema_registry import SchemaRegistryServer
 
 
 @pytest.fixture
 def registered() -> Iterator[Registered]:
-    with SchemaRegistryServer() as server:
-        yield Registered(server)
+    with SchemaRegistryServer() as server, Registered(server) as registered:
+        yield registered
 
 
 def explained(counted: Counted, documents: int) -> None:
@@ -150,3 +152,13 @@ def test_a_message_that_stands_in_the_data_twice(name: str, in_columns: int) -> 
     decode = ProtobufFormat(kind.DESCRIPTOR, arrow_of_message(kind.DESCRIPTOR)).decode
     [row] = decode(pa.array([data], pa.binary())).column.to_pylist()
     assert row["inner"] == (in_columns if name != ".p.I" else {"value": in_columns})
+
+
+@pytest.mark.parametrize("form", [Format.JSON, Format.STRICT_JSON])
+def test_a_whole_number_beyond_64_bits(form: Format) -> None:
+    """docs/schemas.md, what differs: as decimal(38,0) it is read."""
+    data = pa.array([b'{"n": %d}' % 10**30], pa.binary())
+    side = SideOptions("value", form)
+    assert list(decoder_of(side, pa.struct([("n", pa.int64())])).decode(data).bad) == [0]
+    made = decoder_of(side, pa.struct([("n", pa.decimal128(38, 0))])).decode(data)
+    assert (made.column.to_pylist(), made.bad) == ([{"n": 10**30}], {})

@@ -40,13 +40,16 @@ def schema_of(case: Case, references: list[dict[str, Any]]) -> Schema:
     return Schema(case.schema, case.kind, tuple(SchemaReference(**each) for each in references))
 
 
-def serializer_of(case: Case, client: SchemaRegistryClient, references: list[dict[str, Any]]) -> Any:
+def serializer_of(
+    case: Case, client: SchemaRegistryClient, references: list[dict[str, Any]], **more: Any
+) -> Any:
     how: Any = {
         "auto_register": not case.registered,
         "normalize": case.normalize,
         "subject_name_strategy": case.strategy,
         "is_key": case.is_key,
         "schema_id_in": "header" if case.in_header else "data",
+        **more,
     }
     if case.kind == "PROTOBUF":
         return ProtobufSerializer(client, message_type(case.schema), **how)

@@ -22,6 +22,7 @@ from kadence import (
     Producer,
     RecordDeserializationError,
     SchemaNotFoundError,
+    SchemaRegistryError,
     SerializationError,
     read,
 )
@@ -35,10 +36,13 @@ from kadence.registry import (
     Schema,
     SchemaRegistryClient,
 )
+from kadence.registry.answers import REFUSED_MS
 from kadence.registry.framing import KEY_HEADER, VALUE_HEADER, head_of
+from kadence.registry.settings import RegistryOptions
 from kadence.spark.decode.formats import beside, decoder_of
 from kadence.spark.decode.options import parse
-from kadence.testing.schema_registry import SchemaRegistryServer
+from kadence.testing import FakeClock
+from kadence.testing.schema_registry import RegistryRequest, SchemaRegistryServer
 
 ORDER = record("Order", ("n", "int"), ("item", "string"))
 PEN = b"\0\0\0\0\1\x06pen"
@@ -161,6 +165,70 @@ def test_an_unknown_guid(client: SchemaRegistryClient) -> None:
     assert bad == {0: f"schema GUID {uuid.UUID(int=5)} is not in the registry"}
     with pytest.raises(SchemaNotFoundError):
         client.get_schema_by_guid(str(uuid.UUID(int=5)))
+
+
+class OldRegistry(SchemaRegistryServer):
+    """One that knows no GUIDs, as Confluent's before version 8, Karapace and Redpanda.
+
+    Attributes:
+        no_path: status and body for paths that it does not know.
+        knows_types: whether it answers what all registries do.
+    """
+
+    no_path: tuple[int, bytes] = (404, b'{"error_code":404,"message":"HTTP 404 Not Found"}')
+    knows_types = True
+
+    def answer(self, request: RegistryRequest) -> tuple[int, bytes]:
+        status, content = super().answer(request)
+        is_known = "/guids/" not in request.path and (self.knows_types or "/types" not in request.path)
+        return (status, content) if is_known else self.no_path
+
+
+@pytest.mark.parametrize(
+    "no_path",
+    [
+        OldRegistry.no_path,
+        (404, b'{"message": "404: Not Found"}'),
+        (404, b"<html>"),
+        (405, b'{"error_code":405,"message":"HTTP 405 Method Not Allowed"}'),
+    ],
+)
+def test_a_guid_that_an_old_registry_cannot_look_up_makes_a_bad_record(no_path: tuple[int, bytes]) -> None:
+    """A stranger can put one into any record; it must not hold up the partition."""
+    guids = [str(uuid.UUID(int=number)) for number in range(5)]
+    clock = FakeClock()
+    with OldRegistry() as server:
+        server.no_path = no_path
+        schema_id = server.add("t-value", ORDER)
+        options = RegistryOptions((server.url,), retries=1)
+        client = SchemaRegistryClient._of(options, lambda seconds: None, clock)
+        deserializer = AvroDeserializer(client)
+        values: list[bytes | None] = [b"\x02\x06pen"] * len(guids)
+        column, bad = as_columns(deserializer, values, [[(VALUE_HEADER, head_of(each))] for each in guids])
+        assert column == [None] * len(guids)
+        assert all("the registry does not know GUIDs" in bad[row] for row in range(len(guids)))
+        asked = len(server.requests)
+        with pytest.raises(SchemaNotFoundError, match="does not know GUIDs"):
+            client.get_schema_by_guid(str(uuid.UUID(int=9)))
+        assert len(server.requests) == asked
+        value = head_of(schema_id) + b"\x02\x06pen"
+        assert deserializer.deserialize("t", (), value) == {"n": 1, "item": "pen"}
+        # A minute later it is asked again: it may be a newer one by now.
+        clock.advance(REFUSED_MS)
+        with pytest.raises(SchemaNotFoundError):
+            client.get_schema_by_guid(str(uuid.UUID(int=10)))
+        assert len(server.requests) > asked + 1
+
+
+def test_what_is_no_registry_makes_no_record_bad_for_its_guid() -> None:
+    with OldRegistry() as server:
+        server.knows_types = False
+        client = SchemaRegistryClient(server.url, max_retries=0)
+        for _ in range(2):
+            with pytest.raises(SchemaRegistryError, match="it answered 404"):
+                AvroDeserializer(client).deserialize(
+                    "t", [(VALUE_HEADER, head_of(str(uuid.UUID(int=5))))], PEN
+                )
 
 
 def test_protobuf_whose_header_has_the_place_of_the_message(client: SchemaRegistryClient) -> None:

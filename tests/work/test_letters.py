@@ -9,7 +9,13 @@ import pytest
 from tests.work.worlds import Simulated
 
 from kadence import Record
-from kadence.errors import BrokerError, ConfigError, DeadLetterError, RecordDeserializationError
+from kadence.errors import (
+    BrokerError,
+    ConfigError,
+    DeadLetterError,
+    RecordDeserializationError,
+    RecordTooLargeError,
+)
 from kadence.protocol.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     INVALID_COMMIT_OFFSET_SIZE,
@@ -24,6 +30,7 @@ from kadence.protocol.offset_fetch import OffsetFetchRequest
 from kadence.protocol.produce import ProduceRequest
 from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from kadence.work import Context, ProducerRecord, Retry
+from kadence.work.letters import Letter, dead_letter, parted, replayed, retry_record, shorter
 
 OLD = 1_000
 """A time long before that of any simulation, ms since 1970."""
@@ -413,3 +420,61 @@ def test_transactions_go_on_beside_a_topic_that_was_deleted(simulated: Simulated
 def committed_of(simulated: Simulated) -> Any:
     """What the group has committed, by topic and partition."""
     return simulated.simulation.broker.core.coordination.coordinator.offsets.of_group("g")
+
+
+# ---------------------------------------------------------------- dead letters that fail again
+
+OWN = (("trace", b"x"), ("kadence.error.class", b"of its own"), ("trace", None))
+
+
+def dead(record: Record[Any, Any], topic: str) -> Record[Any, Any]:
+    """Its dead letter, as a reader of that topic gets it."""
+    made = dead_letter(record, topic, ValueError("bad"), 1, 0, 0, "g")
+    return Record(topic, 0, 7, OLD + 1, 0, made.key, made.value, made.headers)
+
+
+def retried(record: Record[Any, Any]) -> Record[Any, Any]:
+    made = retry_record(record, "retry", ValueError("bad"), 1, 0, 0)
+    return Record("retry", 0, 3, OLD + 2, 0, made.key, made.value, made.headers)
+
+
+@pytest.mark.parametrize("by_retry", [False, True])
+def test_each_replay_undoes_one_dead_letter(by_retry: bool) -> None:
+    record: Record[Any, Any] = Record("orders", 0, 5, OLD, 0, b"k", b"v", OWN)
+    lives = [record]
+    for topic in ("dead", "dead.dead", "elsewhere"):
+        lives.append(dead(retried(lives[-1]) if by_retry else lives[-1], topic))
+    for before, letter in zip(lives[-2::-1], lives[:0:-1], strict=True):
+        _, added = parted(letter.headers)
+        assert dict(added)["kadence.error.topic"] == before.topic.encode()
+        assert dict(added)["kadence.error.offset"] == b"%d" % before.offset
+        made = replayed(letter, before.topic, 0)
+        assert (made.key, made.value) == (b"k", b"v")
+        assert made.headers == (*before.headers, ("kadence.replay.timestamp", b"%d" % before.timestamp))
+
+
+@pytest.mark.parametrize("topics", [("dead",), ("dead", "dead.dead")])
+def test_a_record_that_goes_round_with_all_its_headers_does_not_grow(topics: tuple[str, ...]) -> None:
+    """Programs forward dead letters as they are, and these fail again."""
+    record: Record[Any, Any] = Record("orders", 0, 5, OLD, 0, b"k", b"v", OWN)
+    sizes = set()
+    for _ in range(20):
+        for topic in topics:
+            record = dead(record, topic)
+        sizes.add(len(record.headers))
+        record = Record("orders", 0, 5, OLD, 0, record.key, record.value, record.headers)
+    assert len(sizes) == 1
+
+
+def test_what_is_left_out_of_a_letter_for_its_size_is_not_what_its_error_added() -> None:
+    first: Record[Any, Any] = Record("orders", 0, 5, OLD, 0, b"k", b"v" * 200, OWN)
+    letter = Letter.of(
+        dead_letter(dead(first, "dead"), "dead.dead", ValueError("bad"), 1, 0, 0, "g"), "", ValueError()
+    )
+    parts = []
+    while (found := shorter(letter, RecordTooLargeError("too large"))) is not None:
+        letter = found.letter
+        parts.append(found.part)
+    assert parts == ["its value", "its headers", "its key"]
+    assert dict(letter.headers)["kadence.error.topic"] == b"dead"
+    assert parted(letter.headers)[0] == []

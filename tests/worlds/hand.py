@@ -54,7 +54,9 @@ class BackgroundEvents(list[Any]):
         self.append(event)
 
     def of(self, kind: type[Any]) -> list[Any]:
-        return [event for event in self if isinstance(event, kind)]
+        """Those of a kind; rebalances, too, that ended with what was assigned."""
+        each = itertools.chain.from_iterable((event, getattr(event, "finished", None)) for event in self)
+        return [event for event in each if isinstance(event, kind)]
 
     @property
     def causes(self) -> list[str]:

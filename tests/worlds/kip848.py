@@ -10,7 +10,7 @@ from tests.worlds.hand import START, Hand, Managers
 from tests.worlds.members import Member
 
 from kadence.connection.request import Request
-from kadence.consumer.group.kip848_heartbeats import State
+from kadence.consumer.group.member_states import State
 from kadence.protocol.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatResponse,

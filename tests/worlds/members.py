@@ -14,13 +14,13 @@ from kadence.config import ConsumerConfig
 from kadence.connection.request import Request
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import without_void
+from kadence.consumer.client_state import Progress
 from kadence.consumer.group.auto import AutoMembership
 from kadence.consumer.group.classic_member import ClassicMembership
 from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.group.kip848_member import ConsumerMembership
-from kadence.consumer.shared_state import Progress
 from kadence.consumer.subscription import Subscription
 from kadence.types import OffsetAndMetadata, TopicPartition
 

@@ -76,6 +76,8 @@ cdef extern from "arrivals.h" nogil:
 
 cdef extern from "following.h" nogil:
     enum:
+        KD_FIRST_WITH_IDS
+        KD_LAST_KNOWN_LAYOUT
         KD_UUID
     ctypedef struct kd_bytes:
         const unsigned char *at
@@ -101,6 +103,7 @@ cdef extern from "intake.h" nogil:
         KD_OPEN
         KD_ENDED
         KD_INTERRUPTED
+        KD_CORRELATION_AT
         KD_EMPTY_MOST
     ctypedef struct kd_again:
         unsigned char *frame
@@ -133,6 +136,7 @@ cdef extern from "intake.h" nogil:
         int more
         short wanted
         kd_again again
+    int kd_version(const unsigned char *frame)
     int64_t kd_now_ns()
     int32_t kd_length(const kd_intake *intake)
     int kd_has_frame(const kd_intake *intake)
@@ -166,6 +170,7 @@ cdef class Intake:
 @cython.final
 cdef class Arrival:
     cdef readonly object follow
+    cdef readonly list fetches
     cdef readonly int number
     cdef readonly Py_ssize_t size
     cdef unsigned char *_frame

@@ -24,6 +24,9 @@ NOT_NOW = KD_NOT_NOW
 ASK = KD_ASK
 ROOM = KD_ROOM
 """Bytes that are read ahead for each connection."""
+FIRST_WITH_IDS = KD_FIRST_WITH_IDS
+LAST_KNOWN_LAYOUT = KD_LAST_KNOWN_LAYOUT
+"""Versions of Fetch whose requests may be followed."""
 
 # selectors.EVENT_READ and EVENT_WRITE, and kadence.net.sockets.REPEATED
 _READ = 1
@@ -236,7 +239,12 @@ class Intake:
         """
         again: cython.pointer(kd_again) = cython.address(self._intake.again)
         length: cython.size_t = len(frame)
-        if epoch_at + 4 > length or len(answer) > KD_EMPTY_MOST:
+        if (
+            epoch_at < KD_CORRELATION_AT + 4
+            or epoch_at + 4 > length
+            or len(answer) > KD_EMPTY_MOST
+            or kd_version(cython.cast(cython.p_uchar, cython.cast(cython.p_char, frame))) > KD_LAST_KNOWN_LAYOUT
+        ):
             raise ValueError("no frame that could be sent again")
         room = cython.cast(cython.p_uchar, PyMem_Realloc(again.frame, length))
         if room is cython.NULL:
@@ -262,6 +270,8 @@ class Intake:
         """
         again: cython.pointer(kd_again) = cython.address(self._intake.again)
         length: cython.size_t = len(asked)
+        if again.frame is cython.NULL or kd_version(again.frame) < KD_FIRST_WITH_IDS:
+            raise ValueError("no frame that could be followed")
         again.asked = cython.cast(cython.p_uchar, PyMem_Malloc(length))
         if again.asked is cython.NULL:
             raise MemoryError
@@ -336,6 +346,7 @@ class Arrival:
         parts: of each partition the topic id, its number, high watermark, last stable offset, start of the log, and
             records (bytes, or None).
         number: which fetch it answered, counted from the first since `Intake.sent_again`. size: bytes of the answer.
+        fetches: what `Follow.read` made of it once it was taken; None: it did not fit to what was asked.
     """
 
     def __dealloc__(self) -> None:
@@ -418,7 +429,8 @@ class Arrivals:
     def take(self, into: object) -> None:
         """Append what came to the deque ``into``, as what `Follow.read` makes of it. Any thread.
 
-        It is taken out in the same step, so an interruption loses nothing and nothing is given twice.
+        It is taken out in the same step, so an interruption loses nothing and nothing is given twice. Nobody gets what
+        does not fit to what was asked for, nor what came for the same fetch after it.
         """
         self._collect()
         waiting: list = self._waiting
@@ -429,30 +441,14 @@ class Arrivals:
             # The other thread may have been faster, or a signal handler.
             if not waiting or waiting[0] is not arrival:
                 continue
-            if found is None:
-                # Not what was asked for: the network thread ends the connection.
-                return
             fetches: list = found[0]
             # From here on nothing is made: nobody comes in before all of it has moved.
-            for fetch in fetches:
-                append(fetch)
-            del waiting[0]
+            if fetches is not None:
+                for fetch in fetches:
+                    append(fetch)
+            arrival.fetches = fetches
             arrival.follow.asked = found[1]
-
-    def drop(self, misfit: Arrival) -> None:
-        """Nobody may have this any more, nor what came for the same fetch after it. What came before stays."""
-        place: cython.Py_ssize_t = 0
-        waiting: list = self._waiting
-        # Nothing is made here: nobody takes any of them meanwhile. If this one was taken, so was all that came before.
-        while place < len(waiting) and waiting[place] is not misfit:
-            place += 1
-        if place == len(waiting):
-            place = 0
-        while place < len(waiting):
-            if cython.cast(Arrival, waiting[place]).follow is misfit.follow:
-                del waiting[place]
-            else:
-                place += 1
+            del waiting[0]
 
     @cython.cfunc
     def _collect(self) -> object:
@@ -490,7 +486,7 @@ class Arrivals:
 @cython.final
 @cython.cclass
 class Flag:
-    """As `kadence.consumer.shared_state.Signal`; it can be raised without the interpreter, too."""
+    """As `kadence.consumer.client_state.Signal`; it can be raised without the interpreter, too."""
 
     def show(self) -> int:
         """A descriptor that becomes readable when it is raised, from now on; below 0: that is not possible.

@@ -1,9 +1,8 @@
 /* A fetch's answer with records, and the fetch that follows it, as bytes.
  *
  * A fetch session names again each partition that brought something, with the offset behind it. All that takes stands in
- * the answer and in what the session holds of each partition (`asked`). Versions 13 and later, which name topics by id,
- * up to LAST_KNOWN_LAYOUT (`kadence.connection.sent`), which is asked before anything comes here. Anything but plain records (an error, a throttle, tags, another replica, aborted transactions, a batch that is cut off
- * or of an older format) is for Python to see.
+ * the answer and in what the session holds of each partition (`asked`). Anything but plain records (an error, a throttle,
+ * tags, another replica, aborted transactions, a batch that is cut off or of an older format) is for Python to see.
  */
 #ifndef KADENCE_FOLLOWING_H
 #define KADENCE_FOLLOWING_H
@@ -11,6 +10,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The versions of Fetch whose layout this file and intake.h know; before the first topics are not named by id. Whoever
+ * raises the last looks at what is new in requests and answers. `Intake` refuses frames of others. */
+#define KD_FIRST_WITH_IDS 13
+#define KD_LAST_KNOWN_LAYOUT 18
 
 #define KD_UUID 16
 #define KD_ASKED 28 /* topic id, partition, leader epoch and size of one partition, as they stand in a request */

@@ -35,8 +35,9 @@
 
 #define KD_INTERRUPTED (-1)
 
-#define KD_CORRELATION_AT 8 /* in a request's frame: length, API key and version come first */
-#define KD_EMPTY_MOST 32 /* bytes of an answer that says that there is nothing: 21 in version LAST_KNOWN_LAYOUT */
+#define KD_VERSION_AT 6 /* in a request's frame: length and API key come first */
+#define KD_CORRELATION_AT 8
+#define KD_EMPTY_MOST 32 /* bytes of an answer that says that there is nothing: 21 in version KD_LAST_KNOWN_LAYOUT */
 #define KD_LAG_MS 500 /* Python counts records no later than this after they came, */
 #define KD_LEAST_ROOM 32768 /* or when there is room for no more than so many bytes of them */
 
@@ -143,6 +144,9 @@ static void kd_advance(kd_intake *intake) {
         }
     }
 }
+
+/* The version of a request in its frame. */
+static int kd_version(const unsigned char *frame) { return frame[KD_VERSION_AT] << 8 | frame[KD_VERSION_AT + 1]; }
 
 /* Add to a number of four bytes. */
 static void kd_count(unsigned char *at, int change) {

@@ -15,8 +15,8 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 List the records of a dead letter topic, show them, send them back, or delete
-them. They come from Consumer.process, or from a consumer with
-deserialization.errors=dead-letter."""
+them. They come from Consumer.process, from a consumer with
+deserialization.errors=dead-letter, or from a pipeline."""
 
 _EXAMPLES = """\
   kadence dead-letters list orders.dead
@@ -34,7 +34,8 @@ It sends each record unchanged, without the headers about the error, to its
 original topic and partition. The timestamp is the time of sending; the
 original one is in the header kadence.replay.timestamp. The dead letter records
 stay: a second replay sends them again. A record whose value was too large for
-the dead letter topic is not sent."""
+the dead letter topic is not sent, nor one that names no existing topic; the
+others are sent."""
 
 _DROP = """
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kadence.cli.common import (
     ClientConfig,
@@ -24,7 +24,7 @@ from kadence.cli.letters import Choice, Letter, described, document
 from kadence.cli.names import partitions
 from kadence.cli.where import offsets, ranges, refuse_outside, tell_presumed
 from kadence.printable import plural
-from kadence.work.letters import replayed
+from kadence.work.letters import place_of, replayed
 
 if TYPE_CHECKING:
     from kadence import Admin, Producer
@@ -95,7 +95,10 @@ def replay_letters(admin: Admin, arguments: argparse.Namespace) -> int:
         raise UsageError("say which dead letters: --offset, --error, --origin, or --all")
     if arguments.all and (arguments.offset or arguments.error or arguments.origin):
         raise UsageError("--all is for all dead letters; leave out --offset, --error and --origin")
-    counts: dict[str, int] = {}
+    there = _Topics(admin)
+    if arguments.to:
+        # A topic that is misspelt ends it; one that a dead letter names is that one's matter.
+        there.partitions_of(arguments.to)
     rows: list[dict[str, Any]] = []
     failed = 0
     pending: list[tuple[dict[str, Any], RecordFuture]] = []
@@ -116,25 +119,22 @@ def replay_letters(admin: Admin, arguments: argparse.Namespace) -> int:
 
     with Producer(_known(arguments, "ProducerConfig")) as producer:
         for letter in _letters(admin, arguments):
-            to = _target(letter, arguments)
-            if to not in counts:
-                counts[to] = _partitions_of(admin, to)
-            row = {
-                "topic": letter.record.topic,
-                "partition": letter.record.partition,
-                "offset": letter.record.offset,
-                "to": to,
-            }
-            at = None if arguments.to or letter.origin is None else letter.origin.partition
-            at = at if at is not None and at < counts[to] else None
-            if letter.left_out:
+            try:
+                to = _target(letter, arguments, there)
+                row = {
+                    "topic": letter.record.topic,
+                    "partition": letter.record.partition,
+                    "offset": letter.record.offset,
+                    "to": to.topic,
+                }
+                if arguments.dry_run:
+                    rows.append({**row, "to_partition": to.partition, "to_offset": None})
+                    continue
+                pending.append((row, _send(producer, letter, to)))
+            except _NotSentError as problem:
                 failed += 1
-                say(_incomplete(letter))
+                say(f"kadence dead-letters: {place_of(letter.record)} is not sent: {problem}")
                 continue
-            if arguments.dry_run:
-                rows.append({**row, "to_partition": at, "to_offset": None})
-                continue
-            pending.append((row, _send(producer, letter, to, at)))
             if len(pending) >= _TOGETHER:
                 settle()
         producer.flush()
@@ -203,42 +203,82 @@ def _known(arguments: argparse.Namespace, client: ClientConfig) -> dict[str, Any
     return {**known, "auto.offset.reset": "none"} if client == "ConsumerConfig" else known
 
 
-def _target(letter: Letter, arguments: argparse.Namespace) -> str:
+class _NotSentError(Exception):
+    """Why one dead letter is not sent; the others are."""
+
+
+class _Target(NamedTuple):
+    """Where a record goes. partition: None: the partitioner chooses."""
+
+    topic: str
+    partition: int | None
+
+
+class _Topics:
+    """The topics that dead letters go to, each looked up once."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._found: dict[str, int | str] = {}
+
+    def partitions_of(self, topic: str) -> int:
+        """How many it has.
+
+        Raises:
+            CommandError: there is no such topic.
+        """
+        return len(partitions(self._admin, topic.partition(":")[0]))
+
+    def of_origin(self, topic: str) -> int:
+        """How many a topic has that a header names.
+
+        Raises:
+            _NotSentError: there is none, or none that may be described.
+        """
+        from kadence import InvalidTopicError, TopicAuthorizationError
+
+        if topic not in self._found:
+            try:
+                self._found[topic] = self.partitions_of(topic)
+            except (CommandError, InvalidTopicError, TopicAuthorizationError) as problem:
+                self._found[topic] = f"{problem}; name another topic with --to"
+        found = self._found[topic]
+        if isinstance(found, str):
+            raise _NotSentError(found)
+        return found
+
+
+def _target(letter: Letter, arguments: argparse.Namespace, there: _Topics) -> _Target:
+    if letter.left_out:
+        raise _NotSentError(_incomplete(letter))
     if arguments.to:
-        return str(arguments.to)
+        return _Target(str(arguments.to), None)
     if letter.origin is None:
-        record = letter.record
-        raise CommandError(
-            f"{record.topic}-{record.partition}@{record.offset} does not say where it came from (header "
-            "kadence.error.topic); name a topic with --to"
+        raise _NotSentError(
+            "it does not say where it came from (header kadence.error.topic); name a topic with --to"
         )
-    return letter.origin.topic
+    topic, partition = letter.origin
+    return _Target(topic, partition if partition < there.of_origin(topic) else None)
 
 
 def _incomplete(letter: Letter) -> str:
     """Why it is not sent: what came out would be another record."""
-    record, origin = letter.record, letter.origin
     missing = " and ".join(f"{part} ({size} bytes)" for part, size in letter.left_out.items())
     where = (
-        "" if origin is None else f"; the record itself was {origin}@{letter.offset}, and may still be there"
+        ""
+        if letter.origin is None
+        else f"; the record itself was {letter.origin}@{letter.offset}, and may still be there"
     )
-    return (
-        f"kadence dead-letters: {record.topic}-{record.partition}@{record.offset} is not sent: it has no {missing}, "
-        f"which was too large for the dead letter topic{where}"
-    )
+    return f"it has no {missing}, which was too large for the dead letter topic{where}"
 
 
-def _partitions_of(admin: Admin, topic: str) -> int:
-    return len(partitions(admin, topic.partition(":")[0]))
-
-
-def _send(producer: Producer, letter: Letter, topic: str, partition: int | None) -> RecordFuture:
-    record = replayed(letter.record, topic, partition)
+def _send(producer: Producer, letter: Letter, to: _Target) -> RecordFuture:
+    record = replayed(letter.record, *to)
     return producer.send(
-        topic,
+        record.topic,
         record.value,
         record.key,
-        partition=partition,
+        partition=record.partition,
         timestamp=record.timestamp,
         headers=record.headers,
     )

@@ -14,7 +14,7 @@ from kadence.cli.common import moment, text_of
 from kadence.printable import printable
 from kadence.records import Record
 from kadence.types import TopicPartition
-from kadence.work.letters import ERROR, OURS, number_in
+from kadence.work.letters import ERROR, number_in, parted
 
 __all__ = ["Choice", "Letter", "described", "document"]
 
@@ -31,7 +31,7 @@ class Letter:
         error: the exception's class. attempts, first, last: of `Consumer.process`; ms since 1970. field: of a consumer
             that could not read the ``key`` or the ``value``.
         left_out: bytes of its ``value``, ``headers`` and ``key`` that are missing: they are too large for this topic.
-        headers: the record's own.
+        headers: the record's own, with those about earlier errors of a dead letter that failed again.
     """
 
     record: Record[Any, Any]
@@ -51,8 +51,8 @@ class Letter:
     @classmethod
     def of(cls, record: Record[Any, Any]) -> Letter:
         """Read the headers. What is missing, or no number of Kafka's where it should be one, is None."""
-        # Ours stand behind the record's own, so the last one of a name counts.
-        told = {name: value for name, value in record.headers if value is not None}
+        own, added = parted(record.headers)
+        told = {name: value for name, value in added if value is not None}
 
         def text(name: str) -> str | None:
             value = told.get(ERROR + name)
@@ -79,7 +79,7 @@ class Letter:
                 for part in ("value", "headers", "key")
                 if (size := number(part + ".bytes")) is not None
             },
-            tuple(each for each in record.headers if not each[0].startswith(OURS)),
+            tuple(own),
         )
 
     @property

@@ -16,11 +16,14 @@ from kadence.errors import UnsupportedVersionError
 from kadence.protocol.metadata import MetadataRequest
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from kadence.errors import KafkaError
     from kadence.wire import Writer
 
 __all__ = [
     "ANY_NODE",
+    "Arrivals",
     "Backoff",
     "Completed",
     "ConnectionPurpose",
@@ -134,15 +137,16 @@ class Arrival(Protocol):
 
     Attributes:
         number: which answer it was, counted from 1 for the first since its sender was told.
-        parts: what it brought.
+        parts: what it brought. fetches: what `Follow.read` made of that; None: it did not fit.
     """
 
     number: int
     parts: list[Part]
+    fetches: list[Any] | None
 
 
 class Follow(Protocol):
-    """Leave to do so also with answers that bring records, which go to `kadence.net`'s ``Arrivals``.
+    """Leave to do so also with answers that bring records, which go to `Arrivals`.
 
     Attributes:
         table: of each partition of the session the topic id, number, leader epoch and size, as a request has them.
@@ -156,8 +160,30 @@ class Follow(Protocol):
         """How many bytes of answers may come before the sender is told. Asked as `Repeat.allowed` is."""
         ...
 
-    def read(self, parts: list[Part]) -> Any:
-        """What the application takes of the next answer, and ``asked`` after it. None: not what was asked for."""
+    def read(self, parts: list[Part]) -> tuple[list[Any] | None, Any]:
+        """What the application takes of the next answer, and ``asked`` after it. None: not what was asked for.
+
+        Read once, but for an interruption; from the first on that does not fit nothing is passed on any more.
+        """
+        ...
+
+
+class Arrivals(Protocol):
+    """Answers with records that came while the network thread waited without the interpreter, to be taken.
+
+    They woke the application, and the network thread may not know of them yet.
+    """
+
+    def flag(self) -> Any:
+        """What the application waits on: as `kadence.consumer`'s signal, and raised also when records come."""
+        ...
+
+    def has_some(self) -> bool:
+        """Whether there is anything to take."""
+        ...
+
+    def take(self, into: deque[Any]) -> None:
+        """Append what came and fits, as `Follow.read` has it. Any thread; an interruption loses nothing."""
         ...
 
 
@@ -168,22 +194,22 @@ class Repeat:
 
     Args:
         may: whether it may; asked before each wait of the network thread, which may be long.
-        told: takes how often that was done since it was told last, and when (ms) the last time.
+        told: takes the time (ms), how often that was done since it was told last, when (ms) the last time, and the
+            answers with records that came. Returns whether all of these fit to what was asked.
 
     Attributes:
         follow: leave for answers with records, too; None: they come to the sender.
-        passed_on: takes the time (ms) and those, before ``told``. Returns the first of them that does not fit to what
-            was asked; None: all do.
     """
 
-    __slots__ = ("_is_withdrawn", "_may", "follow", "passed_on", "told")
+    __slots__ = ("_is_withdrawn", "_may", "follow", "told")
 
-    def __init__(self, may: Callable[[], bool], told: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, may: Callable[[], bool], told: Callable[[int, int, int, Sequence[Arrival]], bool]
+    ) -> None:
         self._may = may
         self._is_withdrawn = False
         self.told = told
         self.follow: Follow | None = None
-        self.passed_on: Callable[[int, Sequence[Arrival]], Arrival | None] = lambda now, arrivals: None
 
     @property
     def allowed(self) -> bool:

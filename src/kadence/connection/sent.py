@@ -151,7 +151,8 @@ FIRST_WITH_IDS: Final = 13
 LAST_KNOWN_LAYOUT: Final = 18
 """The last version of Fetch whose layout is known here and to the compiled poller (following.h and intake.h).
 
-Later ones work, but no fetch of them goes out again by itself. Raise it once both know what is new.
+Later ones work, but no fetch of them goes out again by itself. Raise it with the poller's own, once both know what is
+new.
 """
 
 _HEADER_BYTES: Final = 10

@@ -1,10 +1,11 @@
-"""The one file that knows both sides: it makes the network side of a consumer and the shared state before it.
+"""The one file that knows both sides: it makes the parts of a consumer's two sides, and the shared state between them.
 
 It also knows the producer, for dead letters. The public classes stand on it.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,16 +17,29 @@ from kadence.client.surroundings import JobRunner, Surroundings, here
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
 from kadence.connection.request import ConnectionPurpose, Request
-from kadence.consumer.event_processor import ApplicationEventProcessor, BackgroundEventHandler, Reaper
+from kadence.consumer.application.callbacks import Interceptors, Rebalancing
+from kadence.consumer.application.client_core import Chosen
+from kadence.consumer.application.commits import Commits
+from kadence.consumer.application.core import Core
+from kadence.consumer.application.exchange import Exchange
+from kadence.consumer.application.known_assignment import KnownAssignment
+from kadence.consumer.application.polls import Polls
+from kadence.consumer.application.processing import Stalls
+from kadence.consumer.background_events import Reaper
+from kadence.consumer.client_state import ClientState
+from kadence.consumer.decoded_records import Attention
+from kadence.consumer.event_processor import ApplicationEventProcessor, RebalanceEventHandler
+from kadence.consumer.fetch._fetch_collector import FetchCollector
 from kadence.consumer.fetch.manager.fetch import FetchRequestManager
 from kadence.consumer.fetch.manager.fetchable import missing_topics
 from kadence.consumer.group.auto import AutoMembership
 from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.committed import OffsetKeeper
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.epoch_member import new_member_id
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.group.held_back import HeldBack
-from kadence.consumer.group.kip848_member import ConsumerMembership, new_member_id
+from kadence.consumer.group.kip848_member import ConsumerMembership
 from kadence.consumer.group.membership import Membership
 from kadence.consumer.measures import Measures
 from kadence.consumer.positions.metadata import MetadataManager
@@ -34,15 +48,20 @@ from kadence.consumer.positions.validation import ValidationManager
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.consumer.turn import Turn
+from kadence.forked import in_children
 from kadence.loading import load
+from kadence.logs import logger
 from kadence.net import ConnectionConfig, NetworkClient
+from kadence.types import GroupMetadata
 
 if TYPE_CHECKING:
     from kadence.client.aside import Aside
-    from kadence.consumer.fetch.dead_letters import LetterProducer
+    from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducer, LetterProducers
     from kadence.consumer.group.classic_member import ClassicMembership
 
-__all__ = ["aside", "letter_producer", "network_side"]
+__all__ = ["aside", "core_of", "letter_producer", "network_side"]
+
+log = logger("kadence.consumer")
 
 
 def network_side(config: ConsumerConfig, around: Surroundings) -> tuple[SharedState, Engine]:
@@ -93,7 +112,7 @@ def _turn(
     subscription = Subscription()
     commits: CommitRequestManager | None = None
     reaper = Reaper(lambda: None if commits is None else commits.trouble(), client.trouble)
-    background_event_handler = BackgroundEventHandler(shared_state, subscription, reaper)
+    background_event_handler = RebalanceEventHandler(shared_state, subscription, reaper)
     delegate = NetworkClientDelegate(client, shared_state.measures.requests)
     jobs = around.jobs(f"{config.client_id}-jobs", client.wakeup)
     metadata = MetadataManager(config, background_event_handler)
@@ -201,7 +220,7 @@ def _membership(
     subscription: Subscription,
     metadata: MetadataManager,
     jobs: JobRunner,
-    background_event_handler: BackgroundEventHandler,
+    background_event_handler: RebalanceEventHandler,
     new_id: Callable[[], str],
 ) -> Membership:
     """The one that speaks ``group.protocol``."""
@@ -238,3 +257,119 @@ def _membership(
 def _load_classic_protocol() -> None:
     """Read the classic protocol: never on the network thread. Most consumers need none of its files."""
     load("kadence.consumer.group.classic_member")
+
+
+def core_of(
+    config: ConsumerConfig,
+    shared_state: SharedState,
+    engine: Engine,
+    clock: Clock,
+    letter_producers: LetterProducers,
+    aside: Callable[[], Aside],
+) -> Core:
+    """The core of a new consumer, whose engine it starts.
+
+    Args:
+        letter_producers: makes the producer of dead letter records. aside: where calls are made that may block.
+    """
+    # Steps, which do not enter a shell, are refused in a child: see `fetch._steps`.
+    in_children(shared_state.attention, _raise)
+    chosen = Chosen()
+    exchange = Exchange(
+        shared_state, clock, GroupMetadata(config.group_id or "", group_instance_id=config.group_instance_id)
+    )
+    interceptors = Interceptors(config.interceptors, shared_state) if config.interceptors else None
+    known = KnownAssignment(shared_state, chosen)
+    exchange.stands = known.stands
+    commits = Commits(config, shared_state, exchange, clock, interceptors, known)
+    rebalancing = Rebalancing(shared_state, exchange, commits, clock, known)
+    collector = FetchCollector(
+        shared_state,
+        check_crcs=config.check_crcs,
+        max_batch_bytes=config.max_batch_bytes,
+        buffer_memory=config.buffer_memory,
+        unpack_bytes=config.unpack_bytes,
+        decoded_bytes=config.decoded_bytes,
+        clock=clock,
+    )
+    if config.key_deserializer is not None or config.value_deserializer is not None:
+        # Most consumers take bytes, and load neither of them.
+        load("kadence.consumer.fetch.decoding")
+    dead_letters = _dead_letters(config, shared_state, letter_producers, aside)
+    stalls = Stalls(
+        config.group_id,
+        lambda: (collector.given(), collector.in_hand()),
+        config.stall_report_callback,
+        shared_state.wall_offset_ms,
+    )
+    _notice(shared_state, stalls)
+    polls = Polls(
+        config,
+        shared_state,
+        clock,
+        chosen,
+        exchange,
+        known,
+        commits,
+        rebalancing,
+        collector,
+        stalls,
+        interceptors,
+        dead_letters,
+    )
+    core = Core(
+        config,
+        shared_state,
+        engine,
+        clock,
+        chosen=chosen,
+        exchange=exchange,
+        known=known,
+        commits=commits,
+        rebalancing=rebalancing,
+        polls=polls,
+        stalls=stalls,
+        interceptors=interceptors,
+        dead_letters=dead_letters,
+    )
+    if config.group_id is not None and config.processing_timeout_ms > config.max_poll_interval_ms:
+        log.warning(
+            "max.poll.interval.ms (%d) is below session.timeout.ms (%d) and is treated as %d: the group waits "
+            "that long for a lost member in any case",
+            config.max_poll_interval_ms,
+            config.session_timeout_ms,
+            config.processing_timeout_ms,
+        )
+    engine.start()
+    return core
+
+
+def _raise(attention: Attention) -> None:
+    attention.up = True
+
+
+def _notice(client_state: ClientState, stalls: Stalls) -> None:
+    """Stalls are told to these."""
+    # The network thread keeps it: held by that, a consumer that nobody closed would never be collected.
+    noticed = weakref.WeakMethod(stalls.noticed)
+    client_state.on_stall = lambda event: None if (notice := noticed()) is None else notice(event)
+
+
+def _dead_letters(
+    config: ConsumerConfig,
+    client_state: ClientState,
+    letter_producers: LetterProducers,
+    aside: Callable[[], Aside],
+) -> DeadLetters | None:
+    if config.dead_letter_topic is None:
+        return None
+    # Most consumers write none.
+    from kadence.consumer.fetch.dead_letters import DeadLetters
+
+    return DeadLetters(
+        config.dead_letter_topic,
+        config.group_id,
+        lambda: letter_producers(config),
+        client_state.signal.set,
+        aside(),
+    )

@@ -27,12 +27,11 @@ from kadence.consumer.application.arguments import (
 from kadence.consumer.application.async_shell import AsyncShell
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
-from kadence.consumer.application.core import Core
 from kadence.consumer.application.state import ConsumerState
-from kadence.consumer.assembly import aside, letter_producer, network_side
+from kadence.consumer.assembly import aside, core_of, letter_producer, network_side
+from kadence.consumer.client_state import FAREWELL_MS
 from kadence.consumer.decoded_records import Records
 from kadence.consumer.fetch._iteration import AsyncIteration
-from kadence.consumer.shared_state import FAREWELL_MS
 from kadence.idioms import advised, refuse, takes_no_other
 from kadence.records import Record
 from kadence.types import (
@@ -102,11 +101,11 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         shared_state, engine = network_side(self._config, around)
         clock = shared_state.clock
         self._shared_state = shared_state
-        self._core = Core(self._config, shared_state, engine, clock, letter_producer, aside)
+        self._core = core_of(self._config, shared_state, engine, clock, letter_producer, aside)
         self._finalizer = end_if_unclosed(self, "AsyncConsumer", shared_state, engine, FAREWELL_MS)
         self._calls = Calls(self._config, shared_state, self._core, clock, awaits=AsyncShell.AWAITS)
         self._shell = AsyncShell(self._core, shared_state, clock)
-        self._steps = self._core.steps
+        self._steps = self._core.polls.steps
         opened(self)
 
     # ------------------------------------------------------------ what to read
@@ -245,16 +244,16 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         if foreign:
             refuse(self.poll, foreign)
         core, steps = self._core, self._steps
-        proofs: int | None = steps.calls
+        begun: int | None = steps.calls
         try:
             stepped: Records[K_co, V_co] | None = steps.poll(
                 steps.usual if max_records is None else max_records
             )
             if stepped is not None:
                 return stepped
-            proofs = None
+            begun = None
             async with self._shell.polling():
-                proofs = steps.calls
+                begun = steps.calls
                 records = self._calls.poll_buffered(timeout, max_records)
                 if records is None:
                     records = await self._shell.run(self._calls.poll(timeout, max_records))
@@ -266,10 +265,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             raise
         except BaseException:
             try:
-                core.put_back(proofs)
+                core.polls.put_back(begun)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.put_back(proofs)
+                core.polls.put_back(begun)
             raise
 
     async def poll_arrow(
@@ -307,10 +306,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
         core = self._core
-        proofs = None
+        begun = None
         try:
             async with self._shell.polling():
-                proofs = core.proofs
+                begun = core.polls.begun
                 return await self._shell.run(
                     self._calls.poll_arrow(timeout, max_records, headers, columns, value)
                 )
@@ -318,10 +317,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             raise
         except BaseException:
             try:
-                core.put_back(proofs)
+                core.polls.put_back(begun)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.put_back(proofs)
+                core.polls.put_back(begun)
             raise
 
     def __aiter__(self) -> AsyncIterator[Record[K_co, V_co]]:
@@ -362,7 +361,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             # Nothing that looks for signals may stand between the two, so this is not the test of the loop: a jump
             # backwards looks for them.
             if record is None:
-                if has_begun or core.is_finished or core.stopping:
+                if has_begun or core.polls.is_finished or core.stopping:
                     return
                 continue
             yield record
@@ -372,7 +371,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         core, steps = self._core, self._steps
         left = deadline
         while True:
-            proofs = steps.calls
+            begun = steps.calls
             try:
                 stepped: Record[K_co, V_co] | None = steps.step()
                 if stepped is not None:
@@ -388,12 +387,12 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 raise
             except BaseException:
                 try:
-                    core.put_back(proofs)
+                    core.polls.put_back(begun)
                 finally:
                     # Once more, should Ctrl-C come a second time in the midst of it.
-                    core.put_back(proofs)
+                    core.polls.put_back(begun)
                 raise
-            if left == 0 or core.is_finished or core.stopping:
+            if left == 0 or core.polls.is_finished or core.stopping:
                 return None
 
     # ------------------------------------------------------------ positions

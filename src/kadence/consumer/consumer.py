@@ -27,13 +27,12 @@ from kadence.consumer.application.arguments import (
 )
 from kadence.consumer.application.callbacks import CommitCallback, RebalanceListener
 from kadence.consumer.application.calls import EARLIEST, LATEST, Calls, Topics
-from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.application.state import ConsumerState
-from kadence.consumer.assembly import aside, letter_producer, network_side
+from kadence.consumer.assembly import aside, core_of, letter_producer, network_side
+from kadence.consumer.client_state import FAREWELL_MS
 from kadence.consumer.decoded_records import Records
 from kadence.consumer.fetch._iteration import Iteration
-from kadence.consumer.shared_state import FAREWELL_MS
 from kadence.idioms import advised, refuse, takes_no_other
 from kadence.records import Record
 from kadence.types import (
@@ -107,11 +106,11 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         shared_state, engine = network_side(self._config, around)
         clock = shared_state.clock
         self._shared_state = shared_state
-        self._core = Core(self._config, shared_state, engine, clock, letter_producer, aside)
+        self._core = core_of(self._config, shared_state, engine, clock, letter_producer, aside)
         self._finalizer = end_if_unclosed(self, "Consumer", shared_state, engine, FAREWELL_MS)
         self._calls = Calls(self._config, shared_state, self._core, clock, awaits=Shell.AWAITS)
         self._shell = Shell(self._core, shared_state, clock)
-        self._steps = self._core.steps
+        self._steps = self._core.polls.steps
         opened(self)
 
     # ------------------------------------------------------------ what to read
@@ -249,16 +248,16 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         if foreign:
             refuse(self.poll, foreign)
         core, steps = self._core, self._steps
-        proofs: int | None = steps.calls
+        begun: int | None = steps.calls
         try:
             stepped: Records[K_co, V_co] | None = steps.poll(
                 steps.usual if max_records is None else max_records
             )
             if stepped is not None:
                 return stepped
-            proofs = None
+            begun = None
             with self._shell.polling():
-                proofs = steps.calls
+                begun = steps.calls
                 records = self._calls.poll_buffered(timeout, max_records)
                 if records is None:
                     records = self._shell.run(self._calls.poll(timeout, max_records))
@@ -270,10 +269,10 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             raise
         except BaseException:
             try:
-                core.put_back(proofs)
+                core.polls.put_back(begun)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.put_back(proofs)
+                core.polls.put_back(begun)
             raise
 
     def poll_arrow(
@@ -311,19 +310,19 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
         core = self._core
-        proofs = None
+        begun = None
         try:
             with self._shell.polling():
-                proofs = core.proofs
+                begun = core.polls.begun
                 return self._shell.run(self._calls.poll_arrow(timeout, max_records, headers, columns, value))
         except self._shell.BEFORE_TAKING:
             raise
         except BaseException:
             try:
-                core.put_back(proofs)
+                core.polls.put_back(begun)
             finally:
                 # Once more, should Ctrl-C come a second time in the midst of it.
-                core.put_back(proofs)
+                core.polls.put_back(begun)
             raise
 
     def __iter__(self) -> Iterator[Record[K_co, V_co]]:
@@ -364,7 +363,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             # Nothing that looks for signals may stand between the two, so this is not the test of the loop: a jump
             # backwards looks for them.
             if record is None:
-                if has_begun or core.is_finished or core.stopping:
+                if has_begun or core.polls.is_finished or core.stopping:
                     return
                 continue
             yield record
@@ -374,7 +373,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         core, steps = self._core, self._steps
         left = deadline
         while True:
-            proofs = steps.calls
+            begun = steps.calls
             try:
                 stepped: Record[K_co, V_co] | None = steps.step()
                 if stepped is not None:
@@ -390,12 +389,12 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 raise
             except BaseException:
                 try:
-                    core.put_back(proofs)
+                    core.polls.put_back(begun)
                 finally:
                     # Once more, should Ctrl-C come a second time in the midst of it.
-                    core.put_back(proofs)
+                    core.polls.put_back(begun)
                 raise
-            if left == 0 or core.is_finished or core.stopping:
+            if left == 0 or core.polls.is_finished or core.stopping:
                 return None
 
     # ------------------------------------------------------------ positions

@@ -1,35 +1,17 @@
 """Where events enter and leave the network side of a consumer (C2). Network thread.
 
 - `ApplicationEventProcessor`: what each call of the application means here, one method for each application event.
-- `BackgroundEventHandler`: where background events leave.
-- `Reaper`: the deadlines of the application's calls. What is overdue fails, even while every broker is silent.
-
-A call waits for its answer without a clock of its own; the reaper is the only thing that ends the wait. The loop
-bounds its select by `next_deadline` and reaps with the time after it, so a call overshoots by no more than
-one turn. It reaps after the network, so a call without any time left still gets one attempt.
+- `RebalanceEventHandler`: measures and logs rebalances, and shows the assignment to the application side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from kadence.clock import FOREVER
 from kadence.consumer import events as m
-from kadence.consumer.events import (
-    Answer,
-    ApplicationEvent,
-    BackgroundEvent,
-    CallbackDone,
-    Commit,
-    Failed,
-    LosePartitions,
-    RebalanceFailed,
-    RebalanceFinished,
-    RevokePartitions,
-    Stalled,
-)
+from kadence.consumer.background_events import BackgroundEventHandler, Reaper
 from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.membership import Membership
 from kadence.consumer.positions.metadata import MetadataManager
@@ -37,23 +19,20 @@ from kadence.consumer.positions.offsets import OffsetsRequestManager
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
-from kadence.errors import ConnectError, InvalidGroupIdError, KafkaTimeoutError
+from kadence.consumer.turn import EventProcessor
+from kadence.errors import InvalidGroupIdError
 from kadence.logs import in_short, logger
 from kadence.types import TopicPartition
 
-__all__ = ["ApplicationEventProcessor", "BackgroundEventHandler", "Reaper"]
+__all__ = ["ApplicationEventProcessor", "RebalanceEventHandler"]
 
 log = logger("kadence.consumer")
 
 _EARLIEST: Final = -2
 
 
-class ApplicationEventProcessor:
-    """Applies application events to the managers and the subscription.
-
-    Attributes:
-        closing: the `Close` that was asked for, until the thread has ended.
-    """
+class ApplicationEventProcessor(EventProcessor):
+    """Applies application events to the managers and the subscription."""
 
     def __init__(
         self,
@@ -64,28 +43,22 @@ class ApplicationEventProcessor:
         commits: CommitRequestManager | None,
         tell: Callable[[m.BackgroundEvent], None],
     ) -> None:
+        super().__init__(membership, tell)
         self._subscription = subscription
         self._metadata = metadata
         self._offsets = offsets
         self._membership = membership
         self._commits = commits
-        self._tell = tell
-        self._leaving: list[m.Unsubscribe] = []
         self._followed: frozenset[str] = frozenset()
         """Topics whose partitions are assigned as they are made."""
-        self.is_cut_off: Callable[[], bool] = lambda: False
-        """Tells whether no broker is there."""
         self.keep: Callable[[int, int, Callable[[int], None]], None] = lambda now, deadline, done: done(now)
         """Commits what is committed again."""
-        self.closing: m.Close | None = None
-        self._steps: dict[type[m.ApplicationEvent], Callable[[int, Any], None]] = {
+        self._steps |= {
             m.Subscribe: self._subscribe,
-            m.Unsubscribe: self._unsubscribe,
             m.Assign: self._assign,
             m.AddPartitions: self._add_partitions,
             m.RemovePartitions: self._remove_partitions,
             m.AssignTopics: self._assign_topics,
-            m.Polled: self._polled,
             m.Seek: self._seek,
             m.ResetPositions: self._reset,
             m.Commit: self._commit,
@@ -97,43 +70,20 @@ class ApplicationEventProcessor:
             m.RefreshMetadata: self._refresh_metadata,
             m.EnforceRebalance: self._enforce_rebalance,
             m.CallbackDone: self._callback_done,
-            m.Close: self._close,
         }
 
-    def process(self, now: int, event: m.ApplicationEvent) -> None:
-        self._steps[type(event)](now, event)
+    @property
+    def _is_member(self) -> bool:
+        return self._subscription.by_group
 
-    def answer_left(self, now: int) -> None:
-        """Answer what waited for the group to be left."""
-        del now
-        member = self._membership
-        if self._leaving and (member is None or member.left or self._nobody_is_there):
-            self._have_left()
+    @property
+    def _is_pending(self) -> bool:
+        return self._commits is not None and bool(self._commits.pending)
 
-    def _have_left(self) -> None:
-        """The group is left: forget the subscription, and answer the calls that waited for it.
-
-        Called for a call that has run out of time, too: its late end must not undo what the application begins next.
-        """
+    def _forget(self) -> None:
         self._subscription.unsubscribe()
         self._followed = frozenset()
         self._metadata.need("subscription", frozenset())
-        for call in self._leaving:
-            self._answer(call)
-        self._leaving.clear()
-
-    @property
-    def finished(self) -> bool:
-        """Whether the consumer is closing and has nothing more to send."""
-        if self.closing is None:
-            return False
-        left = self._membership is None or self._membership.left
-        return (left and (self._commits is None or not self._commits.pending)) or self._nobody_is_there
-
-    @property
-    def _nobody_is_there(self) -> bool:
-        """No broker can be told what is still to be told, and that is all that is still to be done."""
-        return (self._membership is None or self._membership.has_parted) and self.is_cut_off()
 
     def topics_changed(self, now: int) -> None:
         """Metadata changed: a pattern may match other topics now, a topic that is followed have other partitions.
@@ -177,11 +127,7 @@ class ApplicationEventProcessor:
 
     def _unsubscribe(self, now: int, call: m.Unsubscribe) -> None:
         self._metadata.want_matching(None)
-        self._leaving.append(call)
-        log.info("unsubscribes")
-        if self._subscription.by_group and self._membership is not None:
-            self._membership.leave(now, reason="unsubscribe() was called")
-        self.answer_left(now)
+        super()._unsubscribe(now, call)
 
     def _assign(self, now: int, call: m.Assign) -> None:
         del now
@@ -243,11 +189,6 @@ class ApplicationEventProcessor:
         if timestamp is not None:
             for partition in partitions:
                 subscription.await_reset(partition, timestamp)
-
-    def _polled(self, now: int, call: m.Polled) -> None:
-        del call
-        if self._membership is not None:
-            self._membership.polled(now)
 
     def _seek(self, now: int, call: m.Seek) -> None:
         del now
@@ -332,98 +273,42 @@ class ApplicationEventProcessor:
         else:
             done(now)
 
-    def _close(self, now: int, call: m.Close) -> None:
-        """Of several the earliest deadline holds: a close may be under way when the grace period ends."""
-        if self.closing is not None:
-            call = replace(call, deadline=min(call.deadline, self.closing.deadline))
-        self.closing = call
-        if self._subscription.by_group and self._membership is not None:
-            self._membership.leave(
-                now, reason="the consumer is closing", callbacks=bool(call.id), goodbye=call.leave
-            )
 
-    def hurry(self, now: int) -> None:
-        """The time for closing is over: tell the group now, without waiting for callbacks of the application."""
-        if self.closing is not None and self._subscription.by_group and self._membership is not None:
-            self._membership.leave(
-                now, reason="the consumer is closing", callbacks=False, goodbye=self.closing.leave
-            )
-
-    def _answer(self, call: m.ApplicationEvent, error: Exception | None = None) -> None:
-        if call.id:
-            self._tell(m.Answer(call.id, None, error))
-
-
-class BackgroundEventHandler:
-    """Where background events leave the network side: an answer nobody waits for any more goes no further.
+class RebalanceEventHandler(BackgroundEventHandler):
+    """Measures and logs rebalances on their way to the application.
 
     The assignment is shown before the background event that tells of it, so a callback sees what it is told about.
     """
 
     def __init__(self, shared_state: SharedState, subscription: Subscription, reaper: Reaper) -> None:
+        super().__init__(shared_state, reaper)
         self._shared_state = shared_state
         self._subscription = subscription
-        self._reaper = reaper
         self._moves = 0
-        self._failures: dict[tuple[object, ...], Failed] = {}
-        """Errors that were told since the application had last taken all background events, the last of each kind."""
 
-    def __call__(self, event: BackgroundEvent) -> None:
-        if isinstance(event, Answer) and not self._reaper.answered(event.id):
-            return
-        if isinstance(event, RebalanceFinished):
-            self._shared_state.measures.group.rebalanced(event.rebalance)
-            event = replace(
-                event, rebalance=event.rebalance.by_wall_clock(self._shared_state.wall_offset_ms())
-            )
-        elif isinstance(event, RebalanceFailed):
+    def __call__(self, event: m.BackgroundEvent) -> None:
+        if isinstance(event, m.RebalanceFinished):
+            event = self._finished(event)
+        elif isinstance(event, m.AssignPartitions):
+            if event.finished is not None:
+                event = replace(event, finished=self._finished(event.finished))
+        elif isinstance(event, m.RebalanceFailed):
             measures = self._shared_state.measures
             measures.group.failed.record(measures.turned_at)
             return
-        elif isinstance(event, Failed) and self._is_told(event):
-            return
-        self.show_assignment()
-        self._shared_state.tell(event)
-        if isinstance(event, Stalled):
-            self._shared_state.on_stall(event)
-        else:
-            _log(event)
+        elif isinstance(event, m.RevokePartitions):
+            log.info("revoking %s", in_short(event.partitions))
+        elif isinstance(event, m.LosePartitions):
+            log.warning(
+                "lost %s: their records after the committed offsets will be processed again",
+                in_short(event.partitions),
+            )
+        super().__call__(event)
 
-    def _is_told(self, event: Failed) -> bool:
-        """Whether the same error waits for the application already: it may repeat for days before the next poll."""
-        waiting = self._shared_state.background_events
-        if not waiting:
-            self._failures.clear()
-        known = (
-            type(event.error),
-            str(event.error),
-            event.fatal,
-            event.gave_up,
-            event.partition,
-            event.fetch_epoch,
-        )
-        told = self._failures.get(known)
-        # It may have been taken, and others wait: those of partitions that were lost just before, say. A copy, for the
-        # application may take some meanwhile.
-        if told is not None and any(each is told for each in waiting.copy()):
-            return True
-        self._failures[known] = event
-        return False
-
-    def show_assignment(self) -> None:
-        if self._shared_state.assignment is not self._subscription.snapshot:
-            self._shared_state.assignment = self._subscription.snapshot
-        self._shared_state.starts = self._subscription.starts
-        self._shared_state.topics = self._subscription.topics
-        if self._moves != self._subscription.moves:
-            self._moves = self._shared_state.moves = self._subscription.moves
-            self._shared_state.signal.set()
-
-
-def _log(event: BackgroundEvent) -> None:
-    """What moved: the states between are the membership's to tell."""
-    if isinstance(event, RebalanceFinished):
+    def _finished(self, event: m.RebalanceFinished) -> m.RebalanceFinished:
+        """Count and log the rebalance, and give its times a time of day."""
         rebalance = event.rebalance
+        self._shared_state.measures.group.rebalanced(rebalance)
         log.info(
             "group %s: rebalanced in %.1f s (%s): generation %d, owns %s; added %s, removed %s",
             event.group.group_id,
@@ -434,75 +319,14 @@ def _log(event: BackgroundEvent) -> None:
             in_short(rebalance.added),
             in_short(rebalance.removed),
         )
-    elif isinstance(event, RevokePartitions):
-        log.info("revoking %s", in_short(event.partitions))
-    elif isinstance(event, LosePartitions):
-        log.warning(
-            "lost %s: their records after the committed offsets will be processed again",
-            in_short(event.partitions),
-        )
+        return replace(event, rebalance=rebalance.by_wall_clock(self._shared_state.wall_offset_ms()))
 
-
-class Reaper:
-    """Calls that wait for an answer.
-
-    Args:
-        why: what stands in the way at the moment, for the error's text; None when nothing is known.
-        away: why no broker can be reached, which is then the error's cause; None when one can be.
-
-    Attributes:
-        missing: what the call of an id still waits for, for the same; None when there is nothing to say.
-    """
-
-    def __init__(self, why: Callable[[], str | None], away: Callable[[], str | None] = lambda: None) -> None:
-        self.missing: Callable[[int], str | None] = lambda call_id: None
-        self._away = away
-        self._why = why
-        self._waiting: dict[int, ApplicationEvent] = {}
-
-    def watch(self, call: ApplicationEvent) -> None:
-        if _is_answered(call):
-            self._waiting[call.id] = call
-
-    def answered(self, call_id: int) -> bool:
-        """An answer is there. False when the call was reaped before: nobody waits any more."""
-        return self._waiting.pop(call_id, None) is not None
-
-    @property
-    def next_deadline(self) -> int:
-        if not self._waiting:
-            return FOREVER
-        return min(call.deadline for call in self._waiting.values())
-
-    def reap(self, now: int) -> list[Answer]:
-        if not self._waiting:
-            return []
-        overdue = [call_id for call_id, call in self._waiting.items() if call.deadline <= now]
-        answers = []
-        for call_id in overdue:
-            call = self._waiting.pop(call_id)
-            missing, away = self.missing(call_id), self._away()
-            why = away or self._why()
-            text = f"{call.what} did not finish in time"
-            text += (f": {missing}" if missing else "") + (f"; last error: {why}" if why else "")
-            late = KafkaTimeoutError(text)
-            late.__cause__ = ConnectError(away) if away else None
-            answers.append(Answer(call_id, None, late))
-        return answers
-
-    def fail_all(self, make: Callable[[], Exception]) -> list[Answer]:
-        """The thread ends: whoever still waits is told."""
-        answers = [Answer(call_id, None, make()) for call_id in self._waiting]
-        self._waiting.clear()
-        return answers
-
-
-def _is_answered(call: ApplicationEvent) -> bool:
-    """Whether the application waits for an `Answer` to it.
-
-    The id of a `CallbackDone` is that of the step it ends. An asynchronous commit ends with `CommitCompleted`, and the
-    commit manager keeps its deadline.
-    """
-    if isinstance(call, CallbackDone):
-        return False
-    return call.id != 0 and not (isinstance(call, Commit) and not call.retry)
+    def show(self) -> None:
+        shared_state, subscription = self._shared_state, self._subscription
+        if shared_state.shared_partitions is not subscription.snapshot:
+            shared_state.shared_partitions = subscription.snapshot
+        shared_state.starts = subscription.starts
+        shared_state.topics = subscription.topics
+        if self._moves != subscription.moves:
+            self._moves = shared_state.moves = subscription.moves
+            shared_state.signal.set()

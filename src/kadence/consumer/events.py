@@ -63,6 +63,11 @@ class ApplicationEvent:
     deadline: int
 
     @property
+    def is_answered(self) -> bool:
+        """Whether the application waits for an `Answer` to it."""
+        return self.id != 0
+
+    @property
     def what(self) -> str:
         """What was asked for, in the words of an error."""
         return what_of(type(self))
@@ -139,7 +144,7 @@ class Seek(ApplicationEvent):
     """Move one position. With an epoch the position is validated before it is fetched (KIP-320).
 
     It is that of one assignment of a partition, which ``shared_partition`` belongs to. Of another one nothing is moved.
-    ``processed``: what may be committed until a later poll proves more; None: ``offset`` itself. ``committed``: what
+    ``processed``: what may be committed until more is processed; None: ``offset`` itself. ``committed``: what
     the group has committed, where that is this place.
     """
 
@@ -178,6 +183,11 @@ class Commit(ApplicationEvent):
     lost: frozenset[TopicPartition] = frozenset()
     known: Mapping[TopicPartition, SharedPartition] | None = field(default=None, compare=False)
     read_under: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def is_answered(self) -> bool:
+        # The end of an asynchronous one is `CommitCompleted`, and the commit manager keeps its deadline.
+        return self.retry and self.id != 0
 
     @property
     def what(self) -> str:
@@ -254,6 +264,11 @@ class CallbackDone(ApplicationEvent):
 
     error: str | None
     gave_up: tuple[TopicPartition, ...] = field(default=(), compare=False)
+
+    @property
+    def is_answered(self) -> bool:
+        # Its id is that of the step which it ends.
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,10 +358,13 @@ class RevokePartitions(CallbackNeeded):
 class AssignPartitions(CallbackNeeded):
     """These are new (may be empty). With a listener they are fetched once the answer is there.
 
-    ``shared_partitions``: this assignment of each, which the application knows from now on.
+    ``shared_partitions``: this assignment of each, which the application knows from now on. ``finished``: the rebalance
+    that ends with it. One event has both, so the assignment, the identity and the history that the application is shown
+    change together (C16).
     """
 
     shared_partitions: Mapping[TopicPartition, SharedPartition] = field(default_factory=dict, compare=False)
+    finished: RebalanceFinished | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +432,10 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceFinished(BackgroundEvent):
-    """Kept by the application side as history."""
+    """A rebalance ended: an entry of the history, with the identity after it.
+
+    It comes within the `AssignPartitions` that it ends with; alone where a member gives up, which assigns nothing.
+    """
 
     rebalance: Rebalance
     group: GroupMetadata

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Books",
+    "ClientMeasures",
     "Fetches",
     "Group",
     "Measures",
@@ -158,22 +159,14 @@ class Fetches:
         self.lags = Meter()
         self.leads = Meter()
         self.topics: Layered[str, TopicFetches] = Layered()
-        self._parts: dict[str, tuple[int, int]] = {}
-        # Of the response under way; -1: nothing yet.
+        # Of the responses that are counted next; -1: nothing yet.
         self._lag = self._lead = -1
 
-    def add(self, topic: str, size: int, records: int) -> None:
-        """Records of one partition lie in the response."""
-        bytes_before, records_before = self._parts.get(topic, (0, 0))
-        self._parts[topic] = bytes_before + size, records_before + records
-
-    def end(self, now: int) -> None:
-        """That was all of the response. An empty one is not counted: it says nothing about sizes."""
-        parts, self._parts = self._parts, {}
-        self.count(now, (parts,) if parts else ())
-
     def count(self, now: int, responses: Sequence[Mapping[str, tuple[int, int]]]) -> None:
-        """Count responses at once: of each the bytes and records by topic. What was `heard` is of all of them."""
+        """Count responses at once: of each that brought some the bytes and records by topic.
+
+        What was `heard` is of all of them.
+        """
         if self._lag >= 0:
             self.lags.record(now, self._lag)
             self._lag = -1
@@ -316,30 +309,22 @@ class _NoBooks:
     most_held = exceeded = oversized = 0
 
 
-class Measures:
-    """All of one consumer.
+class ClientMeasures:
+    """Of a client, whatever it reads: `Measures` adds a consumer's own. A share consumer has others.
 
     Attributes:
-        poll_measures: application thread. network, fetches, group, fetch_ms, requests: network thread.
         application_events, background_events: the two directions of the shared state.
+        network: connections and what they carry (network).
         turns: ms between the beginnings of two turns of the network thread. turned_at: when the present one began.
-        expired: calls that were not done in time. held_bytes: reads what fetched bytes take, on any thread.
-        books: of buffer.memory.
+        expired: calls that were not done in time.
     """
 
     def __init__(self) -> None:
-        self.poll_measures = PollMeasures()
         self.network = NetworkMeters()
-        self.fetches = Fetches()
-        self.fetch_ms = Meter()
-        self.group = Group()
-        self.requests = RequestMeasures(self.fetch_ms, self.fetches.throttle_ms, self.group)
         self.application_events = Queue()
         self.background_events = Queue()
         self.turns = Meter()
         self.expired = 0
-        self.held_bytes: Callable[[], int] = lambda: 0
-        self.books: Books = _NoBooks()
         self.turned_at = -1
 
     def turned(self, now: int) -> None:
@@ -347,3 +332,22 @@ class Measures:
         if self.turned_at >= 0:
             self.turns.record(now, now - self.turned_at)
         self.turned_at = now
+
+
+class Measures(ClientMeasures):
+    """All of one consumer.
+
+    Attributes:
+        poll_measures: application thread. fetches, group, fetch_ms, requests: network thread.
+        held_bytes: reads what fetched bytes take, on any thread. books: of buffer.memory.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.poll_measures = PollMeasures()
+        self.fetches = Fetches()
+        self.fetch_ms = Meter()
+        self.group = Group()
+        self.requests = RequestMeasures(self.fetch_ms, self.fetches.throttle_ms, self.group)
+        self.held_bytes: Callable[[], int] = lambda: 0
+        self.books: Books = _NoBooks()

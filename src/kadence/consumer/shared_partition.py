@@ -173,10 +173,12 @@ class SharedPartition(DeliveryState):
     Written by the network thread: ``fetch_epoch`` (current stretch), ``origin`` (its start; None while the
     position is unknown), ``topic_since`` (the fetch epoch since which it is of the same topic), ``end`` (the offset at
     which the range to read ends, C11; None: it has no end), ``revoking`` (about to be given up: no longer handed out),
-    ``held`` (its assigned callback has not run: not handed out yet), ``high_watermark``, ``last_stable_offset``,
-    ``log_start``, ``unfetched`` (why it is not being fetched; None: it is), ``unstable`` (with read_committed, while a
-    transaction is open before the end of the log), ``lags`` and ``leads`` (as answers told of the log's ends),
-    ``preferred_replica`` (None: the leader), ``is_gone`` (whether metadata has no such topic).
+    ``held`` (its assigned callback has not run: not handed out yet), ``unfetched`` (why it is not being fetched; None:
+    it is), ``unstable`` (with read_committed, while a transaction is open before the end of the log), ``lags`` and
+    ``leads`` (as answers told of the log's ends), ``preferred_replica`` (None: the leader), ``is_gone`` (whether
+    metadata has no such topic).
+    Written by whoever reads an answer, which are read one after the other: ``high_watermark``, ``last_stable_offset``,
+    ``log_start``.
     Written by whoever calls `pause` and `resume`: ``paused``, ``paused_at`` (since when, monotonic ms).
     Written by the application thread: ``work_paused`` and ``work_paused_at`` (the same, of `process`), ``decoded``
     (records decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch,
@@ -339,9 +341,9 @@ class SharedPartition(DeliveryState):
         return at.fetch_epoch if at.fetch_epoch < self.topic_since else self.fetch_epoch
 
     def mark_processed(self, offset: int, leader_epoch: int | None) -> None:
-        """The application says that everything below ``offset`` is processed; never takes a proof back."""
+        """The application says that everything below ``offset`` is processed; never takes back what is."""
         processed = self.processed_position()
-        # Mostly a later poll has proved it before its commit ends.
+        # Mostly a later poll has said so before its commit ends.
         if processed is None or processed.offset >= offset:
             return
         current = self.current()

@@ -126,7 +126,7 @@ class PartitionState:
         self.named_at = -1
         """How many answers ``flight`` had when it began to ask for the present offset; −1: it has brought something."""
         self.place: Bucket | None = None
-        """Where the fetch manager has put it: see `managers.fetching.places`."""
+        """Where the fetch manager has put it: see `fetch.manager.fetchable`."""
         self.fetched_bytes = 0
         """Total of bytes ever put into the buffer; minus ``shared_partition.drained_bytes`` it is what lies there."""
         self.preferred_until = 0
@@ -334,7 +334,7 @@ class Subscription:
         """Start a new fetch epoch at ``offset``: data fetched before is dropped when it would be handed out.
 
         Args:
-            processed: what may be committed until a later poll proves more; None: ``offset`` itself.
+            processed: what may be committed until more is processed; None: ``offset`` itself.
             committed: what the group has committed, where that is this place.
             goes_on: reading goes on there, and neither the program nor a reset has chosen the place.
         """

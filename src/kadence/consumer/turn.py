@@ -1,4 +1,4 @@
-"""One turn of a consumer's network thread (C1).
+"""One turn of the network thread of a consumer (C1), or of a share consumer.
 
 `Turn.run_once` reads like its design note:
 
@@ -12,7 +12,10 @@ show the application what changed
 
 from __future__ import annotations
 
-from typing import Final
+import abc
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
 
 from kadence.client import network_thread
 from kadence.client.engine import ended
@@ -20,13 +23,13 @@ from kadence.client.network_thread import NetworkClientDelegate
 from kadence.client.request_manager import RequestManager
 from kadence.client.surroundings import JobRunner
 from kadence.clock import Clock
-from kadence.consumer.event_processor import ApplicationEventProcessor, BackgroundEventHandler, Reaper
-from kadence.consumer.events import Answer, CallbackDone
-from kadence.consumer.group.membership import Membership
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.background_events import BackgroundEventHandler, Reaper
+from kadence.consumer.client_state import ClientState
+from kadence.consumer.events import Answer, ApplicationEvent, BackgroundEvent, Close, Polled, Unsubscribe
+from kadence.consumer.group.membership import Liveness
 from kadence.logs import logger
 
-__all__ = ["Turn"]
+__all__ = ["EventProcessor", "Turn"]
 
 log = logger("kadence.consumer")
 
@@ -34,38 +37,142 @@ _LATE_MS: Final = 200
 """A turn that begins so late was kept from it."""
 
 
+class EventProcessor(abc.ABC):
+    """What each application event means to the managers, one method for each kind: here how the group is left.
+
+    `kadence.consumer.event_processor.ApplicationEventProcessor` adds a consumer's. A share consumer adds its own, with
+    acknowledgements where a consumer has commits and positions.
+
+    Attributes:
+        closing: the `Close` that was asked for, until the thread has ended.
+        is_cut_off: tells whether no broker is there.
+    """
+
+    def __init__(self, liveness: Liveness | None, tell: Callable[[BackgroundEvent], None]) -> None:
+        self.closing: Close | None = None
+        self.is_cut_off: Callable[[], bool] = lambda: False
+        self._liveness = liveness
+        self._tell = tell
+        self._leaving: list[Unsubscribe] = []
+        self._steps: dict[type[ApplicationEvent], Callable[[int, Any], None]] = {
+            Unsubscribe: self._unsubscribe,
+            Polled: self._polled,
+            Close: self._close,
+        }
+
+    @property
+    @abc.abstractmethod
+    def _is_member(self) -> bool:
+        """Whether there is a subscription, and so a group to leave."""
+
+    @property
+    @abc.abstractmethod
+    def _is_pending(self) -> bool:
+        """Whether there is still to be sent what does not end with the group."""
+
+    @abc.abstractmethod
+    def _forget(self) -> None:
+        """The group is left: forget the subscription."""
+
+    def process(self, now: int, event: ApplicationEvent) -> None:
+        self._steps[type(event)](now, event)
+
+    def answer_left(self, now: int) -> None:
+        """Answer what waited for the group to be left."""
+        del now
+        member = self._liveness
+        if self._leaving and (member is None or member.left or self._nobody_is_there):
+            self._have_left()
+
+    def _have_left(self) -> None:
+        """The group is left: forget the subscription, and answer the calls that waited for it.
+
+        Called for a call that has run out of time, too: its late end must not undo what the application begins next.
+        """
+        self._forget()
+        for call in self._leaving:
+            self._answer(call)
+        self._leaving.clear()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the client is closing and has nothing more to send."""
+        if self.closing is None:
+            return False
+        left = self._liveness is None or self._liveness.left
+        return (left and not self._is_pending) or self._nobody_is_there
+
+    @property
+    def _nobody_is_there(self) -> bool:
+        """Only notifications to brokers are left, and no broker is reachable."""
+        return (self._liveness is None or self._liveness.has_parted) and self.is_cut_off()
+
+    def _unsubscribe(self, now: int, call: Unsubscribe) -> None:
+        self._leaving.append(call)
+        log.info("unsubscribed from all topics")
+        if self._is_member and self._liveness is not None:
+            self._liveness.leave(now, reason="unsubscribe() was called")
+        self.answer_left(now)
+
+    def _polled(self, now: int, call: Polled) -> None:
+        del call
+        if self._liveness is not None:
+            self._liveness.polled(now)
+
+    def _close(self, now: int, call: Close) -> None:
+        """Of several the earliest deadline holds: a close may be under way when the grace period ends."""
+        if self.closing is not None:
+            call = replace(call, deadline=min(call.deadline, self.closing.deadline))
+        self.closing = call
+        if self._is_member and self._liveness is not None:
+            self._liveness.leave(
+                now, reason="the consumer is closing", callbacks=bool(call.id), goodbye=call.leave
+            )
+
+    def hurry(self, now: int) -> None:
+        """The time for closing is over: tell the group now, without waiting for callbacks of the application."""
+        if self.closing is not None and self._is_member and self._liveness is not None:
+            self._liveness.leave(
+                now, reason="the consumer is closing", callbacks=False, goodbye=self.closing.leave
+            )
+
+    def _answer(self, call: ApplicationEvent, error: Exception | None = None) -> None:
+        if call.id:
+            self._tell(Answer(call.id, None, error))
+
+
 class Turn(network_thread.Turn):
-    """One turn of the loop over everything that lives on a consumer's network thread.
+    """One turn of the loop over everything that lives on the network thread.
 
     Args:
-        managers: asked in this order.
+        liveness: of the membership, if there is a group. managers: asked in this order.
     """
 
     def __init__(
         self,
         clock: Clock,
-        shared_state: SharedState,
+        client_state: ClientState,
         delegate: NetworkClientDelegate,
-        processor: ApplicationEventProcessor,
+        processor: EventProcessor,
         reaper: Reaper,
         background_event_handler: BackgroundEventHandler,
         jobs: JobRunner,
-        membership: Membership | None,
+        liveness: Liveness | None,
         managers: tuple[RequestManager, ...],
     ) -> None:
         super().__init__(clock, delegate, managers)
-        self._shared_state = shared_state
+        self._client_state = client_state
         self._processor = processor
         self._reaper = reaper
         self._background_event_handler = background_event_handler
         self._jobs = jobs
-        self._membership = membership
+        self._liveness = liveness
 
     def run_once(self) -> bool:
         """One turn. False when the consumer is closed and nothing is left to do."""
         now = self._clock.now_ms()
-        self._shared_state.measures.turned(now)
-        if late := self._shared_state.lateness.turned(now):
+        self._client_state.measures.turned(now)
+        if late := self._client_state.lateness.turned(now):
             if late >= _LATE_MS:
                 # What has arrived meanwhile is heard before anything is judged by the clock.
                 self._delegate.deliver(now, self._delegate.poll(0))
@@ -87,18 +194,18 @@ class Turn(network_thread.Turn):
             if self._processor.finished:
                 return False
             wake_at = min(wake_at, closing.deadline)
-        self._shared_state.lateness.due(now, wake_at)
+        self._client_state.lateness.due(now, wake_at)
         for answer in self._reaper.reap(self._exchange(now, wake_at)):
-            self._shared_state.measures.expired += 1
-            self._shared_state.tell(answer)
+            self._client_state.measures.expired += 1
+            self._client_state.tell(answer)
         return True
 
     def _tell_late(self, late_ms: int) -> None:
         """Warn when a heartbeat came, or would have come, half an interval too late (B9)."""
-        member = self._membership
+        member = self._liveness
         if member is None or not member.active or late_ms < member.heartbeat_interval_ms // 2:
             return
-        if self._shared_state.lateness.worth_telling(late_ms):
+        if self._client_state.lateness.worth_telling(late_ms):
             session_ms = member.known_session_ms
             theirs = "the broker's group.consumer.session.timeout.ms"
             log.warning(
@@ -107,31 +214,31 @@ class Turn(network_thread.Turn):
                 "heartbeats; the native heartbeat has sent %d so far because this thread could not",
                 late_ms / 1000,
                 theirs if session_ms is None else f"{session_ms / 1000:.1f} s",
-                self._shared_state.lateness.fallback_heartbeats,
+                self._client_state.lateness.fallback_heartbeats,
             )
 
     def _take_application_events(self, now: int) -> None:
         # A snapshot of the length: a flood of calls must not keep the loop from its I/O.
-        application_events = self._shared_state.application_events
+        application_events = self._client_state.application_events
         if not application_events:
             return
         for _ in range(len(application_events)):
             event = application_events.popleft()
             self._reaper.watch(event)
             self._processor.process(now, event)
-        self._shared_state.measures.application_events.taken(now, self._clock.now_ms())
+        self._client_state.measures.application_events.taken(now, self._clock.now_ms())
 
     def _show(self) -> None:
-        shared_state, member = self._shared_state, self._membership
-        self._background_event_handler.show_assignment()
-        if member is not None and member.needs_polled and not shared_state.wants_polled:
-            shared_state.wants_polled = True
-            shared_state.alert()
+        client_state, member = self._client_state, self._liveness
+        self._background_event_handler.show()
+        if member is not None and member.needs_polled and not client_state.wants_polled:
+            client_state.wants_polled = True
+            client_state.alert()
 
     def finish(self, cause: BaseException | None) -> None:
         for answer in self._reaper.fail_all(lambda: ended("consumer", cause)):
-            self._shared_state.tell(answer)
-        for event in list(self._shared_state.application_events):
-            if event.id and not isinstance(event, CallbackDone):
-                self._shared_state.tell(Answer(event.id, None, ended("consumer", cause)))
+            self._client_state.tell(answer)
+        for event in list(self._client_state.application_events):
+            if event.is_answered:
+                self._client_state.tell(Answer(event.id, None, ended("consumer", cause)))
         self._jobs.close()

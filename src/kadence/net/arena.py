@@ -1,8 +1,8 @@
 """Memory for Fetch responses: big, reused, never cleared.
 
 A response is read straight into an arena and stays there until the application has decoded it, so the bytes
-are copied once between the socket and the user's objects. Fresh memory of that size costs a page fault per
-4 KiB (about as much as receiving it), so arenas are kept for the next response.
+are copied once between the socket and the user's objects. Fresh memory costs a page fault per 4 KiB (about as much as
+receiving it), so arenas from there on are kept for the next response.
 
 The network thread lends; any thread retains and releases. The only things that threads share are a list used
 as a counter and a queue of returned arenas, both with operations that are atomic by themselves: a lock here
@@ -26,7 +26,9 @@ __all__ = ["Arena", "ArenaPool", "fresh_memory"]
 Memory: TypeAlias = memoryview
 """A `MemorySlice`, which does all that is needed here of a memoryview."""
 
-_SMALLEST: Final = 16_384
+_SMALLEST: Final = 1_024
+"""Of an arena. About half of it is for the objects that belong to one, which are not counted by themselves."""
+_KEPT_FROM: Final = 4_096
 _MAPPED_FROM: Final = 262_144
 _NOTHING: Final = memoryview(b"")
 _BOTTOM: Final = object()
@@ -36,21 +38,15 @@ _HOLD: Final = object()
 class _Returned:
     """Memory that came back and that the network thread has not seen yet. Any thread puts it here."""
 
-    __slots__ = ("_is_closed", "memories")
+    __slots__ = ("is_closed", "memories")
 
     def __init__(self) -> None:
         self.memories: deque[Memory] = deque()
-        self._is_closed = False
-
-    def put(self, memory: Memory) -> None:
-        self.memories.append(memory)
-        # Looked at afterwards: what is put while this is closed is seen by one of both.
-        if self._is_closed:
-            self.memories.clear()
+        self.is_closed = False
 
     def close(self) -> None:
         """Nobody takes it any more: what comes back is let go of."""
-        self._is_closed = True
+        self.is_closed = True
         self.memories.clear()
 
 
@@ -90,7 +86,11 @@ class Arena:
             raise IllegalStateError("an arena was released twice") from None
         if token is _BOTTOM:
             memory, self._memory, self.view = self._memory, _NOTHING, _NOTHING
-            self._returned.put(memory)
+            returned = self._returned
+            returned.memories.append(memory)
+            # Looked at afterwards: what is put there while it is closed is seen by one of both.
+            if returned.is_closed:
+                returned.memories.clear()
 
     def __repr__(self) -> str:
         return f"<Arena {len(self.view)} of {self.size} bytes held={len(self._holds)}>"
@@ -160,7 +160,8 @@ class ArenaPool:
         """An arena of at least ``length`` bytes with one holder. Its content is whatever was there before."""
         self._collect()
         capacity = _capacity(length)
-        memory = self._fitting(length, capacity) or _shared_memory(capacity)
+        spare = self._fitting(length, capacity) if capacity >= _KEPT_FROM else None
+        memory = spare or _shared_memory(capacity)
         self._lent_bytes += len(memory)
         self._trim()
         self.slack -= max(len(memory) - capacity, 0)
@@ -191,6 +192,8 @@ class ArenaPool:
             memory = returned.popleft()
             size = len(memory)
             self._lent_bytes -= size
+            if size < _KEPT_FROM:
+                continue
             self._unused_bytes += size
             self._count += 1
             self._order[self._count] = memory

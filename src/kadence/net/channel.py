@@ -532,7 +532,7 @@ class Channel:
         assert request is not None
         assert request.repeat is not None
         intake: Any = stream.intake
-        count, sent_at, size, answer_bytes, passed_on = intake.sent_again(now + _REPEATING_MS)
+        count, sent_at, size, answer_bytes, arrivals = intake.sent_again(now + _REPEATING_MS)
         connection.repeated(count, sent_at, size)
         self._used_at = sent_at
         meters = self._node_meters
@@ -541,13 +541,10 @@ class Channel:
         meters.incoming.record_alike(now, answer_bytes, count)
         meters.latency.record_alike(now, max(sent_at - self._repeating_at, 0), count)
         self._repeating_at = sent_at
-        if passed_on and (misfit := request.repeat.passed_on(now, passed_on)) is not None:
-            assert self._poller.arrivals is not None
-            self._poller.arrivals.drop(misfit)
+        if not request.repeat.told(now, count, sent_at, arrivals):
             raise MalformedMessageError(
                 f"{self.known} answered a fetch with other records than were asked for"
             )
-        request.repeat.told(count, sent_at)
 
     def _broken(self, error: OSError | TransportError, now: int) -> None:
         """Reading or writing failed: the end of the channel, or while opening only of the attempt."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from kadence.clock import FOREVER, Clock, add_ms
 from kadence.connection.request import (
     ANY_NODE,
+    Arrivals,
     Backoff,
     Completed,
     ConnectionPurpose,
@@ -43,7 +44,7 @@ from kadence.net.config import ConnectionConfig
 from kadence.net.dial import Found, Lookup, Resolver
 from kadence.net.native_heartbeat import OnNativeHeartbeats
 from kadence.net.nodes import FIRST_BOOTSTRAP, KnownNode, Outages
-from kadence.net.sockets import SYSTEM, Arrivals, Sockets
+from kadence.net.sockets import SYSTEM, Sockets
 from kadence.types import Node
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import select
 import selectors
 import socket
 import ssl
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kadence.net import drain
@@ -26,12 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kadence.clock import Clock
-    from kadence.connection.request import Arrival
+    from kadence.connection.request import Arrivals
 
 __all__ = [
     "REPEATED",
     "SYSTEM",
-    "Arrivals",
     "ClearedWakeup",
     "PlainPoller",
     "PlainStream",
@@ -116,26 +114,6 @@ class PlainWakeup:
 
 REPEATED: Final = 4
 """An event beside selectors' two: a fetch went out again because its answer brought nothing (`Repeat`)."""
-
-
-class Arrivals(Protocol):
-    """Records that came while a network thread waited, for another thread to take."""
-
-    def flag(self) -> Any:
-        """What that thread waits for: raised when records come."""
-        ...
-
-    def has_some(self) -> bool:
-        """Whether there is anything to take."""
-        ...
-
-    def take(self, into: deque[Any]) -> None:
-        """Append what came, as `Follow.read` has it. An interruption loses nothing."""
-        ...
-
-    def drop(self, misfit: Arrival) -> None:
-        """Nobody may have this any more, nor what came for the same fetch after it. What came before stays."""
-        ...
 
 
 class Poller(Protocol):

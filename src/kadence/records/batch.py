@@ -242,13 +242,13 @@ def assign_offsets(data: bytearray | memoryview, base_offset: int, leader_epoch:
 _FRAME_AND_EPOCH: Final = struct.Struct(">qii")
 
 
-def first_epoch(data: memoryview) -> int:
+def first_epoch(data: memoryview | bytes) -> int:
     """Leader epoch of the first batch; -1 when it tells none. ``data`` holds a whole batch."""
     epoch: int = _EPOCH.unpack_from(data, LOG_OVERHEAD)[0]
     return max(epoch, -1)
 
 
-def leader_epochs(data: memoryview) -> list[tuple[int, int]]:
+def leader_epochs(data: memoryview | bytes) -> list[tuple[int, int]]:
     """Each epoch with the base offset of its first batch, in the order of the log.
 
     ``data`` is what `scan` called complete; where a header cannot be true the walk ends, as it does there.

@@ -6,6 +6,7 @@ Java, a schema that is nothing but ``bytes`` has no length before its data.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from copy import copy
 from io import BytesIO
@@ -19,7 +20,7 @@ from kadence.registry.columns.avro_claims import claims_of
 from kadence.registry.framing import HEADER, Frame, said_of
 from kadence.registry.reading import Frames
 from kadence.registry.schemas import AVRO, Schema
-from kadence.registry.subjects import SubjectNameStrategy, topic_subject
+from kadence.registry.subjects import SubjectNameStrategy, may_name_contexts, topic_subject
 from kadence.registry.writing import SchemaIdIn, Subjects, Writing, schema_of
 
 if TYPE_CHECKING:
@@ -77,15 +78,22 @@ class AvroSerializer:
     ) -> None:
         fastavro = library()
         made = None if schema is None else schema_of(schema, AVRO)
-        form = None if made is None else parsed(registry.resolve_schema(made, is_new=auto_register))
+        form = None
+        if made is not None and not (made.references and may_name_contexts(subject_name_strategy)):
+            form = parsed(registry.resolve_schema(made, is_new=auto_register))
+        name = name_of(form) if made is None or form is not None else _name_in(made.schema_str)
         self._to_dict = to_dict
         self._strict = strict
         self._write = fastavro.schemaless_writer
         self._writing = Writing(
             registry,
             made,
-            Subjects(subject_name_strategy, is_key=is_key, record=name_of(form)),
-            lambda found: _form(form if found is made else parsed(registry.resolve_schema(found))),
+            Subjects(subject_name_strategy, is_key=is_key, record=name),
+            lambda found, subject: _form(
+                form
+                if found is made and form is not None
+                else parsed(registry.resolve_schema(found, subject, is_new=found is made and auto_register))
+            ),
             auto_register=auto_register,
             use_latest_version=use_latest_version,
             normalize=normalize,
@@ -217,6 +225,14 @@ class AvroDeserializer:
                 raise SerializationError(f"not Avro of {said} ({type(problem).__name__})") from problem
 
         return read
+
+
+def _name_in(text: str) -> str | None:
+    """The name of a schema of which nobody knows yet in which context it will be, and so what it refers to."""
+    try:
+        return name_of(json.loads(text))
+    except (ValueError, RecursionError) as problem:
+        raise ConfigError(f"this is no Avro schema: {problem}") from None
 
 
 def _form(schema: Any) -> tuple[Any, bool]:

@@ -1,8 +1,9 @@
 """Values that fastavro makes otherwise than Avro for Java: logical types of our own, which its reader asks us for.
 
 fastavro rounds a decimal to a precision, which it keeps in one place for all threads; a fixed type has room for a digit
-more than any precision that it allows. A time of day beyond the day becomes one of another hour. And a whole number
-that is read as a float keeps digits that a float of 32 bits has not.
+more than any precision that it allows. A time of day beyond the day becomes one of another hour. A whole number that is
+read as a float keeps digits that a float of 32 bits has not. And of a union it takes the first type that a text can be
+made, bytes before the text that it is.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import Any, Final
 
 from kadence.columns.isolation import BadRecordError
 
-__all__ = ["FLOAT", "READERS", "own_name", "reader_of"]
+__all__ = ["FLOAT", "PLAIN", "READERS", "own_name", "reader_of"]
 
 _BEFORE: Final = "kadence-"
 
 FLOAT: Final = "kadence-float"
 """The logical type of a whole number that is read as a float."""
+
+PLAIN: Final = "kadence-plain"
+"""The logical type of a text or of bytes that stay what they are, though the reader's union has both."""
 
 _EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
@@ -57,6 +61,8 @@ READERS: Final[dict[str, _Reader]] = {
     "fixed-kadence-decimal": _decimal,
     "int-kadence-float": _float,
     "long-kadence-float": _float,
+    "string-kadence-plain": lambda data, *_: data,
+    "bytes-kadence-plain": lambda data, *_: data,
     "int-kadence-time-millis": lambda data, *_: _time_of(data, 1_000),
     "long-kadence-time-micros": lambda data, *_: _time_of(data, 1_000_000),
 }

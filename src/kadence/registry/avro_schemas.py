@@ -19,7 +19,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, MissingDependencyError
-from kadence.registry.avro_readers import FLOAT, READERS, own_name, reader_of
+from kadence.registry.avro_readers import FLOAT, PLAIN, READERS, own_name, reader_of
 
 if TYPE_CHECKING:
     from io import BytesIO
@@ -173,6 +173,8 @@ def _effective(schema: Any, known: Collection[str], *, keep_defaults: bool) -> A
         if isinstance(made.get(name), dict | list):
             made[name] = inner(made[name])
     if "fields" in made:
+        if not all(isinstance(field["name"], str) for field in made["fields"]):
+            raise TypeError("the name of a field is a text")
         made["fields"] = [
             {
                 name: inner(item) if name == "type" else item
@@ -221,23 +223,34 @@ class Reading:
         fastavro = library()
         self._is_wrapped = not (_is_record(writer) and (reader is None or _is_record(reader)))
         wrapped = _wrapped if self._is_wrapped else lambda schema: schema
+        unique = _unique_names(writer if reader is None else reader)
         try:
-            laid = _Laying(writer, writer if reader is None else reader, kept).schema()
+            laid = _Laying(writer, writer if reader is None else reader, kept, unique).schema()
             self._writer = fastavro.parse_schema(wrapped(laid))
             self._reader = None
             # With the same fields there is nothing to resolve, which would take twice the time.
             if reader is not None and _shape(reader) != _shape(writer):
-                bare = fastavro.parse_schema(wrapped(_narrow_first(_bare(reader))))
-                self._reader = with_default_values(bare, wrapped(reader), kept)
+                bare = fastavro.parse_schema(wrapped(_narrow_first(_bare(reader, unique))))
+                self._reader = with_default_values(bare, wrapped(reader), kept, unique)
         except (*_UNUSABLE, fastavro.schema.SchemaParseException) as problem:
             raise ConfigError(f"this Avro schema cannot be used: {problem}") from None
         self._with_names = with_names
+        self._names = {made: name for name, made in unique.items()}
         self._read = fastavro.schemaless_reader
 
     def one(self, source: BytesIO) -> Any:
         """The value that begins where the source stands; raises whatever the bytes make fastavro trip over."""
         found = self._read(source, self._writer, self._reader, self._with_names)
-        return found[_WRAPPED] if self._is_wrapped else found
+        value = found[_WRAPPED] if self._is_wrapped else found
+        return self._with_own_names(value) if self._with_names and self._names else value
+
+    def _with_own_names(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            name, inner = value
+            return self._names.get(name, name), self._with_own_names(inner)
+        if isinstance(value, dict):
+            return {name: self._with_own_names(each) for name, each in value.items()}
+        return [self._with_own_names(each) for each in value] if isinstance(value, list) else value
 
 
 def _is_record(schema: Any) -> bool:
@@ -279,11 +292,16 @@ def _children(schema: Mapping[str, Any]) -> Iterator[Any]:
 
 
 class _Laying:
-    """Lays the logical types of a reader's schema onto a writer's, at what is read as what."""
+    """Lays the logical types and the names of a reader's schema onto a writer's, at what is read as what.
 
-    def __init__(self, writer: Any, reader: Any, kept: Collection[str]) -> None:
+    Args:
+        unique: other names that some of the reader's types have in place of theirs.
+    """
+
+    def __init__(self, writer: Any, reader: Any, kept: Collection[str], unique: Mapping[str, str]) -> None:
         self._writer, self._reader = writer, reader
         self._kept = kept
+        self._unique = unique
         self._written, self._read = _definitions(writer), _definitions(reader)
         self._names: dict[tuple[str, str], str] = {}
 
@@ -294,6 +312,7 @@ class _Laying:
         if isinstance(writer, list):
             return [self._of(branch, reader) for branch in writer]
         writer = self._written.get(writer, writer) if isinstance(writer, str) else writer
+        kinds = {str(_kind(self._resolved(each))) for each in reader} if isinstance(reader, list) else set()
         reader = self._counterpart(writer, reader)
         kind = _kind(writer)
         if isinstance(kind, dict | list):
@@ -308,7 +327,8 @@ class _Laying:
             return {"type": kind, "logicalType": FLOAT}
         if (kind, _kind(reader)) in _ALIKE:
             kind = _kind(reader)
-        return {"type": kind, **self._logical(reader)}
+        stays = {"logicalType": PLAIN} if kind in ("string", "bytes") and kinds >= {"string", "bytes"} else {}
+        return {"type": kind, **stays, **self._logical(reader)}
 
     def _named(self, writer: dict[str, Any], reader: Any) -> Any:
         kind = writer["type"]
@@ -317,7 +337,7 @@ class _Laying:
         if pair in self._names:
             return self._names[pair]
         # fastavro takes for one another what has one name; Java reads a record of another name, too.
-        wanted = reader["name"] or writer["name"]
+        wanted = self._unique.get(reader["name"], reader["name"]) or writer["name"]
         taken = set(self._names.values())
         name = wanted if wanted not in taken else f"kadence{len(taken)}.{wanted.rpartition('.')[2]}"
         self._names[pair] = name
@@ -350,21 +370,77 @@ class _Laying:
         kind = _kind(writer)
         same = [each for each in branches if _kind(each) == kind]
         if isinstance(writer, dict) and "name" in writer:
-            by_name = [each for each in same if _is_called(writer["name"], each)]
-            return next(
-                iter(by_name or (same if len(same) == 1 and kind in ("record", "error") else ())), None
-            )
+            called = [each for each in same if _is_called(writer["name"], each)]
+            if kind not in ("record", "error") or not isinstance(reader, list):
+                return next(iter(called if kind not in ("record", "error") else same), None)
+            return self._of_union(writer, same, called)
         promoted = [each for each in branches if _kind(each) in _PROMOTED.get(str(kind), ())]
         return next(iter(same or promoted), None)
 
+    def _of_union(self, writer: dict[str, Any], records: list[Any], called: list[Any]) -> Any:
+        """The record of a union, as Java chooses it: by its full name or an alias, else the first whose fields fit."""
+        exact = [each for each in called if writer["name"] in (each["name"], *each.get("aliases", ()))]
+        if exact:
+            return exact[0]
+        fitting = [each for each in records if _Fitting(self._written, self._read).fits(writer, each)]
+        return next(iter([each for each in called if each in fitting] or fitting or called), None)
+
     def _resolved(self, reader: Any) -> Any:
-        while True:
-            if isinstance(reader, str) and reader in self._read:
-                reader = self._read[reader]
-            elif isinstance(reader, dict) and isinstance(reader.get("type"), dict):
-                reader = reader["type"]
-            else:
-                return reader
+        return _resolved(reader, self._read)
+
+
+class _Fitting:
+    """Whether a record of a union can be read as one of another name: by its fields, as in Java.
+
+    Args:
+        written, read: the definitions of the writer's and of the reader's schema.
+    """
+
+    def __init__(self, written: Mapping[str, Any], read: Mapping[str, Any]) -> None:
+        self._written, self._read = written, read
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def fits(self, writer: Mapping[str, Any], reader: Mapping[str, Any]) -> bool:
+        """Whether there is something to read for each field of the reader's."""
+        pair = writer["name"], reader["name"]
+        if pair not in self._known:
+            # A record inside itself fits if the rest of it does.
+            self._known[pair] = True
+            have = {field["name"]: field["type"] for field in writer["fields"]}
+            self._known[pair] = all(self._has(have, field) for field in reader["fields"])
+        return self._known[pair]
+
+    def _has(self, have: Mapping[str, Any], field: Mapping[str, Any]) -> bool:
+        names = [name for name in (field["name"], *field.get("aliases", ())) if name in have]
+        return self._can_be(have[names[0]], field["type"]) if names else "default" in field
+
+    def _can_be(self, writer: Any, reader: Any) -> bool:
+        if isinstance(writer, list):
+            # Which of its types it is shows in the data.
+            return True
+        writer = _resolved(writer, self._written)
+        if isinstance(reader, list):
+            return any(self._can_be(writer, each) for each in reader)
+        reader = _resolved(reader, self._read)
+        kind, wanted = _kind(writer), _kind(reader)
+        if kind != wanted:
+            return wanted in _PROMOTED.get(str(kind), ())
+        if kind in ("record", "error"):
+            return self.fits(writer, reader)
+        return kind not in ("enum", "fixed") or (
+            _is_called(writer["name"], reader) and writer.get("size") == reader.get("size")
+        )
+
+
+def _resolved(schema: Any, defined: Mapping[str, Any]) -> Any:
+    """The definition that a name stands for, or the type that an object says in other words."""
+    while True:
+        if isinstance(schema, str) and schema in defined:
+            schema = defined[schema]
+        elif isinstance(schema, dict) and isinstance(schema.get("type"), dict):
+            schema = schema["type"]
+        else:
+            return schema
 
 
 def _full(name: str) -> dict[str, str]:
@@ -382,21 +458,40 @@ def _is_called(name: str, reader: Mapping[str, Any]) -> bool:
     return reader["name"].rpartition(".")[2] == short or name in aliases or short in aliases
 
 
-def _bare(schema: Any) -> Any:
-    """A parsed schema without logical types, and without the marks of fastavro's parser."""
+def _unique_names(schema: Any) -> dict[str, str]:
+    """Other names for types whose last part another type has, too: fastavro compares this part alone."""
+    found: dict[str, str] = {}
+    shorts: set[str] = set()
+    for name in _definitions(schema):
+        short = name.rpartition(".")[2]
+        if short in shorts:
+            found[name] = f"{name}_kadence{len(found)}"
+        shorts.add(short)
+    return found
+
+
+def _bare(schema: Any, unique: Mapping[str, str]) -> Any:
+    """A parsed schema without logical types, and without the marks of fastavro's parser.
+
+    Its types have no aliases: `_Laying` has given the writer's types the names of those that they are read as.
+    """
     if isinstance(schema, list):
-        return [_bare(each) for each in schema]
+        return [_bare(each, unique) for each in schema]
     if not isinstance(schema, dict):
-        return schema
-    left_out = {"logicalType", "precision", "scale", "__fastavro_parsed", "__named_schemas"}
+        return unique.get(schema, schema)
+    left_out = {"logicalType", "precision", "scale", "aliases", "__fastavro_parsed", "__named_schemas"}
     made = {name: item for name, item in schema.items() if name not in left_out}
     if "name" in made:
-        made |= _full(made["name"])
+        made |= _full(unique.get(made["name"], made["name"]))
     for name in ("type", "items", "values"):
         if name in made:
-            made[name] = _bare(made[name])
+            made[name] = _bare(made[name], unique)
+    for name in ("items", "values"):
+        if name in made and not isinstance(made[name], list):
+            # In a union, fastavro looks only at elements that there are; in Java, too, an empty array always fits.
+            made[name] = [made[name]]
     if "fields" in made:
-        made["fields"] = [{**field, "type": _bare(field["type"])} for field in made["fields"]]
+        made["fields"] = [{**field, "type": _bare(field["type"], unique)} for field in made["fields"]]
     return made
 
 
@@ -438,12 +533,16 @@ def _narrow_first(schema: Any) -> Any:
 # ---------------------------------------------------------------- defaults
 
 
-def with_default_values(schema: Any, logical: Any, kept: Collection[str]) -> Any:
+def with_default_values(
+    schema: Any, logical: Any, kept: Collection[str], unique: Mapping[str, str] | None = None
+) -> Any:
     """A copy of the parsed schema ``schema`` with defaults that are values of their types.
 
     Args:
         logical: the same schema with its logical types.
+        unique: the names that some of its types have in ``schema`` in place of theirs.
     """
+    own: dict[str, str] = {made: name for name, made in (unique or {}).items()}
     values = _Defaults(logical, kept)
     schema = deepcopy(schema)
 
@@ -452,9 +551,10 @@ def with_default_values(schema: Any, logical: Any, kept: Collection[str]) -> Any
             for branch in each:
                 change(branch)
         elif isinstance(each, dict):
+            record: str = each.get("name", "")
             for field in each.get("fields", ()):
                 if "default" in field:
-                    field["default"] = values.of_field(each["name"], field["name"])
+                    field["default"] = values.of_field(own.get(record, record), field["name"])
             for child in _children(each):
                 change(child)
 

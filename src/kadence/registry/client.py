@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 from urllib.parse import quote
 from uuid import UUID
 
-from kadence.clock import Clock, SystemClock
+from kadence.clock import Clock, SystemClock, add_ms
 from kadence.errors import ConfigError, SchemaNotFoundError, SchemaRegistryError
-from kadence.registry.answers import Answers
+from kadence.registry.answers import REFUSED_MS, Answers
 from kadence.registry.framing import MOST_ID, said_of
-from kadence.registry.http import Http
+from kadence.registry.http import Http, NoPathError
 from kadence.registry.schemas import AVRO, PROTOBUF, RegisteredSchema, ResolvedSchema, Schema, SchemaReference
 from kadence.registry.settings import RegistryOptions, read_options
 from kadence.registry.subjects import context_of, qualified
@@ -94,6 +94,8 @@ class SchemaRegistryClient:
         self._urls = options.urls
         self._context = options.context
         self._http = Http(options, sleep, clock)
+        self._clock = clock
+        self._no_guids_until = -1
         self._schemas: Answers[int | str, Schema] = Answers(clock, sleep, lags=True)
         self._resolved: Answers[_Resolved, ResolvedSchema] = Answers(clock, sleep, lags=True)
         self._versions: Answers[tuple[str, str, str], Mapping[str, Any]] = Answers(clock, sleep)
@@ -258,25 +260,49 @@ class SchemaRegistryClient:
             )
         return made
 
-    def resolve_schema(self, schema: Schema, *, is_new: bool = False) -> ResolvedSchema:
+    def resolve_schema(
+        self, schema: Schema, subject: str | None = None, *, is_new: bool = False
+    ) -> ResolvedSchema:
         """A schema of one's own with all that it refers to, which the registry must have.
 
         Args:
+            subject: what it is, or will be, registered under: subjects without a context are in that of this one.
             is_new: it is to be registered, so it must not refer to versions that were deleted.
         """
         references = [_wire_reference(each) for each in schema.references]
         return self._with_references(
             {"schema": schema.schema_str, "schemaType": schema.schema_type, "references": references},
             schema.schema_type,
-            None,
+            context_of(subject),
             is_new=is_new,
         )
 
     # ------------------------------------------------------------ asking
 
     def _schema(self, schema: int | str) -> Schema | SchemaNotFoundError:
-        found = self._http.ask(self._place_of(Wanted(schema), ""), (NO_SCHEMA, NO_SUBJECT))
-        return _no_schema(schema) if found is None else self._plain(found)
+        found = self._asked(Wanted(schema), "")
+        return found if isinstance(found, SchemaNotFoundError) else self._plain(found)
+
+    def _asked(self, wanted: Wanted, query: str) -> Any:
+        """What the registry has for an id or a GUID, or that it has nothing."""
+        if isinstance(wanted.schema, str) and self._clock.now_ms() < self._no_guids_until:
+            return _no_guids(wanted.schema)
+        try:
+            found = self._http.ask(self._place_of(wanted, query), (NO_SCHEMA, NO_SUBJECT))
+        except NoPathError:
+            # Whoever may write to a topic can put GUIDs into its records, also where the registry knows none.
+            if isinstance(wanted.schema, int) or not self._is_registry():
+                raise
+            self._no_guids_until = add_ms(self._clock.now_ms(), REFUSED_MS)
+            return _no_guids(wanted.schema)
+        return _no_schema(wanted.schema) if found is None else found
+
+    def _is_registry(self) -> bool:
+        """Whether it knows the paths that every registry has."""
+        try:
+            return isinstance(self._http.ask("/schemas/types"), list)
+        except SchemaRegistryError:
+            return False
 
     def _subject_version(self, subject: str, version: str) -> RegisteredSchema:
         found = self._http.ask(self._version(subject, version), (NO_SUBJECT, NO_VERSION))
@@ -321,9 +347,9 @@ class SchemaRegistryClient:
 
     def _resolve(self, key: _Resolved) -> ResolvedSchema | SchemaNotFoundError:
         wanted, kind = key
-        found = self._http.ask(self._place_of(wanted, _query(kind)), (NO_SCHEMA, NO_SUBJECT))
-        if found is None:
-            return _no_schema(wanted.schema)
+        found = self._asked(wanted, _query(kind))
+        if isinstance(found, SchemaNotFoundError):
+            return found
         made = self._with_references(found, kind, context_of(wanted.subject))
         if made.kind != kind:
             return SchemaNotFoundError(f"{said_of(wanted.schema)} is of type {made.kind}, not {kind}")
@@ -487,6 +513,12 @@ def _wire_reference(reference: SchemaReference) -> dict[str, Any]:
 
 def _no_schema(schema: int | str) -> SchemaNotFoundError:
     return SchemaNotFoundError(f"{said_of(schema)} is not in the registry")
+
+
+def _no_guids(guid: str) -> SchemaNotFoundError:
+    return SchemaNotFoundError(
+        f"{said_of(guid)} cannot be looked up: the registry does not know GUIDs (Confluent's does from version 8 on)"
+    )
 
 
 def _no_subject(subject: str) -> SchemaNotFoundError:

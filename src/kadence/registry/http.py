@@ -29,7 +29,7 @@ from kadence.registry.settings import RegistryOptions
 from kadence.security.files import warn_if_open
 from kadence.security.oauth import is_loopback
 
-__all__ = ["MOST_BYTES", "Http"]
+__all__ = ["MOST_BYTES", "Http", "NoPathError"]
 
 _log = logger("kadence.registry")
 
@@ -43,6 +43,15 @@ _FORM: Final = "application/vnd.schemaregistry.v1+json"
 
 _REFUSALS: Final = {409, 422}
 """A schema that is not compatible; one that cannot be read."""
+
+_NO_PATH: Final = {404, 405}
+
+_OWN_CODES: Final = 10_000
+"""The registry's own error codes have five digits; those of its web server have three."""
+
+
+class NoPathError(SchemaRegistryError):
+    """What answers knows no such path: it is no registry, or one that is too old for it."""
 
 
 class Http:
@@ -76,9 +85,11 @@ class Http:
         Raises:
             ConfigError: the registry refuses us, or the files of TLS cannot be used.
             SchemaRefusedError: it does not take the schema in ``body``.
+            NoPathError: it does not know this path.
             SchemaRegistryError: it did not answer as a registry does, again and again.
         """
         problem = ""
+        kind = SchemaRegistryError
         data = None if body is None else json.dumps(body).encode()
         context = self._context = self._context or self._new_context()
         attempts = 1 + self._options.retries
@@ -87,6 +98,7 @@ class Http:
                 self._sleep(min(0.125 * 2**attempt, 8.0))
             url = self._options.urls[attempt % len(self._options.urls)]
             login = self._login()
+            kind = SchemaRegistryError
             try:
                 until = self._clock.now_ms() + int(1000 * self._options.timeout)
                 remaining = partial(_remaining, self._clock, until)
@@ -107,6 +119,7 @@ class Http:
                         raise SchemaRefusedError(
                             f"the schema registry refused the schema with error_code {code}: {said}"
                         ) from None
+                    kind = NoPathError if error.code in _NO_PATH and (code or 0) < _OWN_CODES else kind
                     problem = f"it answered {error.code}"
                     if code:
                         problem += f" with error_code {code}"
@@ -117,7 +130,7 @@ class Http:
             except (OSError, ValueError, HTTPException) as error:
                 problem = str(getattr(error, "reason", error)) or type(error).__name__
             _log.warning("schema registry at %s: %s", url, problem)
-        raise SchemaRegistryError(
+        raise kind(
             f"the schema registry at {self.where} did not give {path.partition('?')[0]} in {attempts} attempts: "
             f"{problem} (option schema.registry.url)"
         )

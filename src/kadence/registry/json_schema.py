@@ -16,7 +16,7 @@ from kadence.registry.client import SchemaRegistryClient
 from kadence.registry.framing import HEADER, Frame, said_of
 from kadence.registry.reading import Frames
 from kadence.registry.schemas import JSON, ResolvedSchema, Schema
-from kadence.registry.subjects import SubjectNameStrategy, topic_subject
+from kadence.registry.subjects import SubjectNameStrategy, may_name_contexts, topic_subject
 from kadence.registry.writing import SchemaIdIn, Subjects, Writing, schema_of
 
 __all__ = ["JsonSchemaDeserializer", "JsonSchemaSerializer"]
@@ -66,19 +66,23 @@ class JsonSchemaSerializer:
         schema_id_in: SchemaIdIn = "data",
     ) -> None:
         made = None if schema is None else schema_of(schema, JSON)
-        resolved = None if made is None else registry.resolve_schema(made, is_new=auto_register)
-        parsed = None if resolved is None else _parsed(resolved.text)
-        check = None if resolved is None else _check_of(resolved, validate=validate)
+        parsed = None if made is None else _parsed(made.schema_str)
+        check = None
+        if made is not None and not (made.references and may_name_contexts(subject_name_strategy)):
+            check = _check_of(registry.resolve_schema(made, is_new=auto_register), validate=validate)
         title = parsed.get("title") if isinstance(parsed, dict) else None
         self._to_dict = to_dict
         self._writing = Writing(
             registry,
             made,
             Subjects(subject_name_strategy, is_key=is_key, record=title if isinstance(title, str) else None),
-            lambda found: (
+            lambda found, subject: (
                 check
                 if found is made and check is not None
-                else _check_of(registry.resolve_schema(found), validate=validate)
+                else _check_of(
+                    registry.resolve_schema(found, subject, is_new=found is made and auto_register),
+                    validate=validate,
+                )
             ),
             auto_register=auto_register,
             use_latest_version=use_latest_version,

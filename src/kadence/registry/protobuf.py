@@ -78,7 +78,7 @@ class ProtobufSerializer:
             registry,
             Schema(_text_of(descriptor.file), PROTOBUF),
             Subjects(subject_name_strategy, is_key=is_key, record=descriptor.full_name),
-            lambda _: None,
+            lambda *_: None,
             auto_register=auto_register,
             use_latest_version=use_latest_version,
             normalize=normalize,

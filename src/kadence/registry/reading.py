@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from kadence.registry.framing import HEADER, KEY_HEADER, VALUE_HEADER, Frame, announced, frame_of, said_of
-from kadence.registry.subjects import SubjectNameStrategy, reading_strategy
+from kadence.registry.subjects import SubjectNameStrategy, checked_subject, reading_strategy
 
 __all__ = ["Frames"]
 
@@ -99,5 +99,6 @@ class Frames(Generic[T]):
     def _subject(self, topic: str) -> str | None:
         if topic not in self._subjects:
             assert self._strategy is not None
-            self._subjects[topic] = self._strategy(topic, bool(self._is_key), self._record)
+            found = self._strategy(topic, bool(self._is_key), self._record)
+            self._subjects[topic] = None if found is None else checked_subject(found)
         return self._subjects[topic]

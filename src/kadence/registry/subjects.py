@@ -13,7 +13,9 @@ from kadence.errors import ConfigError
 
 __all__ = [
     "SubjectNameStrategy",
+    "checked_subject",
     "context_of",
+    "may_name_contexts",
     "qualified",
     "reading_strategy",
     "record_subject",
@@ -71,6 +73,24 @@ def strategy_of(given: SubjectNameStrategy | str) -> SubjectNameStrategy:
     if found is None:
         raise ConfigError(f"there is no subject name strategy {given!r}; there are {', '.join(_NAMED)}")
     return found
+
+
+def checked_subject(found: object) -> str:
+    """What a strategy of the user's returned.
+
+    Raises:
+        ConfigError: it is no text.
+    """
+    if not isinstance(found, str):
+        raise ConfigError(
+            f"a subject name strategy returns the name of a subject, not {type(found).__name__}"
+        )
+    return found
+
+
+def may_name_contexts(given: SubjectNameStrategy | str) -> bool:
+    """Whether the subjects of a strategy may be in contexts. Those of Confluent's three are in the client's."""
+    return strategy_of(given) not in _NAMED.values()
 
 
 def reading_strategy(

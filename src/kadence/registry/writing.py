@@ -15,7 +15,7 @@ from kadence.errors import ConfigError, SerializationError
 from kadence.registry.client import SchemaRegistryClient
 from kadence.registry.framing import KEY_HEADER, VALUE_HEADER, head_of
 from kadence.registry.schemas import Schema
-from kadence.registry.subjects import SubjectNameStrategy, strategy_of
+from kadence.registry.subjects import SubjectNameStrategy, checked_subject, strategy_of
 
 __all__ = ["SchemaIdIn", "Subjects", "Writing", "schema_of"]
 
@@ -44,7 +44,7 @@ class Subjects:
 
     def of(self, topic: str) -> str:
         """The subject of a topic's keys or values."""
-        return self._strategy(topic, bool(self.is_key), self._record)
+        return checked_subject(self._strategy(topic, bool(self.is_key), self._record))
 
     def for_keys(self) -> Subjects:
         """The same of keys."""
@@ -56,7 +56,7 @@ class Writing(Generic[P]):
 
     Args:
         schema: None: only a subject's latest is written with.
-        parse: makes of a schema what the serialiser needs of it.
+        parse: makes of a schema, which is registered under a subject, what the serialiser needs of it.
         schema_id_in: ``data`` or ``header``: where the schema is named.
         place: what follows the schema's name: a message's place.
         complete: the schema as it is registered under a subject, with its references; asked with the first record.
@@ -70,7 +70,7 @@ class Writing(Generic[P]):
         registry: SchemaRegistryClient,
         schema: Schema | None,
         subjects: Subjects,
-        parse: Callable[[Schema], P],
+        parse: Callable[[Schema, str], P],
         *,
         auto_register: bool,
         use_latest_version: bool,
@@ -97,7 +97,7 @@ class Writing(Generic[P]):
 
     def _forget(self) -> None:
         self._known: dict[str, tuple[bytes, P]] = {}
-        self._latest: dict[int, tuple[bytes, P]] = {}
+        self._latest: dict[tuple[str, int], tuple[bytes, P]] = {}
 
     def for_keys(self) -> Writing[P]:
         """The same for keys, unless it was said what it is for."""
@@ -148,10 +148,12 @@ class Writing(Generic[P]):
         if self._use_latest:
             # Not kept by topic: the client asks for a newer one from time to time.
             latest = self._registry.latest_to_write(subject)
-            made = self._latest.get(latest.schema_id)
+            # Each context has its own ids.
+            known = subject, latest.schema_id
+            made = self._latest.get(known)
             if made is None:
-                made = self._head(latest.schema_id, latest.guid), self._parse(latest.schema)
-                self._latest[latest.schema_id] = made
+                made = self._head(latest.schema_id, latest.guid), self._parse(latest.schema, subject)
+                self._latest[known] = made
             return made
         assert self._schema is not None
         schema = self._complete(self._schema, subject)
@@ -160,7 +162,7 @@ class Writing(Generic[P]):
         else:
             found = self._registry.lookup_schema(subject, schema, normalize=self._normalize)
             schema_id, guid = found.schema_id, found.guid
-        made = self._known[topic] = self._head(schema_id, guid), self._parse(schema)
+        made = self._known[topic] = self._head(schema_id, guid), self._parse(schema, subject)
         return made
 
     def _head(self, schema_id: int, guid: str | None) -> bytes:

@@ -6,11 +6,17 @@ and for ``kadence dead-letters replay``, which sends a record back (`replayed`).
 Each is the record as it was, its bytes and its headers, with headers of ours behind them. It has the time of writing,
 for a topic deletes records by their age, and where this one came from it is done. The record's own time is a header. A
 record that has been in a retry topic keeps the place from which it came first.
+
+A record of a dead letter topic that fails again becomes a dead letter like any other: its headers, also those about its
+first error, stay before the new ones, and `replayed` takes away the new ones alone. So each replay leads one step back,
+until the record is where it came from first. Headers that name the topic in which the record fails now are left out: a
+record that goes round between topics does not grow.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kadence.errors import RecordDeserializationError, WorkerStartError
 from kadence.errors.remedies import Remedy, remedy_of
@@ -19,7 +25,7 @@ from kadence.records import MOST_HEADERS, Record
 
 __all__ = [
     "ERROR",
-    "OURS",
+    "OF_PIPELINES",
     "BadRecord",
     "Letter",
     "ProducerRecord",
@@ -32,6 +38,7 @@ __all__ = [
     "is_of_all",
     "named",
     "number_in",
+    "parted",
     "place_of",
     "replayed",
     "retry_record",
@@ -42,14 +49,28 @@ __all__ = [
 ERROR: Final = "kadence.error."
 _RETRY: Final = "kadence.retry."
 _REPLAY: Final = "kadence.replay."
-OURS: Final = (ERROR, _RETRY, _REPLAY)
-"""How the names of our headers begin: the record itself has none of these."""
+
+OF_PIPELINES: Final[dict[str, str]] = {
+    "kadence.topic": "topic",
+    "kadence.partition": "partition",
+    "kadence.offset": "offset",
+    "kadence.timestamp": "timestamp",
+    "kadence.reason": "message",
+    "kadence.pipeline": "pipeline",
+    "kadence.run_id": "run",
+}
+"""The headers of a pipeline's dead letters, in their order, and what `ERROR` comes before for the same."""
+
+_BEGINS: Final = (ERROR + "topic", "kadence.topic")
 
 _TIME: Final = "timestamp"
 _MESSAGE_CHARACTERS: Final = 2_000
 
 _SHORT_MESSAGE: Final = 100
 """So many bytes of an exception's message are left where the topic of dead letters does not take more."""
+
+
+_Headers: TypeAlias = "list[tuple[str, bytes | None]]"
 
 
 class ProducerRecord(NamedTuple):
@@ -169,7 +190,7 @@ def _time_of(record: Record[Any, Any]) -> int:
     return record.timestamp if copied is None else _number(record, copied + _TIME, record.timestamp)
 
 
-def _time(record: Record[Any, Any], prefix: str) -> list[tuple[str, bytes | None]]:
+def _time(record: Record[Any, Any], prefix: str) -> _Headers:
     time = _time_of(record)
     return [(prefix + _TIME, b"%d" % time)] if time >= 0 else []
 
@@ -181,6 +202,7 @@ def retry_record(
     return _copy(
         record,
         topic,
+        list(record.headers),
         [
             (_RETRY + "attempts", b"%d" % attempts),
             (_RETRY + "at", b"%d" % at),
@@ -233,14 +255,14 @@ def _dead_letter(
     record: Record[Any, Any],
     topic: str,
     error: BaseException,
-    more: list[tuple[str, bytes | None]],
+    more: _Headers,
     group: str | None,
 ) -> ProducerRecord:
     if isinstance(error, RecordDeserializationError):
         more = [("field", error.field.encode()), *more]
         # What the deserialiser raised says why, as where a poll decodes.
         error = error.__cause__ or error
-    headers: list[tuple[str, bytes | None]] = [
+    headers: _Headers = [
         *_origin(record, ERROR),
         (ERROR + "class", type(error).__name__.encode()),
         (ERROR + "message", printable(text_of(error))[:_MESSAGE_CHARACTERS].encode(errors="replace")),
@@ -248,14 +270,35 @@ def _dead_letter(
     ]
     if group is not None:
         headers.append((ERROR + "group", group.encode()))
-    return _copy(record, topic, headers)
+    return _copy(record, topic, _not_from(headers[0][1], record.headers), headers)
 
 
 def replayed(letter: Record[Any, Any], topic: str, partition: int | None) -> ProducerRecord:
     """The record of a dead letter, to be written where it came from: without what the error added."""
-    time = _number(letter, ERROR + _TIME, letter.timestamp)
-    headers: list[tuple[str, bytes | None]] = [(_REPLAY + _TIME, b"%d" % time)] if time >= 0 else []
-    return _copy(letter, topic, headers)._replace(partition=partition)
+    own, added = parted(letter.headers)
+    found = number_in(dict(added).get(ERROR + _TIME))
+    time = letter.timestamp if found is None else found
+    headers: _Headers = [(_REPLAY + _TIME, b"%d" % time)] if time >= 0 else []
+    return _copy(letter, topic, own, headers)._replace(partition=partition)
+
+
+def parted(headers: Sequence[tuple[str, bytes | None]]) -> tuple[_Headers, _Headers]:
+    """The headers of a dead letter's record, and those that its last error added.
+
+    These begin with the topic that it came from. Where none names one, all headers about errors are meant. Those of a
+    pipeline get the names that they have elsewhere.
+    """
+    start = max((place for place, (name, _) in enumerate(headers) if name in _BEGINS), default=0)
+    own, added = list(headers[:start]), []
+    of_pipelines = OF_PIPELINES if len(headers) > start and headers[start][0] in OF_PIPELINES else {}
+    for name, value in headers[start:]:
+        if name in of_pipelines:
+            added.append((ERROR + of_pipelines[name], value))
+        elif name.startswith(ERROR) and not of_pipelines:
+            added.append((name, value))
+        else:
+            own.append((name, value))
+    return own, added
 
 
 class Shorter(NamedTuple):
@@ -288,8 +331,7 @@ def shorter(letter: Letter, error: BaseException) -> Shorter | None:
 
 
 def _shortened(letter: Letter) -> Shorter | None:
-    own = [pair for pair in letter.headers if not pair[0].startswith(ERROR)]
-    ours = [pair for pair in letter.headers if pair[0].startswith(ERROR)]
+    own, ours = parted(letter.headers)
     message = dict(ours)[ERROR + "message"] or b""
     if len(message) > max(len(letter.value or b""), _SHORT_MESSAGE):
         short = message[:_SHORT_MESSAGE].decode(errors="ignore").encode()
@@ -310,7 +352,7 @@ def _shortened(letter: Letter) -> Shorter | None:
     return Shorter(Letter.of(made, letter.counter, letter.error), words, size)
 
 
-def _origin(record: Record[Any, Any], prefix: str) -> list[tuple[str, bytes | None]]:
+def _origin(record: Record[Any, Any], prefix: str) -> _Headers:
     came_from = _header(record, _RETRY + "topic")
     if came_from is not None:
         return [
@@ -327,12 +369,24 @@ def _origin(record: Record[Any, Any], prefix: str) -> list[tuple[str, bytes | No
     ]
 
 
-def _copy(record: Record[Any, Any], topic: str, headers: list[tuple[str, bytes | None]]) -> ProducerRecord:
-    """The record with these headers in place of ours. Without a timestamp: it gets the time at which it is sent."""
-    kept = [(name, value) for name, value in record.headers if not name.startswith(OURS)]
+def _copy(record: Record[Any, Any], topic: str, own: _Headers, headers: _Headers) -> ProducerRecord:
+    """The record with these headers behind its own. Without a timestamp: it gets the time at which it is sent."""
+    kept = [each for each in own if not each[0].startswith((_RETRY, _REPLAY))]
     return ProducerRecord(
         topic,
         record.value,
         record.key,
         headers=(*kept[: MOST_HEADERS - len(headers)], *headers),
     )
+
+
+def _not_from(topic: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> _Headers:
+    """Headers without what says that the record came from this topic, and what errors added after that."""
+    start = next(
+        (at for at, (name, value) in enumerate(headers) if name in _BEGINS and value == topic), len(headers)
+    )
+    return [
+        (name, value)
+        for at, (name, value) in enumerate(headers)
+        if at < start or not (name.startswith(ERROR) or name in OF_PIPELINES)
+    ]

@@ -13,9 +13,8 @@ from tests.consumer.application.test_interrupted_callbacks import Nobody
 from kadence import TopicPartition
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
-from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import Shell
-from kadence.consumer.assembly import aside
+from kadence.consumer.assembly import aside, core_of
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.testing import FakeClock
@@ -31,21 +30,21 @@ class Subject:
         self.clock = FakeClock()
         self.shared_state = SharedState(lambda: None)
         config = ConsumerConfig.parse({"group.id": "g", "bootstrap.servers": "nowhere:1"})
-        self.core = Core(
+        self.core = core_of(
             config, self.shared_state, Nobody(), self.clock, lambda config: NotImplemented, aside
         )
         self.shell = Shell(self.core, self.shared_state, self.clock)
-        self.core.manual = True
+        self.core.chosen.by_hand = True
         shared_partition = SharedPartition(PARTITION, 1)
         shared_partition.origin = Origin(1, 5, None)
-        self.shared_state.assignment = {PARTITION: shared_partition}
+        self.shared_state.shared_partitions = {PARTITION: shared_partition}
 
     def poll(self, after_ms: int = 0) -> list[int]:
         """A poll so much later; the offsets that it commits, which succeeds."""
         self.clock.advance(after_ms)
         known = len(self.shared_state.application_events)
         with self.shell:
-            self.shell.run(self.core.poll(0, 10, list))
+            self.shell.run(self.core.polls.poll(0, 10, list))
         found = []
         for call in list(self.shared_state.application_events)[known:]:
             if isinstance(call, m.Commit):
@@ -68,7 +67,7 @@ def test_offsets_that_do_not_change_are_committed_again_once_a_minute(subject: S
 
 def test_offsets_that_change_are_committed_each_interval(subject: Subject) -> None:
     assert subject.poll(5_000) == [5]
-    shared_partition = subject.shared_state.assignment[PARTITION]
+    shared_partition = subject.shared_state.shared_partitions[PARTITION]
     for offset in (7, 9):
         shared_partition.position = shared_partition.processed = Origin(1, offset, None)
         assert subject.poll(4_999) == []
@@ -79,7 +78,7 @@ def test_after_a_seek_back_the_same_place_is_committed_again(subject: Subject) -
     """A topic made anew, too, begins another stretch of reading."""
     assert subject.poll(5_000) == [5]
     assert subject.poll() == []
-    shared_partition = subject.shared_state.assignment[PARTITION]
+    shared_partition = subject.shared_state.shared_partitions[PARTITION]
     shared_partition.fetch_epoch = 2
     shared_partition.origin = Origin(2, 5, None)
     assert subject.poll(5_000) == [5]

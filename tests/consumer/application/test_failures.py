@@ -13,7 +13,7 @@ from kadence.errors import OffsetOutOfRangeError, TopicAuthorizationError
 
 def subject(*shared_partitions: SharedPartition) -> Subject:
     made = Subject()
-    made.shared_state.assignment = {one.partition: one for one in shared_partitions}
+    made.shared_state.shared_partitions = {one.partition: one for one in shared_partitions}
     return made
 
 
@@ -25,9 +25,9 @@ def lost(one: SharedPartition) -> m.Failed:
 def polled(subject: Subject, limit: int) -> list[tuple[int, int]]:
     """(partition, offset) of what a poll returns."""
     with subject.shell:
-        chunks = subject.core.poll_buffered(limit)
+        chunks = subject.core.polls.poll_buffered(limit)
         if chunks is None:
-            chunks = subject.shell.run(subject.core.poll(0, limit, list))
+            chunks = subject.shell.run(subject.core.polls.poll(0, limit, list))
     return [(record.partition, record.offset) for _, records in chunks for record in records]
 
 
@@ -96,7 +96,7 @@ def test_b6_a_member_that_gives_up_while_a_poll_looks_does_not_hear_of_that_poll
     exchange.take_background_events = taken  # type: ignore[method-assign]
     # The fast path of a poll takes nothing.
     with world.shell:
-        assert world.shell.run(world.core.poll(0, 10, list)) == []
+        assert world.shell.run(world.core.polls.poll(0, 10, list)) == []
     with pytest.raises(TopicAuthorizationError):
         polled(world, 10)
     assert not shared_state.application_events
@@ -147,7 +147,7 @@ def test_a_lost_position_of_a_partition_that_went_away_is_forgotten() -> None:
     world.shared_state.tell(lost(one))
     with pytest.raises(OffsetOutOfRangeError):
         polled(world, 10)
-    world.shared_state.assignment = {}
+    world.shared_state.shared_partitions = {}
     assert polled(world, 10) == []
 
 

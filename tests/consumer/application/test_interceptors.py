@@ -173,7 +173,7 @@ def test_iteration_gives_what_an_interceptor_adds_before_it_polls_again(served: 
         assert subject.position(PARTITION) == 2
         # What was added comes with the next call, whichever that is, and proves nothing processed before it came.
         assert [record.value for record in subject.poll(PATIENCE)] == [b"again"]
-        processed = subject._shared_state.assignment[PARTITION].processed_position()
+        processed = subject._shared_state.shared_partitions[PARTITION].processed_position()
         assert processed is not None
         assert processed.offset == 1
         assert subject.poll(PATIENCE, max_records=1).next_offsets()[PARTITION].offset == 3

@@ -218,7 +218,7 @@ def test_c7_ctrl_c_anywhere_in_an_awaited_poll_loses_no_record(served: Broker) -
             places,
             lambda: loop.run_until_complete(subject.poll(5)),
             looks_at_everything(subject),
-            lambda at: Interruption(at, SOURCE + "/consumer/application/core.py", at_once=True),
+            lambda at: Interruption(at, SOURCE + "/consumer/application/polls.py", at_once=True),
         )
         loop.run_until_complete(subject.close())
     finally:

@@ -16,13 +16,12 @@ from kadence.client.waits import Run
 from kadence.clock import FOREVER, Clock, SystemClock
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
-from kadence.consumer.application.core import Core
 from kadence.consumer.application.shell import Shell
-from kadence.consumer.assembly import aside
-from kadence.consumer.shared_partition import Origin
+from kadence.consumer.assembly import aside, core_of
+from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import ConcurrentAccessError, IllegalStateError, WakeupError
-from kadence.types import OffsetAndMetadata
+from kadence.types import GroupMetadata, OffsetAndMetadata
 
 PARTITION = TopicPartition("t", 0)
 AT = {PARTITION: OffsetAndMetadata(1)}
@@ -62,22 +61,22 @@ class Subject:
         self.shared_state = SharedState(lambda: None)
         config = ConsumerConfig.parse({"group.id": "g", "bootstrap.servers": "nowhere:1"}, **settings)
         clock = clock or SystemClock()
-        self.core = Core(config, self.shared_state, Nobody(), clock, lambda config: NotImplemented, aside)
+        self.core = core_of(config, self.shared_state, Nobody(), clock, lambda config: NotImplemented, aside)
         self.shell = Shell(self.core, self.shared_state, clock)
         self.listener = self.core.listener = Listener()
-        self.core.subscribed = frozenset(("t",))
+        self.core.chosen.subscribed = frozenset(("t",))
 
     def poll(self) -> None:
         """As `Consumer.poll` does it."""
         with self.shell:
-            if self.core.poll_buffered(10) is None:
-                self.shell.run(self.core.poll(0, 10, list))
+            if self.core.polls.poll_buffered(10) is None:
+                self.shell.run(self.core.polls.poll(0, 10, list))
 
     def interrupted_poll(self, interruption: Interruption) -> Interruption:
         with contextlib.suppress(KeyboardInterrupt), interruption:
             self.poll()
         # As `Consumer.poll` does; it had taken nothing.
-        self.core.put_back(None)
+        self.core.polls.put_back(None)
         return interruption
 
     def done(self) -> list[int]:
@@ -95,10 +94,16 @@ def test_ctrl_c_anywhere_in_a_poll_never_loses_the_end_of_a_callback() -> None:
     for at in steps():
         subject = Subject()
         subject.shared_state.tell(m.RevokePartitions(1, (PARTITION,)))
-        subject.shared_state.tell(m.AssignPartitions(2, (PARTITION,)))
+        finished = m.RebalanceFinished(
+            m.Rebalance("first join", 0, 1, 1, (PARTITION,), (PARTITION,), ()), GroupMetadata("g", 1, "m")
+        )
+        assigned = {PARTITION: SharedPartition(PARTITION, 1)}
+        subject.shared_state.tell(m.AssignPartitions(2, (PARTITION,), assigned, finished))
         interruption = subject.interrupted_poll(Interruption(at))
         subject.poll()
         assert set(subject.done()) == {1, 2}, interruption.where
+        assert subject.core.known.partitions == assigned, interruption.where
+        assert subject.core.rebalances == [finished.rebalance], interruption.where
         assert subject.listener.count <= 2, f"a callback ran twice: {interruption.where}"
         assert subject.listener.count >= 1 + (not interruption.happened), interruption.where
         said = len(subject.shared_state.application_events)
@@ -163,7 +168,7 @@ def test_c7_close_may_be_called_again_after_ctrl_c_in_the_last_of_it() -> None:
     with pytest.raises(KeyboardInterrupt):
         subject.shell.run(subject.core.close(FOREVER, processed_only=True, leave=None))
     subject.shell.run(subject.core.close(FOREVER, processed_only=True, leave=None))
-    assert subject.core.closed
+    assert subject.core.exchange.closed
 
 
 def test_unsubscribe_is_done_though_a_callback_raised() -> None:
@@ -184,7 +189,7 @@ def test_unsubscribe_is_done_though_a_callback_raised() -> None:
     subject.shared_state.tell(m.Answer(unsubscribe.id))
     with pytest.raises(ZeroDivisionError):
         leaving.send(None)
-    assert subject.core.subscribed is None
+    assert subject.core.chosen.subscribed is None
     assert subject.core.listener is None
 
 
@@ -195,7 +200,7 @@ def test_an_unsubscribe_whose_wait_is_interrupted_takes_effect_and_the_callback_
     next(leaving)
     with pytest.raises(KeyboardInterrupt):
         leaving.throw(KeyboardInterrupt)
-    assert subject.core.subscribed is None
+    assert subject.core.chosen.subscribed is None
     with pytest.raises(IllegalStateError, match="nothing to poll"):
         subject.poll()
     subject.shared_state.tell(m.RevokePartitions(1, (PARTITION,)))
@@ -210,10 +215,10 @@ def test_an_unsubscribe_whose_wait_is_interrupted_takes_effect_and_the_callback_
 
 def test_a5_a_poll_that_raised_before_it_took_anything_says_nothing_of_a_round() -> None:
     subject = Subject(max_poll_records="auto")
-    pace = subject.core.pace
+    pace = subject.core.polls.pace
     assert pace is not None
     one = shared_partition(0)
-    subject.shared_state.assignment = {one.partition: one}
+    subject.shared_state.shared_partitions = {one.partition: one}
     put(subject.shared_state, one, 10)
     subject.poll()
     assert pace.polls(subject.core.clock.now_ms() + 1_000_000) == 1, "ten records took very long"
@@ -236,7 +241,7 @@ def test_a4_a_truncation_in_the_instant_in_which_records_are_taken_loses_none_th
 
     subject = Subject(value_deserializer=interrupted)
     one = shared_partition(0)
-    subject.shared_state.assignment = {one.partition: one}
+    subject.shared_state.shared_partitions = {one.partition: one}
     put(subject.shared_state, one, 10)
     subject.poll()
     now = one.current()
@@ -247,13 +252,13 @@ def test_a4_a_truncation_in_the_instant_in_which_records_are_taken_loses_none_th
 def test_the_time_of_a_poll_that_never_began_is_not_that_of_the_next_one() -> None:
     subject = Subject()
     with subject.shell:
-        assert subject.core.poll_buffered(10) is None
-    assert subject.core.counted_at >= 0
+        assert subject.core.polls.poll_buffered(10) is None
+    assert subject.core.polls.counted_at >= 0
     # Its timeout was no number, say. The next one has something else to look at first.
     subject.shared_state.tell(m.Failed(ZeroDivisionError("told once")))
     with subject.shell:
-        assert subject.core.poll_buffered(10) is None
-    assert subject.core.counted_at == -1
+        assert subject.core.polls.poll_buffered(10) is None
+    assert subject.core.polls.counted_at == -1
 
 
 def test_b6_ctrl_c_anywhere_in_a_poll_never_loses_an_error_of_the_background() -> None:

@@ -12,7 +12,7 @@ from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer
 from kadence.consumer.application.async_shell import _LoopSignal
-from kadence.consumer.shared_state import Signal
+from kadence.consumer.client_state import Signal
 from kadence.net import drain
 
 has_descriptor = pytest.mark.skipif(

@@ -56,7 +56,7 @@ def reading(subject: Subject, *partitions: TopicPartition) -> None:
     for number, partition in enumerate(partitions, 1):
         shared_partition = shared_partitions[partition] = SharedPartition(partition, number)
         shared_partition.origin = Origin(number, 5, None)
-    subject.shared_state.assignment = shared_partitions
+    subject.shared_state.shared_partitions = shared_partitions
 
 
 def commits(subject: Subject) -> list[m.Commit]:
@@ -201,7 +201,7 @@ def test_c12_an_identity_without_a_loss_is_that_of_the_next_poll(subject: Subjec
     subject.core.check()
     assert subject.core.identity.generation_id == -1
     # The short way of a poll must not leave it out.
-    assert subject.core.poll_buffered(1) is None
+    assert subject.core.polls.poll_buffered(1) is None
     subject.poll()
     assert subject.core.identity.generation_id == 5
 
@@ -221,3 +221,45 @@ def test_c12_what_was_lost_is_not_committed_before_a_poll_has_told_of_it(
     subject.core.commits.commit_async(offsets, None)
     [_, after] = commits(subject)
     assert after.lost == frozenset()
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+def ended(generation: int, *partitions: TopicPartition) -> m.RebalanceFinished:
+    rebalance = m.Rebalance("first join", 0, 1, generation, partitions, partitions, ())
+    return m.RebalanceFinished(rebalance, GroupMetadata("g", generation, "m"))
+
+
+def generations(subject: Subject) -> list[int]:
+    return [each.generation for each in subject.core.rebalances]
+
+
+def test_c16_a_rebalance_is_shown_with_the_partitions_that_it_assigns(subject: Subject) -> None:
+    subject.shared_state.tell(m.AssignPartitions(1, (A,), {A: SharedPartition(A, 1)}, ended(4, A)))
+    subject.core.exchange.take_background_events()
+    assert (generations(subject), dict(subject.core.known.partitions)) == ([], {})
+    assert subject.core.identity.generation_id == -1
+    subject.poll()
+    assert (generations(subject), set(subject.core.known.partitions)) == ([4], {A})
+    assert subject.core.identity.generation_id == 4
+
+
+def test_c16_a_rebalance_whose_partitions_were_lost_untold_is_in_the_history_once(subject: Subject) -> None:
+    subject.shared_state.tell(m.AssignPartitions(1, (A,), {A: SharedPartition(A, 1)}, ended(4, A)))
+    subject.shared_state.tell(m.LosePartitions(2, (A,), {1: ()}))
+    subject.shared_state.tell(m.AssignPartitions(3, (A,), {A: SharedPartition(A, 2)}, ended(5, A)))
+    subject.poll()
+    assert told(subject) == [("lost", [A]), ("assigned", [A])]
+    assert generations(subject) == [4, 5]
+
+
+def test_c16_the_loss_with_which_a_member_gives_up_is_shown_by_the_poll_that_tells(subject: Subject) -> None:
+    subject.shared_state.tell(m.AssignPartitions(1, (A,), {A: SharedPartition(A, 1)}, ended(4, A)))
+    subject.poll()
+    subject.shared_state.tell(m.LosePartitions(2, (A,), {}))
+    subject.shared_state.tell(ended(-1))
+    subject.core.exchange.take_background_events()
+    assert generations(subject) == [4]
+    subject.poll()
+    assert (generations(subject), dict(subject.core.known.partitions)) == ([4, -1], {})

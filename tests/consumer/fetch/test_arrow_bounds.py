@@ -60,7 +60,7 @@ def test_a1_rows_bound_them_too_and_a_record_above_the_bytes_comes_alone() -> No
 
 def test_c7_columns_that_were_put_back_come_again_after_a_fetch() -> None:
     shared, one = shared_state(), shared_partition(0)
-    shared.assignment = {one.partition: one}
+    shared.shared_partitions = {one.partition: one}
     put(shared, one, 10, 100)
     subject = FetchCollector(shared, check_crcs=True, max_batch_bytes=1 << 20)
     assert rows(subject, 300) == [(0, 3)]

@@ -146,8 +146,8 @@ def test_skip_passes_over_counts_and_logs_the_offset_but_never_the_value(
         subject.assign([PARTITION])
         assert values(read(subject, 18)) == [n for n in range(20) if n not in (5, 6)]
         assert subject.position(PARTITION) == 20
-        assert subject._core.decoding is not None
-        assert subject._core.decoding.skipped == 2
+        assert subject._core.polls.decoding is not None
+        assert subject._core.polls.decoding.skipped == 2
     told = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
     assert told == [
         "skipped: the value of t-0 at offset 5 is bad (ValueError)",
@@ -309,8 +309,8 @@ def test_an_offset_is_processed_once_its_dead_letter_is_acknowledged_and_not_bef
             subject.commit({})
             assert committed_by(subject) == 0
             assert values(read(subject, 18)) == [n for n in range(20) if n not in (5, 6)]
-        assert subject._core.decoding is not None
-        assert subject._core.decoding.dead_lettered == 2
+        assert subject._core.polls.decoding is not None
+        assert subject._core.polls.decoding.dead_lettered == 2
         assert subject.position(PARTITION) == 20
 
 
@@ -491,8 +491,8 @@ def test_iteration_returns_nothing_after_a_bad_record_before_its_dead_letter_is_
             assert list(subject.records(idle_timeout=0.1)) == []
             assert subject.position(PARTITION) == 5
             assert [next(records).value for _ in range(13)] == list(range(7, 20))
-        assert subject._core.decoding is not None
-        assert subject._core.decoding.dead_lettered == 2
+        assert subject._core.polls.decoding is not None
+        assert subject._core.polls.decoding.dead_lettered == 2
 
 
 def test_async_iteration_deserialises_as_iteration_does(served: Broker) -> None:

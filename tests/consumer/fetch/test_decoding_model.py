@@ -88,7 +88,7 @@ class World:
             TopicPartition("t", number): SharedPartition(TopicPartition("t", number), 1)
             for number in range(PARTITIONS)
         }
-        self.shared_state.assignment = self.shared_partitions
+        self.shared_state.shared_partitions = self.shared_partitions
         self.due = [0] * PARTITIONS
         self.committed = dict.fromkeys(self.shared_partitions, 0)
         """By committing the records of each poll."""

@@ -370,7 +370,7 @@ def test_a3_when_what_is_paused_is_all_there_is_the_largest_of_it_is_fetched_aga
 def test_a3_what_is_void_before_it_was_looked_at_wakes_who_waits_for_room_too() -> None:
     wakes = []
     shared, one = SharedState(lambda: wakes.append(1)), shared_partition(0)
-    shared.assignment = {one.partition: one}
+    shared.shared_partitions = {one.partition: one}
     put(shared, one, 10)
     subject = collector(shared)
     subject.mark_processed()
@@ -392,7 +392,7 @@ def test_c7_what_a_poll_took_comes_again_though_a_truncation_moved_the_lease_mea
     read_before: int,
 ) -> None:
     shared, one = shared_state(), shared_partition(0)
-    shared.assignment = {one.partition: one}
+    shared.shared_partitions = {one.partition: one}
     put(shared, one, 10)
     subject = collector(shared)
     if read_before:
@@ -424,7 +424,7 @@ def test_rows_before_a_cut_do_not_come_again_whenever_the_network_thread_hears_o
     subscription.assign([partition])
     subscription.position(partition, 0, None)
     one = subscription.partitions[partition].shared_partition
-    shared.assignment = {partition: one}
+    shared.shared_partitions = {partition: one}
     put(shared, one, 3, fetch_epoch=one.fetch_epoch)
     subject = collector(shared)
 
@@ -473,7 +473,7 @@ def test_what_an_earlier_stretch_of_reading_has_processed_proves_nothing_of_a_la
 @pytest.mark.parametrize("how", ["records", "let go", "columns"])
 def test_what_is_put_back_is_counted_once(how: str) -> None:
     shared, one = shared_state(), shared_partition(0)
-    shared.assignment = {one.partition: one}
+    shared.shared_partitions = {one.partition: one}
     put(shared, one, 10)
     put(shared, one, 10, offset=10)
     subject = collector(shared)

@@ -31,7 +31,7 @@ class Subject:
         self.shared_partition = SharedPartition(TopicPartition("t", 0), 1)
         self.shared_partition.origin = Origin(1, 0, None)
         self.shared_partition.end = end
-        self.shared_state.assignment = {self.shared_partition.partition: self.shared_partition}
+        self.shared_state.shared_partitions = {self.shared_partition.partition: self.shared_partition}
         self.collector = FetchCollector(self.shared_state, check_crcs=True, max_batch_bytes=1 << 20)
         self.arena = Arena()
         raw = b"".join(

@@ -240,12 +240,12 @@ def test_c7_a_thread_that_is_inside_a_call_takes_the_steps_over(world: World) ->
 def armed(*shared_partitions: SharedPartition, **settings: Any) -> Subject:
     """The application side, after a poll that found nothing to do but to take records."""
     subject = Subject(FakeClock(), **settings)
-    subject.shared_state.assignment = {one.partition: one for one in shared_partitions}
+    subject.shared_state.shared_partitions = {one.partition: one for one in shared_partitions}
     for one in shared_partitions:
         put(subject.shared_state, one, 50)
     with subject.shell:
-        assert subject.core.poll_buffered(1)
-    assert subject.core.steps.step() is not None
+        assert subject.core.polls.poll_buffered(1)
+    assert subject.core.polls.steps.step() is not None
     return subject
 
 
@@ -254,18 +254,18 @@ def tell(subject: Subject) -> None:
 
 
 def truncate(subject: Subject) -> None:
-    for one in subject.shared_state.assignment.values():
+    for one in subject.shared_state.shared_partitions.values():
         one.fetch_epoch = 2
         one.origin = Origin(2, 5, None)
 
 
 def revoke(subject: Subject) -> None:
-    for one in subject.shared_state.assignment.values():
+    for one in subject.shared_state.shared_partitions.values():
         one.revoking = True
 
 
 def pause(subject: Subject) -> None:
-    for one in subject.shared_state.assignment.values():
+    for one in subject.shared_state.shared_partitions.values():
         one.paused = True
 
 
@@ -302,7 +302,7 @@ def wait(subject: Subject) -> None:
 def test_a_step_stops_for(change: Callable[[Subject], None]) -> None:
     subject = armed(shared_partition(0))
     change(subject)
-    assert subject.core.steps.step() is None
+    assert subject.core.polls.steps.step() is None
 
 
 def test_c7_a_second_thread_that_polls_ends_the_steps_of_the_first_within_the_same_millisecond() -> None:
@@ -313,7 +313,7 @@ def test_c7_a_second_thread_that_polls_ends_the_steps_of_the_first_within_the_sa
         # It has lowered the attention and has taken nothing yet, when the first thread takes its next step.
         subject.core.commits.due = go_on  # type: ignore[method-assign]
         with subject.shell:
-            subject.core.poll_buffered(1)
+            subject.core.polls.poll_buffered(1)
 
     def go_on(now: int) -> bool:
         looking.set()
@@ -323,7 +323,7 @@ def test_c7_a_second_thread_that_polls_ends_the_steps_of_the_first_within_the_sa
     second = threading.Thread(target=poll)
     second.start()
     assert looking.wait(PATIENCE)
-    found.append(subject.core.steps.step())
+    found.append(subject.core.polls.steps.step())
     with pytest.raises(ConcurrentAccessError, match="another thread is using"), subject.shell:
         pass
     looked.set()
@@ -422,7 +422,7 @@ def test_the_cycle_collector_knows_records_with_objects_in_them(decoding: World)
 )
 def test_c14_no_setting_leaves_the_steps(settings: dict[str, Any]) -> None:
     subject = armed(shared_partition(0), **settings)
-    assert all(subject.core.steps.step() is not None for _ in range(40))
+    assert all(subject.core.polls.steps.step() is not None for _ in range(40))
 
 
 class Sees(Interceptor):
@@ -439,7 +439,7 @@ class Sees(Interceptor):
 def test_an_interceptor_sees_what_each_step_returns_and_a_record_left_out_is_a_step_of_its_own() -> None:
     sees = Sees()
     subject = armed(shared_partition(0), interceptors=[sees])
-    steps = subject.core.steps
+    steps = subject.core.polls.steps
     del sees.seen[:]
     before = steps.calls
     found = [steps.step().offset for _ in range(6)]
@@ -465,8 +465,10 @@ def test_c7_another_thread_is_refused_while_a_step_is_in_an_interceptor() -> Non
     subject = armed(shared_partition(0), interceptors=[Slow()])
 
     def work() -> None:
-        subject.core.steps.arm(subject.core.clock.now_ms(), list(subject.core._collector._ring.values()))
-        found.append(subject.core.steps.step())
+        subject.core.polls.steps.arm(
+            subject.core.clock.now_ms(), list(subject.core.polls.collector._ring.values())
+        )
+        found.append(subject.core.polls.steps.step())
 
     found: list[Record | None] = []
     other = threading.Thread(target=work)
@@ -493,7 +495,7 @@ def test_c7_what_an_interceptor_was_interrupted_at_comes_again() -> None:
 
     one = shared_partition(0)
     subject = armed(one, interceptors=[Interrupts()])
-    steps = subject.core.steps
+    steps = subject.core.polls.steps
     found = [steps.step().offset for _ in range(5)]
     with pytest.raises(KeyboardInterrupt):
         steps.step()
@@ -512,15 +514,15 @@ def test_c14_a_partition_that_waits_for_its_dead_letters_takes_no_step() -> None
     subject = Subject(
         FakeClock(), value_deserializer=int, deserialization_errors="dead-letter", dead_letter_topic="bad"
     )
-    assert subject.core.decoding is not None
-    subject.core.decoding._dead_letters = Letters()  # type: ignore[assignment]
+    assert subject.core.polls.decoding is not None
+    subject.core.polls.decoding._dead_letters = Letters()  # type: ignore[assignment]
     bad, good = shared_partition(0), shared_partition(1)
-    subject.shared_state.assignment = {one.partition: one for one in (bad, good)}
+    subject.shared_state.shared_partitions = {one.partition: one for one in (bad, good)}
     put(subject.shared_state, bad, 50, value=b"bad")
     put(subject.shared_state, good, 50, value=b"1")
     with subject.shell:
-        assert subject.core.poll_buffered(1)
-    steps = subject.core.steps
+        assert subject.core.polls.poll_buffered(1)
+    steps = subject.core.polls.steps
     found = [steps.step() for _ in range(40)]
     assert [record and record.partition for record in found] == [1] * 40
 
@@ -537,8 +539,10 @@ def test_c7_another_thread_is_refused_while_a_step_is_in_a_deserialiser() -> Non
     subject = armed(shared_partition(0), value_deserializer=slow)
 
     def work() -> None:
-        subject.core.steps.arm(subject.core.clock.now_ms(), list(subject.core._collector._ring.values()))
-        found.append(subject.core.steps.step())
+        subject.core.polls.steps.arm(
+            subject.core.clock.now_ms(), list(subject.core.polls.collector._ring.values())
+        )
+        found.append(subject.core.polls.steps.step())
 
     found: list[Record | None] = []
     other = threading.Thread(target=work)
@@ -555,11 +559,11 @@ def test_c7_another_thread_is_refused_while_a_step_is_in_a_deserialiser() -> Non
 def test_b4_a_stall_tells_how_many_records_a_step_gave_and_which() -> None:
     one = shared_partition(0)
     subject = armed(one)
-    assert subject.core.steps.poll(7)
-    subject.core.steps.settle()  # somebody reads the metrics
+    assert subject.core.polls.steps.poll(7)
+    subject.core.polls.steps.settle()  # somebody reads the metrics
     assert subject.core.stalls._look() == (7, {one.partition: range(2, 9)})
     with subject.shell:
-        assert subject.core.poll_buffered(20)
+        assert subject.core.polls.poll_buffered(20)
     assert subject.core.stalls._look() == (20, {one.partition: range(9, 29)})
 
 
@@ -625,7 +629,7 @@ def test_c7_another_thread_is_refused_until_a_poll_has_let_its_records_go(served
 
     class Watched:
         def __getattr__(self, name: str) -> Any:
-            return getattr(subject._core.steps, name)
+            return getattr(subject._core.polls.steps, name)
 
         def let_go(self) -> None:
             def enter() -> None:
@@ -636,7 +640,7 @@ def test_c7_another_thread_is_refused_until_a_poll_has_let_its_records_go(served
             other = threading.Thread(target=enter)
             other.start()
             other.join(PATIENCE)
-            subject._core.steps.let_go()
+            subject._core.polls.steps.let_go()
 
     subject._steps = Watched()  # type: ignore[assignment]  # it stands for all of it
     with subject:

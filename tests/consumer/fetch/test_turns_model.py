@@ -49,7 +49,7 @@ class World:
         )
         self.steps = self.collector.steps
         self.partitions = [SharedPartition(TopicPartition("t", number), 1) for number in range(PARTITIONS)]
-        self.shared.assignment = {each.partition: each for each in self.partitions}
+        self.shared.shared_partitions = {each.partition: each for each in self.partitions}
         self.due = [0] * PARTITIONS
         self.given = 0
         self.polls = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kadence.consumer.events import BackgroundEvent, RebalanceFailed, RebalanceFinished
+from kadence.consumer.events import BackgroundEvent, RebalanceFailed
 from kadence.consumer.group.assignment_reconciler import RebalanceHistory
 from kadence.types import GroupMetadata, TopicPartition
 
@@ -33,10 +33,8 @@ def test_one_that_begins_again_before_it_ends_keeps_its_first_cause_and_time() -
     history = RebalanceHistory(told.append)
     history.begin(100, "subscription changed")
     history.begin(150, "the coordinator asked (heartbeat)")
-    history.finish(180, GROUP, frozenset({TopicPartition("t", 0)}))
-    (finished,) = told
-    assert isinstance(finished, RebalanceFinished)
-    rebalance = finished.rebalance
+    rebalance = history.finish(180, GROUP, frozenset({TopicPartition("t", 0)})).rebalance
+    assert told == [], "it is told with the partitions that it assigns"
     assert rebalance.cause == "subscription changed"
     assert (rebalance.started_monotonic_ms, rebalance.ended_monotonic_ms) == (100, 180)
     assert rebalance.added == (TopicPartition("t", 0),)

@@ -11,7 +11,7 @@ from tests.worlds.members import Member
 
 from kadence.connection.request import Request
 from kadence.consumer import events as m
-from kadence.consumer.group.kip848_heartbeats import STUMBLES
+from kadence.consumer.group.epoch_member import STUMBLES
 from kadence.errors import DisconnectedError, KafkaError, UnsupportedVersionError
 from kadence.protocol import error_codes
 from kadence.protocol.consumer_group_heartbeat import (

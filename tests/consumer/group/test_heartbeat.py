@@ -11,11 +11,11 @@ from tests.worlds.hand import START, BackgroundEvents, Hand, Managers
 from kadence.clock import FOREVER
 from kadence.config import ConsumerConfig
 from kadence.connection.request import Completed, Request
+from kadence.consumer.client_state import Progress
 from kadence.consumer.events import Stalled
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.group.membership import HeartbeatOutcome
-from kadence.consumer.shared_state import Progress
 from kadence.errors import DisconnectedError
 from kadence.types import Node
 

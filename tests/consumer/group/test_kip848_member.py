@@ -12,8 +12,8 @@ from tests.worlds.kip848 import INTERVAL, Bench, own, said
 
 from kadence.clock import FOREVER
 from kadence.consumer import events as m
-from kadence.consumer.group.kip848_heartbeats import STUMBLES, TRANSITIONS, State
-from kadence.consumer.group.kip848_member import new_member_id
+from kadence.consumer.group.epoch_member import STUMBLES, new_member_id
+from kadence.consumer.group.member_states import TRANSITIONS, State
 from kadence.errors import DisconnectedError, KafkaError, TopicAuthorizationError, UnsupportedVersionError
 from kadence.layered import Layered
 from kadence.protocol import error_codes

@@ -6,7 +6,7 @@ import pytest
 from tests.worlds.kip848 import INTERVAL, Bench, own, said
 
 from kadence.connection.request import ConnectionPurpose, Request
-from kadence.consumer.group.kip848_heartbeats import State
+from kadence.consumer.group.member_states import State
 from kadence.consumer.group.membership import SENT_NATIVELY
 from kadence.errors import DisconnectedError
 from kadence.protocol import error_codes

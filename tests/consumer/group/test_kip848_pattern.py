@@ -13,7 +13,7 @@ from tests.worlds.kip848 import Bench, own
 from kadence.connection.cluster import Cluster
 from kadence.connection.request import Request
 from kadence.consumer import events as m
-from kadence.consumer.group.kip848_heartbeats import State
+from kadence.consumer.group.member_states import State
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.errors import InvalidRegularExpressionError, UnsupportedVersionError
 from kadence.protocol import error_codes

@@ -14,8 +14,8 @@ from tests.worlds.kip848 import Bench, said
 from kadence.connection.request import Request
 from kadence.consumer import events as m
 from kadence.consumer.group import kip848_member as kip848
-from kadence.consumer.group.kip848_heartbeats import TRANSITIONS, State
 from kadence.consumer.group.kip848_member import ConsumerMembership
+from kadence.consumer.group.member_states import TRANSITIONS, State
 from kadence.errors import BrokerError, DisconnectedError
 from kadence.protocol import error_codes as ec
 

@@ -15,7 +15,8 @@ from kadence.client.request_manager import Poll
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed
 from kadence.consumer import events as m
-from kadence.consumer.event_processor import BackgroundEventHandler, Reaper
+from kadence.consumer.background_events import Reaper
+from kadence.consumer.event_processor import RebalanceEventHandler
 from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.consumer.turn import Turn
@@ -85,7 +86,7 @@ class Bench:
             parts[0],
             parts[1],
             reaper,
-            BackgroundEventHandler(self.shared_state, Subscription(), reaper),
+            RebalanceEventHandler(self.shared_state, Subscription(), reaper),
             parts[1],
             None,
             managers,
@@ -167,7 +168,7 @@ def test_b9_a_late_turn_tells_how_long_a_membership_lasts_where_it_is_known(
 ) -> None:
     """KIP-848's session is the broker's, which tells it to nobody."""
     member: Any = SimpleNamespace(active=True, heartbeat_interval_ms=1_000, known_session_ms=session_ms)
-    bench.turn._membership = member
+    bench.turn._liveness = member
     bench.turn._tell_late(2_000)
     (line,) = caplog.messages
     assert "kept from running for 2.0 s" in line
@@ -192,7 +193,7 @@ def test_b7_a_close_that_nobody_answers_ends_at_its_deadline(bench: Bench) -> No
 def test_an_error_that_repeats_while_nobody_polls_is_kept_once(bench: Bench) -> None:
     """A partition assigned by hand may fail each second, for days, while the application works on something else."""
     reaper = Reaper(lambda: None)
-    background_event_handler = BackgroundEventHandler(bench.shared_state, Subscription(), reaper)
+    background_event_handler = RebalanceEventHandler(bench.shared_state, Subscription(), reaper)
     for _ in range(1_000):
         background_event_handler(m.Failed(KafkaTimeoutError("not yet")))
         background_event_handler(m.Failed(KafkaTimeoutError("not yet"), partition=PARTITION, fetch_epoch=3))
@@ -207,7 +208,7 @@ def test_an_error_that_repeats_while_nobody_polls_is_kept_once(bench: Bench) -> 
 def test_an_error_that_was_taken_is_told_again_though_other_events_wait(bench: Bench) -> None:
     """A member that gives up tells which partitions it has lost, and then why."""
     reaper = Reaper(lambda: None)
-    background_event_handler = BackgroundEventHandler(bench.shared_state, Subscription(), reaper)
+    background_event_handler = RebalanceEventHandler(bench.shared_state, Subscription(), reaper)
     background_event_handler(m.Failed(KafkaTimeoutError("again"), gave_up=True))
     bench.shared_state.background_events.clear()
     lost = m.LosePartitions(1, (PARTITION,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isnan
 
 from kadence.clock import FOREVER
-from kadence.consumer.shared_state import Lateness
+from kadence.consumer.client_state import Lateness
 
 NOW = 1_000_003
 

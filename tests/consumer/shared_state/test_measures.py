@@ -74,12 +74,9 @@ def test_each_callback_is_measured_as_what_it_was() -> None:
 
 def test_a_fetch_is_measured_as_a_whole_and_by_topic() -> None:
     fetches = Fetches()
-    for topic, size, records in (("a", 100, 1), ("a", 300, 3), ("b", 600, 2)):
-        fetches.add(topic, size, records)
-    fetches.end(1_000)
-    fetches.end(2_000)  # An empty response says nothing about sizes.
-    fetches.add("b", 200, 4)
-    fetches.end(3_000)
+    fetches.count(1_000, [{"a": (400, 4), "b": (600, 2)}])
+    fetches.count(2_000, [])  # An empty response says nothing about sizes.
+    fetches.count(3_000, [{"b": (200, 4)}])
     assert (fetches.bytes.average(3_000), fetches.bytes.highest(3_000)) == (600, 1_000)
     assert fetches.records.average(3_000) == 5
     assert fetches.topics["a"].bytes.average(3_000) == 400
@@ -92,10 +89,10 @@ def test_lag_and_lead_are_those_of_the_position_and_not_of_what_was_fetched() ->
     assert isnan(shared_partition.lags.highest(0)), "there is no position yet"
     shared_partition.origin = Origin(1, 40, None)
     fetches.heard(1_000, shared_partition, 100, 10)
-    fetches.end(1_000)
+    fetches.count(1_000, [])
     shared_partition.position = Origin(1, 90, None)
     fetches.heard(2_000, shared_partition, 120, 10)
-    fetches.end(2_000)
+    fetches.count(2_000, [])
     assert (shared_partition.lags.average(2_000), shared_partition.lags.highest(2_000)) == (45, 60)
     assert (
         shared_partition.leads.lowest(2_000),

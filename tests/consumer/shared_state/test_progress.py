@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kadence.consumer.shared_state import Progress
+from kadence.consumer.client_state import Progress
 
 
 def test_b4_user_code_that_hangs_is_processing_even_after_other_user_code_ran_within_it() -> None:

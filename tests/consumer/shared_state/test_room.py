@@ -47,5 +47,5 @@ def test_c6_a_pause_wakes_only_while_a_fetch_waits_for_memory_and_a_resume_alway
 def test_a3_all_that_buffer_memory_bounds_is_held() -> None:
     shared_state = SharedState(lambda: None)
     shared_state.measures.held_bytes = lambda: 1_000
-    shared_state.decompressed_bytes, shared_state.copies.packed, shared_state.decoded_bytes = 200, 30, 4
+    shared_state.decompressed_bytes, shared_state.copies.arrived, shared_state.decoded_bytes = 200, 30, 4
     assert (shared_state.fetched_bytes(), shared_state.held_bytes()) == (1_030, 1_234)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.patience import PATIENCE
 
-from kadence.consumer.shared_state import Signal
+from kadence.consumer.client_state import Signal
 
 
 def wait_interrupted_at(signal: Signal, step: int) -> bool:

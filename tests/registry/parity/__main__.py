@@ -43,8 +43,11 @@ def main() -> None:
     }
     spark = session("parity-schemas", master="local[1]", conf=settings)
     counted, chance = Counted(), Random(given.seed)
-    with SchemaRegistryServer() as server, TemporaryDirectory() as directory:
-        registered = Registered(server)
+    with (
+        SchemaRegistryServer() as server,
+        Registered(server) as registered,
+        TemporaryDirectory() as directory,
+    ):
         part = given.documents // 10
         protobuf.run(registered, chance, 3 * part, counted, Path(directory))
         json_schema.run(registered, chance, 3 * part, counted)

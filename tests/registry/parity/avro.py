@@ -162,21 +162,34 @@ def _branch(union: list[Any], value: Any, defined: dict[str, Any]) -> Any:
     """The type of a union that a value is of; where several could be it does not matter which."""
     types = [defined.get(each.rpartition(".")[2], each) if isinstance(each, str) else each for each in union]
     types.sort(key=lambda each: kind_of(each) != "record")
-    return next((each for each in types if _can_be(each, value)), "null")
+    return next((each for each in types if _can_be(each, value, defined)), "null")
 
 
-def _can_be(schema: Any, value: Any) -> bool:
+def _is_any(schema: Any, value: Any, defined: dict[str, Any]) -> bool:
+    schema = defined.get(schema.rpartition(".")[2], schema) if isinstance(schema, str) else schema
+    types = schema if isinstance(schema, list) else [schema]
+    return any(
+        _can_be(defined.get(each.rpartition(".")[2], each) if isinstance(each, str) else each, value, defined)
+        for each in types
+    )
+
+
+def _can_be(schema: Any, value: Any, defined: dict[str, Any]) -> bool:
     kind = kind_of(schema)
     if value is None:
         return bool(kind == "null")
     if isinstance(value, dict):
-        names = [field["name"] for field in schema["fields"]] if kind == "record" else []
-        return names == list(value) if kind == "record" else kind == "map"
+        if kind != "record":
+            return bool(kind == "map")
+        names = [field["name"] for field in schema["fields"]]
+        return names == list(value) and all(
+            _is_any(field["type"], value[field["name"]], defined) for field in schema["fields"]
+        )
     if isinstance(value, float):
         return kind in ("float", "double")
     if isinstance(value, tuple):
         logical = schema.get("logicalType", "") if isinstance(schema, dict) else ""
-        return {"uuid": "uuid", "clock": "time-"}.get(value[0], "-") in logical
+        return {"uuid": "uuid", "clock": "time-", "day": "date"}.get(value[0], "-") in logical
     return (
         bool(kind == "array") if isinstance(value, list) else kind not in ("null", "record", "map", "array")
     )

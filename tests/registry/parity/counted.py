@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.registry.parity.differences import Answer, known
-from tests.registry.parity.plain import same
+from tests.registry.parity.plain import first_difference, same
 
 __all__ = ["Counted", "Difference"]
 
@@ -28,7 +28,7 @@ class Difference:
 
     def place(self) -> tuple[str, Any, Any]:
         """Where the two values differ first, as names of fields, and what stands there."""
-        return _first(self.expected, self.found, "")
+        return first_difference(self.expected, self.found)
 
     def __str__(self) -> str:
         place, expected, found = self.place()
@@ -36,18 +36,6 @@ class Difference:
             f"{self.reader} at {place or 'its top'}: {str(found)[:300]}\n  expected {str(expected)[:300]} "
             f"{self.why[:300]}\n  writer {self.writer}\n  reader {self.schema}\n  data   {self.data}"
         )
-
-
-def _first(expected: Any, found: Any, path: str) -> tuple[str, Any, Any]:
-    if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
-        for name, each in expected.items():
-            if not same(each, found[name]):
-                return _first(each, found[name], f"{path}.{name}")
-    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
-        for mine, theirs in zip(expected, found, strict=True):
-            if not same(mine, theirs):
-                return _first(mine, theirs, f"{path}[]")
-    return path, expected, found
 
 
 @dataclass

@@ -73,6 +73,9 @@ class Java:
         """What Java writes for the same value: arrays and maps in many blocks, each with its size."""
         decoder = self._decoders.binaryDecoder(data, None)
         made = self._avro.generic.GenericDatumReader(schema, schema, self._raw).read(None, decoder)
+        if not hasattr(made, "getClass"):
+            # Python has it as a number or text of its own, which Java may take for another type of a union.
+            return data
         out = self._jvm.java.io.ByteArrayOutputStream()
         encoder = self._encoders.blockingBinaryEncoder(out, None)
         self._avro.generic.GenericDatumWriter(schema, self._raw).write(made, encoder)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-__all__ = ["REFUSED", "of_arrow", "of_python", "same"]
+__all__ = ["REFUSED", "first_difference", "of_arrow", "of_python", "same"]
 
 REFUSED: Final = "(refused)"
 """What a reader gives that says that the data is bad, or that the schemas do not fit."""
@@ -88,3 +88,16 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
     return type(one) is type(other) and bool(one == other)
+
+
+def first_difference(expected: Any, found: Any, path: str = "") -> tuple[str, Any, Any]:
+    """Where two values differ first, as names of fields, and what stands there."""
+    if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
+        for name, each in expected.items():
+            if not same(each, found[name]):
+                return first_difference(each, found[name], f"{path}.{name}")
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for mine, theirs in zip(expected, found, strict=True):
+            if not same(mine, theirs):
+                return first_difference(mine, theirs, f"{path}[]")
+    return path, expected, found

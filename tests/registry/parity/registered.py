@@ -8,7 +8,7 @@ import json
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import fastavro
 from tests.registry.parity.random_avro import without_logical
@@ -31,6 +31,8 @@ class Written:
 class Registered:
     """Writes with Confluent's serialisers where confluent-kafka has them, else with the libraries that these call.
 
+    It is closed by ``with``.
+
     Args:
         server: runs.
     """
@@ -41,6 +43,13 @@ class Registered:
         self.client = SchemaRegistryClient(server.url)
         self._confluent = _confluent(server.url)
         self._subjects = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._confluent is not None:
+            self._confluent.close()
 
     @property
     def writer(self) -> str:
@@ -109,6 +118,9 @@ def _confluent(url: str) -> Any:
 class _Confluent:
     def __init__(self, client: Any) -> None:
         self._client = client
+
+    def close(self) -> None:
+        self._client.close()
 
     def avro(self, topic: str, schema: str, values: list[Any]) -> list[bytes]:
         from confluent_kafka.schema_registry.avro import AvroSerializer

@@ -16,7 +16,17 @@ from tests.registry.parity.counted import Counted
 from tests.registry.parity.java import Java
 from tests.registry.parity.plain import of_python
 from tests.registry.parity.registered import Registered
-from tests.registry.test_avro_resolution import DEFAULTS, FIELDS, record, written
+from tests.registry.test_avro_resolution import (
+    DEFAULTS,
+    FIELDS,
+    MILLIS,
+    REFUSED,
+    UNIONS,
+    as_record,
+    decimal,
+    record,
+    written,
+)
 
 from kadence.testing.schema_registry import SchemaRegistryServer
 
@@ -47,11 +57,28 @@ def test_defaults(java: Java) -> None:
         assert read(java, record("int"), reader, data) == {"v": 5, "more": of_python(expected)}, kind
 
 
+def test_records_of_unions(java: Java) -> None:
+    for said, writer, value, reader, expected in UNIONS:
+        theirs, ours = record(writer), record(reader)
+        found, why = java.try_read(java.schema(theirs), java.schema(ours), written(theirs, {"v": value}))
+        assert bool(why) == (expected is REFUSED), (said, why)
+        assert why or found == {"v": of_python(expected)}, said
+
+
+def test_a_union_that_is_read_as_one_type_with_a_logical_type(java: Java) -> None:
+    """docs/schemas.md, what differs: Java converts its value twice, and fails."""
+    for writer, value in ((["null", MILLIS], 5), ([MILLIS], 5), (["null", decimal(4, 2)], b"\5")):
+        theirs, ours = record(writer), record(writer[-1])
+        data = written(theirs, {"v": value})
+        assert "expected generic type" in java.try_read(java.schema(theirs), java.schema(ours), data)[1]
+        assert as_record(theirs, ours, data) == as_record(ours, None, written(ours, {"v": value}))
+
+
 @pytest.mark.parametrize("seed", seeds(1))
 def test_random_schemas_and_other_versions_of_them(java: Java, seed: int) -> None:
     counted = Counted()
-    with SchemaRegistryServer() as server:
-        avro.run(java, Registered(server), Random(seed), 60, counted)
+    with SchemaRegistryServer() as server, Registered(server) as registered:
+        avro.run(java, registered, Random(seed), 60, counted)
     assert not counted.unexplained, "\n".join(map(str, counted.unexplained[:5]))
     assert counted.documents >= 60
     assert counted.answers

@@ -51,9 +51,9 @@ class ArrowPolls:
             polled = self._arrow_values(value).needed(names)
         while True:
             is_answered = yield from self._answered(until)
-            proofs = core.proofs
+            begun = core.polls.begun
             chunks = (
-                (yield from core.poll_columns(until, limit, columns=polled, max_bytes=max_bytes))
+                (yield from core.polls.poll_columns(until, limit, columns=polled, max_bytes=max_bytes))
                 if is_answered
                 else []
             )
@@ -61,37 +61,37 @@ class ArrowPolls:
                 table = arrow.to_table([part for _, parts in chunks for part in parts], names=polled)
                 if value is None or "value" not in names:
                     return table
-                core.steps.is_taking = True
+                core.polls.steps.is_taking = True
                 try:
                     table, again = self._arrow_values(value).decoded(table, names)
                 finally:
-                    core.steps.is_taking = False
+                    core.polls.steps.is_taking = False
                 for partition, offset in again.items():
-                    core.cut(partition, offset)
+                    core.polls.cut(partition, offset)
                 return table
             except AnswerPendingError as pending:
                 # Other tasks may commit what was taken while this one waits.
-                core.put_back(proofs)
+                core.polls.put_back(begun)
                 self._pending = pending.with_traceback(None)
                 self._pending_of = tuple(partition for partition, _ in chunks)
-                pending.call_back(core.look_again)
+                pending.call_back(core.polls.look_again)
             except LettersPendingError as pending:
-                core.put_back(proofs)
+                core.polls.put_back(begun)
                 self._pending = pending.with_traceback(None)
             except RecordDeserializationError as error:
-                core.put_back(proofs)
-                core.note_raised((error.partition,), error)
+                core.polls.put_back(begun)
+                core.polls.note_raised((error.partition,), error)
                 raise
             except DeadLetterError as error:
-                core.put_back(proofs)
+                core.polls.put_back(begun)
                 assert value is not None
-                core.note_raised(self._arrow_values(value).raised_for, error)
+                core.polls.note_raised(self._arrow_values(value).raised_for, error)
                 raise
             except Exception as error:
                 # Out of memory, or a registry that is away: the rows are still to come.
-                core.put_back(proofs)
+                core.polls.put_back(begun)
                 if isinstance(error, KafkaError):
-                    core.note_raised((partition for partition, _ in chunks), error)
+                    core.polls.note_raised((partition for partition, _ in chunks), error)
                 raise
 
     def _answered(self, until: int) -> Waits[bool]:
@@ -105,7 +105,7 @@ class ArrowPolls:
                 try:
                     pending.check()
                 except KafkaError as error:
-                    self._core.note_raised(self._pending_of, error)
+                    self._core.polls.note_raised(self._pending_of, error)
                     raise
                 break
             self._core.check()
@@ -117,5 +117,5 @@ class ArrowPolls:
     def _arrow_values(self, kind: str) -> ArrowValues:
         """Made at the first use, and anew for another format."""
         if self._values is None or self._values[0] != kind:
-            self._values = kind, ArrowValues(self._config, self._core.decoding, kind)
+            self._values = kind, ArrowValues(self._config, self._core.polls.decoding, kind)
         return self._values[1]

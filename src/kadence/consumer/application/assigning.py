@@ -1,6 +1,7 @@
 """Assignment by hand: what of it the network thread is told. Application side.
 
-What was sent takes effect even when the wait for its answer is interrupted.
+What was sent takes effect even when the wait for its answer is interrupted. The application is shown it when the call
+returns, or by the next poll (C16).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ def assign(
     """Read exactly these, as `events.Assign` says."""
     _choose(core, frozenset())
     yield from core.hand_over(m.Assign, deadline, partitions=partitions, starts=starts, ends=ends)
+    core.known.look()
 
 
 def add(
@@ -37,19 +39,22 @@ def add(
     """Read these, too."""
     _choose(core, frozenset())
     yield from core.hand_over(m.AddPartitions, deadline, partitions=partitions, starts=starts, ends=ends)
+    core.known.look()
 
 
 def remove(core: Core, partitions: tuple[TopicPartition, ...], deadline: int) -> Waits[None]:
     """Read these no more, and the others on."""
     yield from core.hand_over(m.RemovePartitions, deadline, partitions=partitions)
+    core.known.look()
 
 
 def follow(core: Core, topics: frozenset[str], timestamp: int | None, deadline: int) -> Waits[None]:
     """Read all partitions of these, as `events.AssignTopics` says."""
     _choose(core, topics)
     yield from core.hand_over(m.AssignTopics, deadline, topics=topics, timestamp=timestamp)
+    core.known.look()
 
 
 def _choose(core: Core, followed: frozenset[str]) -> None:
-    core.choices += 1
-    core.manual, core.followed = True, followed
+    core.chosen.times += 1
+    core.chosen.by_hand, core.chosen.followed = True, followed

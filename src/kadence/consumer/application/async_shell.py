@@ -20,8 +20,8 @@ from kadence.client import async_shell
 from kadence.client.engine import forked_error
 from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, wait_seconds
-from kadence.consumer.application.core import Core
-from kadence.consumer.shared_state import SharedState, Signal
+from kadence.consumer.application.client_core import ClientCore
+from kadence.consumer.client_state import ClientState, Signal
 from kadence.deserializers import converts_on_loop
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
 
@@ -129,23 +129,23 @@ class AsyncShell(async_shell.AsyncShell):
     taking records and returning them there is none.
     """
 
-    def __init__(self, core: Core, shared_state: SharedState, clock: Clock) -> None:
-        self._signal = _LoopSignal(shared_state.signal)
+    def __init__(self, core: ClientCore, client_state: ClientState, clock: Clock) -> None:
+        self._signal = _LoopSignal(client_state.signal)
         super().__init__("consumer", self._signal, clock)
         self._core = core
-        self._shared_state = shared_state
+        self._client_state = client_state
         self._polling: _Polling | None = None
         self._working: _Working | None = None
-        shared_state.progress.by_turns = True
-        if core.decoding is not None:
+        client_state.progress.by_turns = True
+        if core.has_deserializers:
             converts_on_loop(self)
         weakref.finalize(self, self._signal.end_soon).atexit = False
 
     def is_converting(self) -> bool:
         """Whether the caller is a deserialiser of this consumer. One on a thread of `process` may wait."""
-        return self._core.steps.is_taking and asyncio._get_running_loop() is self._signal.loop
+        return self._core.is_taking() and asyncio._get_running_loop() is self._signal.loop
 
-    def __enter__(self) -> Core:
+    def __enter__(self) -> ClientCore:
         """Check that this call may begin.
 
         Raises:
@@ -153,7 +153,7 @@ class AsyncShell(async_shell.AsyncShell):
         """
         if self.forked:
             raise forked_error("consumer")
-        if self._core.closed:
+        if self._core.exchange.closed:
             raise ClosedError("this consumer is closed")
         self.check_loop()
         return self._core
@@ -167,10 +167,9 @@ class AsyncShell(async_shell.AsyncShell):
     ) -> Totals:
         """Carry `AsyncConsumer.process`."""
         # Most consumers do not need it.
-        from kadence.consumer.application.inside import Inside
         from kadence.work.driver import process_on_loop
 
-        inside = Inside(self._core, self._shared_state, self._entered, producers, aside)
+        inside = self._core.inside(self._entered, producers, aside)
         # A second call is refused, and must not end what the first one has begun.
         working = _Working(asyncio.current_task(), asyncio.Event())
         if self._working is None:
@@ -196,7 +195,7 @@ class AsyncShell(async_shell.AsyncShell):
         """
         running = asyncio.get_running_loop()
         if running is not self._signal.loop:
-            if self._signal.loop.is_running() and not self._core.closed:
+            if self._signal.loop.is_running() and not self._core.exchange.closed:
                 call.close()
                 raise ConcurrentAccessError(
                     "this consumer belongs to another event loop, which still runs: close it there"
@@ -221,7 +220,7 @@ class AsyncShell(async_shell.AsyncShell):
         return _Polling(self)
 
     async def _do(self, step: Run) -> None:
-        progress = self._shared_state.progress
+        progress = self._client_state.progress
         progress.enter_callback(self._clock.now_ms())
         try:
             await super()._do(step)
@@ -268,7 +267,7 @@ class _Polling:
             )
         self._shell._polling = self
         # Steps of another task are refused from here on: see `reading.steps`.
-        self._shell._shared_state.attention.up = True
+        self._shell._client_state.attention.up = True
         if self._task is not None:
             self._shell._core.stalls.task = weakref.ref(self._task)
         self._tick()
@@ -285,6 +284,6 @@ class _Polling:
         shell = self._shell
         if shell._polling is not self or self._is_over:
             return
-        shell._shared_state.progress.turned(shell._clock.now_ms())
-        every = shell._core.config.processing_timeout_ms / 1000 / _TICKS_PER_INTERVAL
+        shell._client_state.progress.turned(shell._clock.now_ms())
+        every = shell._core.processing_timeout_ms / 1000 / _TICKS_PER_INTERVAL
         self._timer = shell._signal.loop.call_later(every, self._tick)

@@ -49,8 +49,8 @@ def first_records(
     is_automatic, commits.is_automatic = commits.is_automatic, False
     try:
         yield from assign(core, tuple(starts), starts, {p: ends[p] for p in starts}, until)
-        while not core.is_finished and not core.stopping and len(firsts) < len(starts):
-            chunks = yield from core.poll_bytes(until, _AT_ONCE)
+        while not core.polls.is_finished and not core.stopping and len(firsts) < len(starts):
+            chunks = yield from core.polls.poll_bytes(until, _AT_ONCE)
             for partition, records in chunks:
                 at = next((r.offset for r in records if r.timestamp >= times[partition]), None)
                 if at is not None and partition not in firsts:

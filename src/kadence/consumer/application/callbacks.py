@@ -33,7 +33,8 @@ from kadence.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kadence.consumer.application.commits import Commits
-    from kadence.consumer.application.exchange import Exchange, KnownAssignment
+    from kadence.consumer.application.exchange import Exchange
+    from kadence.consumer.application.known_assignment import KnownAssignment
 
 __all__ = [
     "AsyncRebalanceListener",
@@ -155,7 +156,7 @@ InterceptorLike = (
 class Surplus:
     """What interceptors gave to a step of an iteration beyond the one record that it returns.
 
-    The calls that follow return it first, and prove nothing processed meanwhile. What one of them returned is dropped
+    The calls that follow return it first, and mark nothing processed meanwhile. What one of them returned is dropped
     by the next: until then Ctrl-C can put it back. A seek or a revocation drops all of it.
     """
 
@@ -212,7 +213,7 @@ class Interceptors:
         """The first of what a poll of one returned; what interceptors added to it comes with the next polls."""
         found = list(records)
         if len(found) > 1:
-            shared_partition = self._shared_state.assignment.get(
+            shared_partition = self._shared_state.shared_partitions.get(
                 TopicPartition(found[0].topic, found[0].partition)
             )
             self.surplus.keep(found[1:], shared_partition)
@@ -257,7 +258,6 @@ class Rebalancing:
 
     Attributes:
         listener: the application's own, None without.
-        closing: the consumer is closing, and has committed already.
     """
 
     def __init__(
@@ -269,7 +269,6 @@ class Rebalancing:
         known: KnownAssignment,
     ) -> None:
         self.listener: AsyncRebalanceListener | None = None
-        self.closing = False
         self._shared_state = shared_state
         self._exchange = exchange
         self._commits = commits
@@ -294,10 +293,13 @@ class Rebalancing:
         except Exception as raised:  # noqa: BLE001 - raised below: the group waits for what follows
             error = raised
         while (event := self._next()) is not None:
-            if isinstance(event, m.RevokePartitions) and not self.closing:
+            if isinstance(event, m.RevokePartitions) and not self._exchange.closing:
                 self._commits.commit_parting(event.partitions, until)
+            if isinstance(event, m.AssignPartitions):
+                # Before the step begins: Ctrl-C may end one that has begun, and it is not begun again.
+                self._tell_assigned(event)
             step = self._run(event)
-            self._steps[event.id] = weakref.ref(step), self._known.told
+            self._steps[event.id] = weakref.ref(step), self._known.partitions
             try:
                 yield from step
             except Exception as raised:  # noqa: BLE001 - raised below, after the other callbacks
@@ -327,6 +329,9 @@ class Rebalancing:
                 if isinstance(event, m.LosePartitions) and event.id not in kept:
                     # There is nothing to tell, but the network thread waits for the end of it.
                     self._shared_state.send(m.CallbackDone(event.id, 0, None))
+                elif isinstance(event, m.AssignPartitions) and event.id not in kept and event.finished:
+                    # The partitions are lost again, and nobody is told of them, but there was this rebalance.
+                    self._exchange.add_rebalance(event.finished.rebalance)
             # In one step, so that an interruption finds all of it done or nothing.
             callbacks[:] = left
         for event in tuple(callbacks):
@@ -336,6 +341,12 @@ class Rebalancing:
             if (step := begun[0]()) is None or getgeneratorstate(step) == GEN_CLOSED:
                 self._tell_done(event, "interrupted")
         return None
+
+    def _tell_assigned(self, event: m.AssignPartitions) -> None:
+        """The application is shown the new assignment, and the rebalance that it ends (C16)."""
+        self._known.assigned(event.shared_partitions)
+        if event.finished is not None:
+            self._exchange.add_rebalance(event.finished.rebalance)
 
     def _tell_done(self, event: m.CallbackNeeded, text: str | None) -> None:
         """Tell the network thread, which ignores a repetition. The background event is kept until it was told."""
@@ -353,8 +364,6 @@ class Rebalancing:
         """One step. Its end is always told, whatever the callback raised: the group waits for it."""
         text: str | None = "interrupted"
         try:
-            if isinstance(event, m.AssignPartitions):
-                self._known.assigned(event.shared_partitions)
             if self.listener is not None:
                 yield from self._timed(self.listener, event)
             text = None

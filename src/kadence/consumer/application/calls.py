@@ -30,10 +30,8 @@ from kadence.consumer.application.arguments import (
     partition_of,
     partitions_of,
     pattern_of,
-    ranges,
     target,
     text,
-    time_of_topics,
     timestamps_of,
     to_offsets,
     topic_name,
@@ -43,14 +41,13 @@ from kadence.consumer.application.callbacks import AsyncRebalanceListener, Commi
 from kadence.consumer.application.commits import parts_of
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.processing import Stall
+from kadence.consumer.client_state import FAREWELL_MS, NetworkLateness
 from kadence.consumer.decoded_records import Records
-from kadence.consumer.shared_partition import NotFetched, NotFetchedReason, Origin
-from kadence.consumer.shared_state import FAREWELL_MS, NetworkLateness, SharedState
+from kadence.consumer.shared_partition import NotFetched, NotFetchedReason
+from kadence.consumer.shared_state import SharedState
 from kadence.errors import (
     ConfigError,
     IllegalStateError,
-    KafkaTimeoutError,
-    UnknownTopicOrPartitionError,
 )
 from kadence.idioms import NotAwaited
 from kadence.logs import logger
@@ -69,6 +66,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from kadence.consumer.application.arrow_polls import ArrowPolls
+    from kadence.consumer.application.by_hand import ByHand
     from kadence.consumer.application.health import Health
     from kadence.consumer.application.metrics import Metrics
     from kadence.work.track import Tracked, Work
@@ -112,7 +110,7 @@ class Calls:
     def subscribe(self, topics: Topics, listener: AsyncRebalanceListener | None) -> Waits[None]:
         core = self._core
         core.need_group("subscribe()")
-        if core.manual:
+        if core.chosen.by_hand:
             raise IllegalStateError(
                 "this consumer has partitions by assign(); unsubscribe() before subscribe()"
             )
@@ -146,20 +144,7 @@ class Calls:
         return pattern.pattern
 
     def assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
-        # Members of groups need none of it.
-        from kadence.consumer.application.assigning import assign
-
-        core = self._core
-        if core.subscribed is not None or core.pattern is not None:
-            raise IllegalStateError("this consumer has topics by subscribe(); unsubscribe() before assign()")
-        wanted = partitions_of(partitions)
-        starts, ends = ranges(partitions)
-        deadline = self._deadline(timeout)
-        if not wanted:
-            yield from core.unsubscribe(deadline)
-            return
-        yield from core.auto_commit_now(deadline, processed_only=True)
-        yield from assign(core, wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
+        return self._by_hand.assign(partitions, self._deadline(timeout))
 
     def assign_topics(
         self,
@@ -168,101 +153,29 @@ class Calls:
         end: StartOfTopics | None,
         timeout: Seconds | None,
     ) -> Waits[None]:
-        from kadence.consumer.application.assigning import follow
-        from kadence.consumer.application.by_time import led_to, looked_up
-
-        core = self._core
-        if core.subscribed is not None or core.pattern is not None:
-            raise IllegalStateError(
-                "this consumer has topics by subscribe(); unsubscribe() before assign_topics()"
-            )
-        names, timestamp, until = topic_names(topics), time_of_topics(start), time_of_topics(end, "end")
-        if not names:
-            raise ValueError("assign_topics() needs a topic; to stop reading, call unsubscribe()")
-        deadline = self._deadline(timeout)
-        if until is not None:
-            yield from self._assign_ranges(names, timestamp, until, deadline)
-            return
-        yield from core.auto_commit_now(deadline, processed_only=True)
-        # So that the assignment is there when the call returns, and not with some later poll.
-        found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
-        places: dict[TopicPartition, int] = {}
-        if timestamp is not None and timestamp >= 0:
-            partitions = [TopicPartition(name, info.partition) for name in found for info in found[name]]
-            # The end first: what comes before the time is looked up is from then on, too.
-            lasts = yield from looked_up(core, partitions, LATEST, deadline)
-            places = yield from led_to(core, timestamp, lasts, deadline)
-        yield from follow(core, names, timestamp, deadline)
-        for partition, offset in places.items():
-            yield from self.seek(partition, offset, None)
-        if timestamp == LATEST:
-            # Where the end is must be known before the caller writes anything.
-            for partition in tuple(self._shared_state.assignment):
-                yield from self._placed(partition, deadline)
-
-    def _assign_ranges(
-        self, names: frozenset[str], timestamp: int | None, until: int, deadline: int
-    ) -> Waits[None]:
-        """All partitions that these topics have now, each up to where ``until`` is now."""
-        from kadence.consumer.application.assigning import assign
-        from kadence.consumer.application.by_time import led_to, looked_up
-
-        core = self._core
-        found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
-        if missing := sorted(names - {name for name, infos in found.items() if infos}):
-            raise UnknownTopicOrPartitionError(
-                f"topic {missing[0]!r} does not exist, so where its partitions end cannot be looked up"
-            )
-        partitions = [TopicPartition(name, info.partition) for name in found for info in found[name]]
-        lasts = yield from looked_up(core, partitions, LATEST, deadline)
-        yield from core.auto_commit_now(deadline, processed_only=True)
-        ends = lasts if until == LATEST else (yield from led_to(core, until, lasts, deadline))
-        starts: dict[TopicPartition, int] = {}
-        if timestamp is not None:
-            firsts = lasts if timestamp == LATEST else (yield from led_to(core, timestamp, lasts, deadline))
-            # What begins after its end is done before it begins.
-            starts = {p: min(firsts[p], ends[p]) for p in partitions}
-        places = {p: (at, None) for p, at in starts.items()}
-        yield from assign(core, tuple(partitions), places, ends, deadline)
+        return self._by_hand.assign_topics(topics, start, end, self._deadline(timeout))
 
     def incremental_assign(self, partitions: Assignable, timeout: Seconds | None) -> Waits[None]:
-        from kadence.consumer.application.assigning import add
-
-        core = self._core
-        if core.subscribed is not None or core.pattern is not None:
-            raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
-        self._refuse_followed()
-        starts, ends = ranges(partitions)
-        yield from add(core, partitions_of(partitions), starts, ends, self._deadline(timeout))
+        return self._by_hand.add(partitions, self._deadline(timeout))
 
     def incremental_unassign(self, partitions: Partitions, timeout: Seconds | None) -> Waits[None]:
-        from kadence.consumer.application.assigning import remove
+        return self._by_hand.remove(partitions, self._deadline(timeout))
 
-        core = self._core
-        if not core.manual:
-            raise IllegalStateError("this consumer has no partitions by assign()")
-        self._refuse_followed()
-        removed = partitions_of(partitions)
-        for partition in removed:
-            self._core.known.shared_partition(partition)
-        deadline = self._deadline(timeout)
-        yield from core.auto_commit_now(deadline, processed_only=True)
-        yield from remove(core, removed, deadline)
+    @property
+    def _by_hand(self) -> ByHand:
+        # Members of groups need none of it.
+        from kadence.consumer.application.by_hand import ByHand
 
-    def _refuse_followed(self) -> None:
-        if self._core.followed:
-            raise IllegalStateError(
-                "this consumer reads all partitions of its topics, by assign_topics(): assign() takes single ones"
-            )
+        return ByHand(self._core)
 
     def unsubscribe(self, timeout: Seconds | None) -> Waits[None]:
         return self._core.unsubscribe(self._deadline(timeout))
 
     def subscription(self) -> frozenset[str]:
         core = self._core
-        if core.pattern is None:
-            return core.subscribed or frozenset()
-        if core.patterns[0] is not None:
+        if core.chosen.pattern is None:
+            return core.chosen.subscribed or frozenset()
+        if core.chosen.patterns[0] is not None:
             return self._shared_state.topics
         # The broker matches, and tells of topics by their partitions only.
         return frozenset(partition.topic for partition in core.known.partitions)
@@ -274,7 +187,7 @@ class Calls:
 
     def poll_buffered(self, timeout: Seconds, max_records: int | None) -> Records[Any, Any] | None:
         """What can be had without waiting or looking at anything else (C6); None when there is more to do."""
-        usual = self._core.steps.usual
+        usual = self._core.polls.steps.usual
         limit = (
             usual
             if max_records is None and usual > 0
@@ -283,13 +196,13 @@ class Calls:
         if self._interceptors is not None and (kept := self._interceptors.surplus.take(limit)):
             self._shared_state.progress.polled(self._clock.now_ms())
             return Records.of(kept)
-        if (decoding := self._core.decoding) is not None:
+        if (decoding := self._core.polls.decoding) is not None:
             decoding.until = self._until(timeout)
-        chunks = self._core.poll_buffered(limit)
+        chunks = self._core.polls.poll_buffered(limit)
         return None if chunks is None else self._records(chunks)
 
     def poll(self, timeout: Seconds, max_records: int | None) -> Waits[Records[Any, Any]]:
-        usual = self._core.steps.usual
+        usual = self._core.polls.steps.usual
         limit = (
             usual
             if max_records is None and usual > 0
@@ -297,10 +210,10 @@ class Calls:
         )
         if type(timeout) is int and timeout >= _SURELY_MS:
             self._look_at_unit(timeout)
-        return self._core.poll(self._until(timeout, self._core.counted_at), limit, self._records)
+        return self._core.polls.poll(self._until(timeout, self._core.polls.counted_at), limit, self._records)
 
     def _records(self, chunks: list[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
-        records: Records[Any, Any] = Records(chunks, self._core.moved())
+        records: Records[Any, Any] = Records(chunks, self._core.polls.moved())
         return (
             self._interceptors.on_consume(records) if chunks and self._interceptors is not None else records
         )
@@ -328,7 +241,7 @@ class Calls:
         return (yield from self._arrow_polls.poll(self._until(timeout), limit, max_bytes, names, value))
 
     def _cap(self, max_records: int | None, default: int) -> int:
-        pace = self._core.pace
+        pace = self._core.polls.pace
         return cap(max_records, default if pace is None else pace.polls(self._clock.now_ms()))
 
     # ------------------------------------------------------------ positions
@@ -338,13 +251,7 @@ class Calls:
     ) -> Waits[None]:
         start, epoch = target(offset)
         shared_partition = self._core.known.shared_partition(partition_of(partition))
-        yield from self._core.hand_over(
-            m.Seek,
-            self._deadline(timeout),
-            shared_partition=shared_partition,
-            offset=start,
-            leader_epoch=epoch,
-        )
+        yield from self._core.seek(shared_partition, start, epoch, self._deadline(timeout))
 
     def reset(self, partitions: Partitions, timestamp: int, timeout: Seconds | None) -> Waits[None]:
         known = self._core.known
@@ -354,24 +261,7 @@ class Calls:
         )
 
     def position(self, partition: Partition, timeout: Seconds | None) -> Waits[int]:
-        return (yield from self._placed(partition_of(partition), self._deadline(timeout))).offset
-
-    def _placed(self, partition: TopicPartition, deadline: int) -> Waits[Origin]:
-        """The position, as soon as it is known."""
-        core, began = self._core, self._clock.now_ms()
-        while (at := core.known.shared_partition(partition).current()) is None:
-            core.check()
-            if partition in core.lost:
-                raise IllegalStateError(
-                    f"{partition} was lost: the next poll reports it, and looks up its position"
-                )
-            now = self._clock.now_ms()
-            if now >= deadline:
-                raise KafkaTimeoutError(
-                    f"no position for {partition} yet: {self._core.known.shared_partition(partition).why_unplaced()}"
-                )
-            yield min(deadline, core.exchange.grace.wait_until(now, began))
-        return at
+        return (yield from self._core.placed(partition_of(partition), self._deadline(timeout))).offset
 
     def pause(self, partitions: Partitions) -> None:
         now = self._clock.now_ms()
@@ -401,13 +291,13 @@ class Calls:
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
         now = self._clock.now_ms()
         core = self._core
-        named = core.subscribed or core.followed
+        named = core.chosen.subscribed or core.chosen.followed
         found = {
             TopicPartition(topic, -1): _not_fetched(now, *why)
             for topic, why in self._shared_state.missing.items()
             if topic in named
         }
-        for partition, shared_partition in self._shared_state.assignment.items():
+        for partition, shared_partition in self._shared_state.shared_partitions.items():
             if (why := shared_partition.why(now)) is not None:
                 found[partition] = _not_fetched(now, *why)
         return found
@@ -443,7 +333,7 @@ class Calls:
 
     def _read_under(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The fetch epochs under which what polls returned of these counts."""
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         return {
             partition: fetch_epoch
             for partition in partitions
@@ -465,7 +355,7 @@ class Calls:
         # Only polls move these, so they are of what the last one returned.
         returned_under = {
             p: at.fetch_epoch
-            for p, each in self._shared_state.assignment.items()
+            for p, each in self._shared_state.shared_partitions.items()
             if (at := each.position) is not None
         }
         return self._tracked.add(records, passed, returned_under)
@@ -575,7 +465,7 @@ class Calls:
         It may work on records, or wait in a call. A poll is none of these: it ends with `stop`. A close without
         a timeout is, if it began before `stop` and would take longer than the grace period.
         """
-        if self._core.closed or self._shared_state.ended:
+        if self._core.exchange.closed or self._shared_state.ended:
             return None
         if self._core.closing:
             is_late = self._default_close_by > self._core.exchange.grace.close_by
@@ -606,8 +496,8 @@ class Calls:
         core = self._core
         return (
             f"<{kind} {self._config.client_id} group={self._config.group_id or '-'} "
-            f"{'closed' if core.closed else 'open'} member={core.group.member_id or '-'} "
-            f"generation={core.group.generation_id} assigned={len(core.known.partitions)}>"
+            f"{'closed' if core.exchange.closed else 'open'} member={core.identity.member_id or '-'} "
+            f"generation={core.identity.generation_id} assigned={len(core.known.partitions)}>"
         )
 
     def _deadline(self, timeout: Seconds | None) -> int:

@@ -20,7 +20,8 @@ from kadence.clock import Clock, add_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import CommitCallback, Interceptors
-from kadence.consumer.application.exchange import Exchange, KnownAssignment
+from kadence.consumer.application.exchange import Exchange
+from kadence.consumer.application.known_assignment import KnownAssignment
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import CommitFailedError, IllegalStateError, KafkaError, WakeupError
@@ -180,14 +181,14 @@ class Commits:
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The position of every assigned partition that has one: what commit() without offsets means."""
-        return _offsets(self._shared_state.assignment.values(), SharedPartition.current)
+        return _offsets(self._shared_state.shared_partitions.values(), SharedPartition.current)
 
     # ------------------------------------------------------------ where reading began
 
     def starts(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Where ``auto.offset.reset`` had reading begin, of each partition of which nothing was committed since."""
         shared_state = self._shared_state
-        assignment = shared_state.assignment
+        assignment = shared_state.shared_partitions
         if self._known_starts != shared_state.starts:
             # Read before the assignment is looked at: what is chosen meanwhile is seen by the next look.
             self._known_starts = shared_state.starts
@@ -220,7 +221,7 @@ class Commits:
         shared_state = self._shared_state
         before, self.told_starts = self.told_starts, shared_state.starts
         found: dict[TopicPartition, OffsetAndMetadata] = {}
-        for partition, each in shared_state.assignment.items():
+        for partition, each in shared_state.shared_partitions.items():
             origin, at = each.origin, each.current()
             if origin is None or at is None or origin.start is None or origin.start.number <= before:
                 continue
@@ -249,7 +250,7 @@ class Commits:
 
     def _answer_starts(self, offsets: Iterable[TopicPartition]) -> None:
         """Offsets of these were given: where reading began would take them back."""
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         for partition in offsets:
             each = assignment.get(partition)
             origin = None if each is None else each.origin
@@ -276,7 +277,7 @@ class Commits:
         if not self.due(now):
             return
         self._next_at = add_ms(now, self._config.auto_commit_interval_ms)
-        offsets = self._proved()
+        offsets = self._processed()
         if now >= self._refresh_at:
             # The broker forgets offsets that nobody commits (offsets.retention.minutes), be they in use or not.
             self._refresh_at = add_ms(now, max(_REFRESH_MS, self._config.auto_commit_interval_ms))
@@ -287,7 +288,7 @@ class Commits:
     def commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign). Failures are logged: the records come again."""
         if self.is_automatic:
-            offsets = self._changed(self._proved() if processed_only else self.consumed())
+            offsets = self._changed(self._processed() if processed_only else self.consumed())
             yield from self._commit_quietly(offsets, deadline)
 
     def keep(self, deadline: int) -> Waits[None]:
@@ -307,14 +308,14 @@ class Commits:
     def commit_soon(self) -> None:
         """Commit what is processed, without waiting: a manual assignment ends, and there is no group to tell of it."""
         if self.is_automatic:
-            self._send_own(self._clock.now_ms(), self._changed(self._proved()))
+            self._send_own(self._clock.now_ms(), self._changed(self._processed()))
 
     def commit_parting(self, partitions: tuple[TopicPartition, ...], deadline: int) -> None:
         """Commit what is processed of these, which are about to be given up, without waiting.
 
         The network thread gives them up, with the `CallbackDone` that follows, once this commit has ended.
         """
-        offsets = self._changed(self._proved(partitions)) if self.is_automatic else {}
+        offsets = self._changed(self._processed(partitions)) if self.is_automatic else {}
         if offsets and not self._shared_state.ended:
             self._answer_starts(offsets)
             call_id = self._exchange.next_id()
@@ -324,10 +325,10 @@ class Commits:
 
     # ------------------------------------------------------------ within
 
-    def _proved(
+    def _processed(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         shared_partitions = (
             assignment.values()
             if partitions is None
@@ -410,7 +411,7 @@ class Commits:
         self, offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What is not committed already, as far as this assignment of the partition knows."""
-        assignment, last = self._shared_state.assignment, self._last
+        assignment, last = self._shared_state.shared_partitions, self._last
         return {
             partition: offset
             for partition, offset in offsets.items()
@@ -428,8 +429,8 @@ class Commits:
         self.note(offsets)
 
     def note(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These are committed. What the application committed by itself is proved, or we would take it back."""
-        assignment = self._shared_state.assignment
+        """These are committed. What the application committed by itself is processed, or we would take it back."""
+        assignment = self._shared_state.shared_partitions
         for partition, offset in offsets.items():
             shared_partition = assignment.get(partition)
             if shared_partition is None:

@@ -8,22 +8,20 @@ generator (`client.waits`), which looks at the shared state each time it is resu
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 from kadence.client.engine import ended
 from kadence.client.grace import Grace
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer import events as m
-from kadence.consumer.shared_partition import SharedPartition
-from kadence.consumer.shared_state import SharedState
-from kadence.errors import IllegalStateError, KafkaTimeoutError, WakeupError
+from kadence.consumer.client_state import ClientState
+from kadence.errors import KafkaTimeoutError, WakeupError
 from kadence.logs import logger
 from kadence.types import GroupMetadata, TopicPartition
 
-__all__ = ["Exchange", "KnownAssignment"]
+__all__ = ["Exchange"]
 
 log = logger("kadence.consumer")
 
@@ -36,99 +34,26 @@ _SURELY_A_SPIN = 100
 _HISTORY = 100
 """Rebalances remembered."""
 
-_NOTHING: Final[Mapping[TopicPartition, SharedPartition]] = MappingProxyType({})
-
-
-class KnownAssignment:
-    """The assignment as the program knows it: what the last poll has told.
-
-    The network thread goes on while the program works: it may lose a partition and get it again, and others have read
-    it meanwhile. So a call that names a partition means the assignment of it that the program knows. It asks here for
-    the shared partition, which is another object with each assignment, and events for the network thread carry that
-    object: on any other assignment than that they have no effect. This is the one door to a partition by its name.
-
-    By hand there is nobody who takes a partition away, so what is assigned is known. Any thread may ask; the
-    application's thread changes it.
-
-    Args:
-        by_hand: tells whether partitions are assigned by hand.
-    """
-
-    def __init__(self, shared_state: SharedState, by_hand: Callable[[], bool]) -> None:
-        self._shared_state = shared_state
-        self._by_hand = by_hand
-        # Replaced as a whole, so that other threads see a whole one.
-        self._told = _NOTHING
-
-    @property
-    def is_by_hand(self) -> bool:
-        """Whether partitions are assigned by hand."""
-        return self._by_hand()
-
-    @property
-    def partitions(self) -> Mapping[TopicPartition, SharedPartition]:
-        """The shared partition of each. Nobody changes this mapping."""
-        return self._shared_state.assignment if self._by_hand() else self._told
-
-    def shared_partition(self, partition: TopicPartition) -> SharedPartition:
-        """That of one partition; if it was lost since, it is the one that it had.
-
-        Raises:
-            IllegalStateError: it is not assigned to this consumer, as far as the program knows.
-        """
-        found = self.partitions.get(partition)
-        if found is None:
-            raise IllegalStateError(f"{partition} is not assigned to this consumer{self._why(partition)}")
-        return found
-
-    def _why(self, partition: TopicPartition) -> str:
-        return " before the next poll reports it" if partition in self._shared_state.assignment else ""
-
-    def assigned(self, partitions: Mapping[TopicPartition, SharedPartition]) -> None:
-        """The program is about to be told that these are assigned."""
-        self._told = MappingProxyType({**self._told, **partitions})
-
-    @property
-    def told(self) -> Mapping[TopicPartition, SharedPartition]:
-        """What callbacks have told, of a group's partitions. Nobody changes this mapping."""
-        return self._told
-
-    def gone(
-        self, partitions: Iterable[TopicPartition], told: Mapping[TopicPartition, SharedPartition]
-    ) -> None:
-        """The program was told that these are revoked, or lost.
-
-        Args:
-            told: what it knew when that began. A poll inside the callback may have told of a new assignment since.
-        """
-        left = dict(self._told)
-        for partition in partitions:
-            if partition in left and left[partition] is told.get(partition):
-                del left[partition]
-        self._told = MappingProxyType(left)
-
-    def forget(self) -> None:
-        """The group is left."""
-        self._told = _NOTHING
-
 
 class Exchange:
     """Sends the application's calls to the network thread, and receives its answers and events.
 
     Attributes:
-        group: this member's identity, as last told. identity: the one that goes with the records that polls have
-            returned (C12). rebalances: the last of them.
+        group: this member's identity, as last heard from the network thread. identity: the one that goes with the
+            records that polls have returned (C12). rebalances: the last of those that polls have told (C16).
         callbacks: steps of a rebalance that the application must take (C5), each until its end was told.
         failures: errors that no call caused, for the next poll (B6). fatal: one that every call raises.
         woken: `wakeup` was called and nothing has raised it yet. nudged: the poll under way, or the next one, returns
-            at once. stopping: `stop` was called: polls return nothing.
+            at once. stopping: `stop` was called: polls return nothing. closing: close() is under way, and has sent what
+            is to be sent before. closed: it has ended.
         has_records: whether anything that was fetched of a partition under a fetch epoch is still to be returned.
+        stands: whether an error of a partition is still true.
         on_commit: takes the end of an asynchronous commit.
         grace: until when calls may wait once `stop` was called.
         stalled: the stall that was told of and that no poll has ended (B4).
     """
 
-    def __init__(self, shared_state: SharedState, clock: Clock, group: GroupMetadata) -> None:
+    def __init__(self, client_state: ClientState, clock: Clock, group: GroupMetadata) -> None:
         self.group = self.identity = group
         self.rebalances: list[m.Rebalance] = []
         self.callbacks: list[m.CallbackNeeded] = []
@@ -137,16 +62,21 @@ class Exchange:
         self.woken = False
         self.nudged = False
         self.stopping = False
+        self.closing = False
+        self.closed = False
         self.grace = Grace()
         self.stalled: m.Stalled | None = None
         self.has_records: Callable[[TopicPartition, int], bool] = lambda partition, fetch_epoch: False
+        self.stands: Callable[[m.Failed], bool] = lambda failure: True
         self.on_commit: Callable[[m.CommitCompleted], None] = lambda event: None
-        self._shared_state = shared_state
+        self._client_state = client_state
         self._clock = clock
         self._polls_after_stop = 0
         self._ids = 0
         self._answers: dict[int, m.Answer] = {}
         self._expected: set[int] = set()
+        self._gave_up: m.Rebalance | None = None
+        """The loss with which the member gave up, until a poll tells of it."""
 
     def next_id(self) -> int:
         self._ids += 1
@@ -176,7 +106,7 @@ class Exchange:
 
     def _ready(self) -> None:
         self.take_background_events()
-        if self._shared_state.ended:
+        if self._client_state.ended:
             self._raise_dead()
 
     def call_unless_stopped(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> Waits[Any]:
@@ -205,7 +135,7 @@ class Exchange:
                     self.raise_wakeup()
                 if heeds_stop and self.stopping:
                     return None
-                if self._shared_state.ended:
+                if self._client_state.ended:
                     self._raise_dead()
                 until = self._patience(kind, until)
                 yield min(until, self.grace.wait_until(self._clock.now_ms(), began))
@@ -220,7 +150,7 @@ class Exchange:
         """Send an application event whose answer is looked for by `answer`, now and then. Returns its id."""
         call_id = self.next_id()
         self._expected.add(call_id)
-        self._shared_state.send(kind(call_id, deadline, **fields))
+        self._client_state.send(kind(call_id, deadline, **fields))
         return call_id
 
     def answer(self, call_id: int) -> m.Answer | None:
@@ -242,7 +172,7 @@ class Exchange:
         call_id = self.start(kind, deadline, **fields)
         began, until = self._clock.now_ms(), add_ms(deadline, _GRACE_MS)
         error: Exception | None = None
-        while call_id not in self._answers and not self._shared_state.ended:
+        while call_id not in self._answers and not self._client_state.ended:
             self.take_background_events()
             try:
                 yield from serve()
@@ -275,17 +205,17 @@ class Exchange:
     def wakeup(self) -> None:
         """From any thread: end the blocking call under way, or the next one."""
         self.woken = True
-        self._shared_state.alert()
+        self._client_state.alert()
 
     def nudge(self) -> None:
         """From any thread: the poll under way, or the next one, returns what there is, and waits for nothing."""
         self.nudged = True
-        self._shared_state.alert()
+        self._client_state.alert()
 
     def stop(self) -> None:
         """From any thread, and from a signal handler: polls return nothing from now on."""
         self.stopping = True
-        self._shared_state.alert()
+        self._client_state.alert()
 
     def polled_after_stop(self) -> None:
         """A poll returns nothing because of `stop`. Says once that a loop seems not to look whether it shall end."""
@@ -300,7 +230,7 @@ class Exchange:
     # ------------------------------------------------------------ what came back
 
     def take_background_events(self) -> None:
-        background_events = self._shared_state.background_events
+        background_events = self._client_state.background_events
         if not background_events:
             return
         began = self._clock.now_ms()
@@ -314,21 +244,20 @@ class Exchange:
             elif isinstance(event, m.CallbackNeeded):
                 if not self.callbacks or self.callbacks[-1] is not event:
                     self.callbacks.append(event)
+                if isinstance(event, m.AssignPartitions) and event.finished is not None:
+                    self.group = event.finished.group
             elif isinstance(event, m.CommitCompleted):
                 self.on_commit(event)
             elif isinstance(event, m.IdentityChanged):
                 self.group = event.group
             elif isinstance(event, m.RebalanceFinished):
-                self.group = event.group
-                if not self.rebalances or self.rebalances[-1] is not event.rebalance:
-                    self.rebalances.append(event.rebalance)
-                del self.rebalances[:-_HISTORY]
+                self.group, self._gave_up = event.group, event.rebalance
             elif isinstance(event, m.Failed):
                 self._failed(event)
             elif isinstance(event, m.Stalled):
                 self.stalled = event
             background_events.popleft()
-        self._shared_state.measures.background_events.taken(began, self._clock.now_ms())
+        self._client_state.measures.background_events.taken(began, self._clock.now_ms())
 
     @property
     def lost(self) -> frozenset[TopicPartition]:
@@ -346,7 +275,16 @@ class Exchange:
         read.
         """
         if self.identity is not self.group and not self.lost:
+            if self._gave_up is not None:
+                self.add_rebalance(self._gave_up)
+                self._gave_up = None
             self.identity = self.group
+
+    def add_rebalance(self, rebalance: m.Rebalance) -> None:
+        """A poll tells of this one. Done again after an interruption it does nothing twice."""
+        if not any(each is rebalance for each in self.rebalances):
+            self.rebalances.append(rebalance)
+            del self.rebalances[:-_HISTORY]
 
     def _failed(self, event: m.Failed) -> None:
         """Keep an error for the next call. What is repeated in the background is told once."""
@@ -378,7 +316,7 @@ class Exchange:
                 # Nothing stands in between: Ctrl-C must not take the place of an error that is told only once.
                 del self.failures[place]
                 raise failure.error
-            if not self._stands(failure):
+            if not self.stands(failure):
                 del self.failures[place]
             elif self.has_records(failure.partition, failure.fetch_epoch):
                 place += 1
@@ -388,7 +326,7 @@ class Exchange:
                 del self.failures[place]
                 raise copy.copy(failure.error) from failure.error
         self.raise_fatal()
-        if self._shared_state.ended:
+        if self._client_state.ended:
             self._raise_dead()
 
     def raise_fatal(self) -> None:
@@ -401,15 +339,8 @@ class Exchange:
             self.woken = False
             raise WakeupError("wakeup() was called")
 
-    def _stands(self, failure: m.Failed) -> bool:
-        """Whether it is still true: an error of a position is void once a seek or an assignment has changed it."""
-        if failure.partition is None:
-            return True
-        shared_partition = self._shared_state.assignment.get(failure.partition)
-        return shared_partition is not None and shared_partition.fetch_epoch == failure.fetch_epoch
-
     def _raise_dead(self) -> None:
-        raise ended("consumer", self._shared_state.dead)
+        raise ended("consumer", self._client_state.dead)
 
 
 def _unanswered(kind: type[m.ApplicationEvent]) -> str:

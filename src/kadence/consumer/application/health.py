@@ -45,10 +45,10 @@ def health(core: Core, shared_state: SharedState, now: int) -> Health:
     hindrances = list(_hindrances(core, shared_state, now))
     partitions = [
         (partition, why)
-        for partition, shared_partition in shared_state.assignment.items()
+        for partition, shared_partition in shared_state.shared_partitions.items()
         if (why := shared_partition.why(now)) is not None and not why.reason.is_expected
     ]
-    assigned = len(shared_state.assignment)
+    assigned = len(shared_state.shared_partitions)
     is_kept = bool(assigned) and len(partitions) == assigned
     told = [f"{partition}: {why.reason.value}" for partition, why in islice(partitions, _NAMED)]
     if len(partitions) > _NAMED:
@@ -60,7 +60,7 @@ def health(core: Core, shared_state: SharedState, now: int) -> Health:
 
 def _ills(core: Core, shared_state: SharedState, now: int) -> Iterator[str]:
     """What a restart mends."""
-    if core.closed:
+    if core.exchange.closed:
         yield "it is closed"
         return
     if shared_state.ended:
@@ -94,11 +94,11 @@ def _stuck(core: Core, now: int) -> list[str]:
 
 def _hindrances(core: Core, shared_state: SharedState, now: int) -> Iterator[str]:
     """What keeps it from reading at all."""
-    if core.closed:
+    if core.exchange.closed:
         return
     if core.stopping:
         yield "stop() was called"
-    elif core.subscribed is not None or core.pattern is not None:
+    elif core.chosen.subscribed is not None or core.chosen.pattern is not None:
         if core.group.generation_id < 0:
             yield f"it is not a member of group {core.group.group_id!r}"
         elif now >= shared_state.measures.group.alive_until():
@@ -106,5 +106,5 @@ def _hindrances(core: Core, shared_state: SharedState, now: int) -> Iterator[str
                 f"no heartbeat has been answered for so long that group {core.group.group_id!r} may have removed this "
                 "member"
             )
-    elif not core.manual:
+    elif not core.chosen.by_hand:
         yield "it has no subscription and no assignment"

@@ -70,12 +70,14 @@ class Inside:
 
     @property
     def topics(self) -> frozenset[str] | None:
-        return self._core.subscribed
+        return self._core.chosen.subscribed
 
     def subscribes_to(self, topic: str) -> bool:
         core = self._core
         # Those of `patterns` outlast an unsubscribe().
-        return is_among(topic, core.subscribed, None if core.pattern is None else core.patterns[0])
+        return is_among(
+            topic, core.chosen.subscribed, None if core.chosen.pattern is None else core.chosen.patterns[0]
+        )
 
     def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
         return self._run(self._listened(listener, topics, self._deadline()))
@@ -91,29 +93,29 @@ class Inside:
     def _listened(self, listener: Any, topics: frozenset[str] | None, deadline: int) -> Waits[None]:
         """Rebalances are told to ``listener``. ``topics``: in place of those that are subscribed to by name."""
         core = self._core
-        if core.subscribed is None and core.pattern is None:
+        if core.chosen.subscribed is None and core.chosen.pattern is None:
             core.listener = listener
             return
         if topics is not None:
-            self._before, self._meanwhile = core.subscribed, topics
-        yield from core.subscribe(topics or core.subscribed, *core.patterns, listener, deadline)
+            self._before, self._meanwhile = core.chosen.subscribed, topics
+        yield from core.subscribe(topics or core.chosen.subscribed, *core.chosen.patterns, listener, deadline)
 
     # ------------------------------------------------------------ where it reads, and commits of that
 
     @property
     def is_manual(self) -> bool:
-        return self._core.manual
+        return self._core.chosen.by_hand
 
     def has_moved(self) -> bool:
         # The number before the positions: those that are set meanwhile are seen by the next look.
         shared_state = self._shared_state
-        seen = (shared_state.moves, shared_state.assignment if self._core.manual else None)
+        seen = (shared_state.moves, shared_state.shared_partitions if self._core.chosen.by_hand else None)
         before, self._seen = self._seen, seen
         return before[0] != seen[0] or before[1] is not seen[1]
 
     def stretches(self, *, from_here: bool = False) -> Mapping[TopicPartition, Stretch]:
         found = {}
-        for partition, shared_partition in self._shared_state.assignment.items():
+        for partition, shared_partition in self._shared_state.shared_partitions.items():
             origin = shared_partition.origin
             if origin is None or shared_partition.revoking:
                 continue
@@ -130,7 +132,7 @@ class Inside:
         return found
 
     def returned_under(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         # Only polls move it, so it is of what the last one returned.
         return {
             partition: at.fetch_epoch
@@ -140,17 +142,17 @@ class Inside:
         }
 
     def log_end(self, partition: TopicPartition) -> int | None:
-        shared_partition = self._shared_state.assignment.get(partition)
+        shared_partition = self._shared_state.shared_partitions.get(partition)
         if shared_partition is None or shared_partition.preferred_replica is not None:
             # Another replica may not have all of it yet.
             return None
         return shared_partition.high_watermark
 
     def fetch_epochs(self) -> Mapping[TopicPartition, int]:
-        return {p: each.fetch_epoch for p, each in self._shared_state.assignment.items()}
+        return {p: each.fetch_epoch for p, each in self._shared_state.shared_partitions.items()}
 
     def fetch_epochs_of_known(self) -> Mapping[TopicPartition, int]:
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         return {p: each.fetch_epoch for p, each in assignment.items() if not each.is_gone}
 
     def seek(self, partition: TopicPartition, at: OffsetAndMetadata, *, is_committed: bool) -> Any:
@@ -188,13 +190,13 @@ class Inside:
     def _unlistened(self, listener: Any, deadline: int) -> Waits[None]:
         """Topics that `listen` has added leave the subscription, if it is still the one of `listen`."""
         core = self._core
-        if core.closed or self._before is None or core.subscribed != self._meanwhile:
+        if core.exchange.closed or self._before is None or core.chosen.subscribed != self._meanwhile:
             return
         if core.exchange.fatal is not None or self._shared_state.ended:
             # There is no membership, and only the application's own subscribe() begins another one.
-            core.subscribed = self._before
+            core.chosen.subscribed = self._before
             return
-        yield from core.subscribe(self._before, *core.patterns, listener, deadline)
+        yield from core.subscribe(self._before, *core.chosen.patterns, listener, deadline)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         now = self.clock.now_ms()
@@ -209,7 +211,7 @@ class Inside:
 
     def _assigned(self, partitions: Iterable[TopicPartition]) -> Iterator[SharedPartition]:
         """Those that are assigned still: of some that are lost `process` may not have been told yet."""
-        assignment = self._shared_state.assignment
+        assignment = self._shared_state.shared_partitions
         return (each for partition in partitions if (each := assignment.get(partition)) is not None)
 
     def read_from_start(self, topic: str) -> None:
@@ -254,11 +256,11 @@ class Inside:
             ConcurrentAccessError: another call of `process` is under way.
         """
         core = self._core
-        if core.is_working:
+        if core.polls.is_working:
             raise ConcurrentAccessError("process() of this consumer is under way already")
-        core.is_working = core.commits.is_for_work = core.commits.has_worked = True
+        core.polls.is_working = core.commits.is_for_work = core.commits.has_worked = True
         core.commits.is_automatic = False
-        core.take_bytes()
+        core.polls.take_bytes()
         if core.work is None:
             core.work = Meters()
         core.work.begin(desk, workers)
@@ -274,12 +276,12 @@ class Inside:
         core = self._core
         totals = Totals() if core.work is None else core.work.end()
         # Whatever ended the processing: nobody else can undo these.
-        self.resume([p for p, each in self._shared_state.assignment.items() if each.work_paused])
-        if not core.closed:
+        self.resume([p for p, each in self._shared_state.shared_partitions.items() if each.work_paused])
+        if not core.exchange.closed:
             core.listener = listener
-            core.is_working = core.commits.is_for_work = False
+            core.polls.is_working = core.commits.is_for_work = False
             core.commits.note({partition: read.at for partition, read in committed.items()})
             core.commits.is_automatic = core.config.auto_commit and is_put_back
             core.exchange.nudged = False
-            core.decode()
+            core.polls.decode()
         return totals

@@ -211,7 +211,7 @@ def membership(shared_state: SharedState) -> Rows:
     yield Row(
         "assigned-partitions",
         "The number of partitions that are this consumer's",
-        lambda now: len(shared_state.assignment),
+        lambda now: len(shared_state.shared_partitions),
     )
     yield from events("heartbeat", "heartbeats that were answered", group.heartbeats)
     yield Row(
@@ -423,7 +423,7 @@ def one_reason(shared_state: SharedState, reason: NotFetchedReason) -> Rows:
     """Partitions with one reason not to be fetched."""
 
     def count(now: int) -> float:
-        found = (shared_partition.why(now) for shared_partition in shared_state.assignment.values())
+        found = (shared_partition.why(now) for shared_partition in shared_state.shared_partitions.values())
         return sum(why is not None and why.reason is reason for why in found)
 
     yield Row("partitions-not-fetched", "Partitions that are not being fetched because of the reason", count)

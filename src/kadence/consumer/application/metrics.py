@@ -56,7 +56,7 @@ class Metrics:
         self._table = Table(config.client_id, fixed)
 
     def read(self, now: int) -> dict[MetricName, float]:
-        self._core.steps.settle()
+        self._core.polls.steps.settle()
         return self._table.read(now, self._parts())
 
     def _parts(self) -> Iterator[Part]:
@@ -69,7 +69,7 @@ class Metrics:
         for topic, poll_measures in measures.poll_measures.topics.items():
             yield poll_measures, [(FETCH, metric_rows.taken(poll_measures))], {"topic": topic}
         committed = self._config.isolation_level == "read_committed"
-        for partition, shared_partition in shared_state.assignment.items():
+        for partition, shared_partition in shared_state.shared_partitions.items():
             tags = {"topic": partition.topic, "partition": str(partition.partition)}
             yield (
                 shared_partition,
@@ -81,7 +81,7 @@ class Metrics:
             )
         if (work := self._core.work) is not None:
             yield work, [(KADENCE, metric_rows.work(work))], {}
-            for partition in shared_state.assignment:
+            for partition in shared_state.shared_partitions:
                 tags = {"topic": partition.topic, "partition": str(partition.partition)}
                 yield (work, partition), [(KADENCE, metric_rows.frontier(work, partition))], tags
         for reason in NotFetchedReason:
@@ -95,11 +95,11 @@ class Metrics:
 
     def _skipped(self, now: int) -> float:
         """Nothing is bad where nothing is deserialised."""
-        decoding, work = self._core.decoding, self._core.work
+        decoding, work = self._core.polls.decoding, self._core.work
         return (0 if decoding is None else decoding.skipped) + (0 if work is None else work.bad)
 
     def _dead_lettered(self, now: int) -> float:
-        decoding = self._core.decoding
+        decoding = self._core.polls.decoding
         return 0 if decoding is None else decoding.dead_lettered
 
 

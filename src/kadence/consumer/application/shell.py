@@ -1,6 +1,6 @@
 """The thread shell: who may enter a consumer, and how its calls wait. Application side.
 
-`core.Core` says what a call does; this says how a thread carries it: one owner at a time (C7), none at all
+A core says what a call does; this says how a thread carries it: one owner at a time (C7), none at all
 after fork (C8), waits on the shared state's signal, user code run with the poll timer told of it.
 """
 
@@ -15,8 +15,8 @@ from kadence.client import waits
 from kadence.client.engine import forked_error
 from kadence.client.waits import Run, Waits
 from kadence.clock import Clock, add_ms
-from kadence.consumer.application.core import Core
-from kadence.consumer.shared_state import FAREWELL_MS, SharedState
+from kadence.consumer.application.client_core import ClientCore
+from kadence.consumer.client_state import FAREWELL_MS, ClientState
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
 from kadence.forked import FORKS
 from kadence.logs import logger
@@ -38,7 +38,7 @@ class Shell(waits.Shell):
     BEFORE_TAKING: ClassVar[tuple[type[BaseException], ...]] = (KafkaError,)
     """What ends a poll before it has taken any record: a poll raises its own errors before it takes."""
 
-    __slots__ = ("__exit__", "_core", "_fork", "_is_processing", "_lock", "_shared_state", "release")
+    __slots__ = ("__exit__", "_client_state", "_core", "_fork", "_is_processing", "_lock", "release")
 
     if TYPE_CHECKING:
 
@@ -46,10 +46,10 @@ class Shell(waits.Shell):
             self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
         ) -> None: ...
 
-    def __init__(self, core: Core, shared_state: SharedState, clock: Clock) -> None:
-        super().__init__(shared_state.signal, clock)
+    def __init__(self, core: ClientCore, client_state: ClientState, clock: Clock) -> None:
+        super().__init__(client_state.signal, clock)
         self._core = core
-        self._shared_state = shared_state
+        self._client_state = client_state
         self._lock = threading.RLock()
         # The methods of the lock itself: Ctrl-C could interrupt a Python function before it has released the lock.
         self.__exit__ = self._lock.__exit__  # type: ignore[method-assign]
@@ -62,7 +62,7 @@ class Shell(waits.Shell):
         """Whether this process is a child of the one that made the consumer."""
         return self._fork != FORKS.count
 
-    def __enter__(self) -> Core:
+    def __enter__(self) -> ClientCore:
         """Claim the consumer.
 
         Raises:
@@ -72,8 +72,8 @@ class Shell(waits.Shell):
             acquired = self._lock.acquire(blocking=False)
             if acquired:
                 # Steps, which do not enter, are refused from here on: see `reading.steps`.
-                self._shared_state.attention.up = True
-                if self._core.steps.is_inside_elsewhere():
+                self._client_state.attention.up = True
+                if self._core.is_inside_elsewhere():
                     self._lock.release()
                     acquired = False
         except BaseException:
@@ -81,7 +81,7 @@ class Shell(waits.Shell):
             raise
         if not acquired:
             self._refuse()
-        if self._core.closed or self._fork != FORKS.count:
+        if self._core.exchange.closed or self._fork != FORKS.count:
             self._lock.release()
             self._refuse()
         return self._core
@@ -93,7 +93,6 @@ class Shell(waits.Shell):
     def process(self, consumer: Any, settings: Settings, producers: LetterProducers, aside: Aside) -> Totals:
         """Carry `Consumer.process`."""
         # Most consumers do not need it.
-        from kadence.consumer.application.inside import Inside
         from kadence.work.driver import process_on_threads
 
         # Inside from its beginning to its end: between two of its polls a handler's thread could take records, too.
@@ -102,7 +101,7 @@ class Shell(waits.Shell):
             try:
                 return process_on_threads(
                     consumer,
-                    Inside(self._core, self._shared_state, self._entered, producers, aside),
+                    self._core.inside(self._entered, producers, aside),
                     settings,
                 )
             finally:
@@ -145,7 +144,7 @@ class Shell(waits.Shell):
                 else:
                     self._core.wakeup()
                 acquired = self._lock.acquire(timeout=0.05)
-            self._shared_state.attention.up = True
+            self._client_state.attention.up = True
         except BaseException:
             self._let_go()
             raise
@@ -157,7 +156,7 @@ class Shell(waits.Shell):
             self._lock.release()
 
     def _do(self, step: Run) -> None:
-        progress = self._shared_state.progress
+        progress = self._client_state.progress
         progress.enter_callback(self._clock.now_ms())
         try:
             step.work()
@@ -170,7 +169,7 @@ class Shell(waits.Shell):
     def _refuse(self) -> None:
         if self.forked:
             raise forked_error("consumer")
-        if self._core.closed:
+        if self._core.exchange.closed:
             raise ClosedError("this consumer is closed")
         if self._is_processing:
             raise ConcurrentAccessError(

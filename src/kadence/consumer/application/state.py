@@ -13,9 +13,9 @@ from kadence.consumer.application.arguments import Partition, Partitions
 from kadence.consumer.application.calls import Calls
 from kadence.consumer.application.core import Core
 from kadence.consumer.application.processing import Stall
+from kadence.consumer.client_state import NetworkLateness
 from kadence.consumer.events import Rebalance
 from kadence.consumer.shared_partition import NotFetched
-from kadence.consumer.shared_state import NetworkLateness
 from kadence.idioms import unmade
 from kadence.metrics import MetricName
 from kadence.types import GroupMetadata, TopicPartition
@@ -45,6 +45,8 @@ class ConsumerState:
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are assigned to this consumer, as the last poll, or a callback within it, has told.
 
+        `group_metadata` and `rebalances` change in the same poll. Of `assign` and its kin the call itself tells;
+        partitions that are made later (`assign_topics`) are here after the next poll.
         Between polls the group may take some away. Calls that name one of these then have no effect on it, even if it
         has come back meanwhile, or say that it was lost; the next poll tells (`on_partitions_lost`).
         """
@@ -96,7 +98,7 @@ class ConsumerState:
     # ------------------------------------------------------------ the group
 
     def group_metadata(self) -> GroupMetadata:
-        """This member's group id, member id, generation and group.instance.id at this moment, as one value.
+        """This member's group id, member id, generation and group.instance.id, as one value: those of the last poll.
 
         Raises:
             InvalidGroupIdError: no group.id.
@@ -104,7 +106,10 @@ class ConsumerState:
         return self._calls.group_metadata()
 
     def rebalances(self) -> Sequence[Rebalance]:
-        """The last 100 rebalances of this member, oldest first: cause, times, partitions added and removed."""
+        """The last 100 rebalances of this member, oldest first: cause, times, partitions added and removed.
+
+        The poll that tells of the new `assignment` adds the rebalance.
+        """
         return self._calls.rebalances()
 
     # ------------------------------------------------------------ what was measured

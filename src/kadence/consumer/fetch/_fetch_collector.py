@@ -107,7 +107,7 @@ class FetchCollector:
         self._is_short = False
         """Whoever needs memory lines up behind the others."""
         self._void: dict[SharedPartition, int] = {}
-        """Leases of which no more is handed out, though the network thread has not ended them yet."""
+        """Fetch epochs whose data is dropped although the network thread has not ended them yet."""
         self._clock = clock = clock or SystemClock()
         self._released_at = clock.now_ms()
         self.steps = Steps(
@@ -319,7 +319,7 @@ class FetchCollector:
         if not self._passed:
             return {}
         self._has_told = True
-        assignment = self.shared_state.assignment
+        assignment = self.shared_state.shared_partitions
         return {
             shared_partition.partition: OffsetAndMetadata(at.offset, at.leader_epoch)
             for shared_partition, fetch_epoch in self._passed.items()
@@ -355,8 +355,9 @@ class FetchCollector:
     def put_back(self) -> None:
         """What this poll has taken never reached the caller (Ctrl-C, a cancelled task): it comes with the next one.
 
-        A poll begins by proving all that was returned before, so the proved positions are where it began, even where a
-        truncation has begun another fetch epoch since. All of it may be done again, should it be interrupted, too.
+        When a poll begins all that was returned before is processed, so the processed positions are where it began,
+        even where a truncation has begun another fetch epoch since. All of it may be done again, should it be
+        interrupted, too.
         """
         self._has_told = False
         steps = self.steps
@@ -392,7 +393,7 @@ class FetchCollector:
 
     def cut(self, partition: TopicPartition, offset: int) -> None:
         """The poll under way returns what it took of a partition up to this offset; the next one brings the rest."""
-        shared_partition = self.shared_state.assignment.get(partition)
+        shared_partition = self.shared_state.shared_partitions.get(partition)
         at = None if shared_partition is None else shared_partition.current()
         if shared_partition is None or at is None:
             return

@@ -414,7 +414,10 @@ class PartitionReader(ReaderState):
         return self.fetches[0].fetch_epoch
 
     def _processed_through(self) -> tuple[int, int | None] | None:
-        """Before decoded records are replaced: what they prove goes to the shared partition. Returns the position."""
+        """Before decoded records are replaced: the shared partition learns how far they are processed.
+
+        Returns the position.
+        """
         shared_partition = self.shared_partition
         decoded = self.decoded
         if decoded is None:

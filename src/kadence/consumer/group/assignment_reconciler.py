@@ -76,8 +76,11 @@ class AssignmentReconciler:
             if eager or any(p.topic not in topics for p in going)
         }
 
-    def reconcile(self, *, always: bool = False) -> None:
-        """Go from what is owned towards the target. ``always``: tell of added partitions even if there are none.
+    def reconcile(self, finished: RebalanceFinished | None = None) -> None:
+        """Go from what is owned towards the target.
+
+        Args:
+            finished: the rebalance that ends with this, which is told even if no partition is added.
 
         A partition that is assigned again while the application still gives it up is added as new once it has:
         its callback was told that it goes.
@@ -85,14 +88,14 @@ class AssignmentReconciler:
         owned = self._subscription.assigned
         added = self.target - owned
         self.revoke(owned - self.target)
-        if added or always:
+        if added or finished is not None:
             self._install([*self._subscription.partitions, *sorted(added)])
             callback = next(self._subscription.callbacks)
             if self._subscription.has_listener:
                 self._assigning[callback] = added
             states = self._subscription.partitions
             shared_partitions = {p: states[p].shared_partition for p in added}
-            self._add_event(AssignPartitions(callback, tuple(sorted(added)), shared_partitions))
+            self._add_event(AssignPartitions(callback, tuple(sorted(added)), shared_partitions, finished))
 
     def done(self, callback_id: int) -> frozenset[TopicPartition]:
         """A callback came back. Returns what was given up by it."""
@@ -155,8 +158,10 @@ class RebalanceHistory:
         """What is known of its cause since: who came and who went, to the member that leads."""
         self._detail = detail
 
-    def finish(self, now: int, group: GroupMetadata, assigned: frozenset[TopicPartition]) -> None:
-        """It ended with this assignment: tell the application."""
+    def finish(
+        self, now: int, group: GroupMetadata, assigned: frozenset[TopicPartition]
+    ) -> RebalanceFinished:
+        """It ended with this assignment. The caller tells the application."""
         before, self._before = self._before, assigned
         rebalance = Rebalance(
             cause=f"{self.cause}; {self._detail}" if self._detail else self.cause,
@@ -168,7 +173,7 @@ class RebalanceHistory:
             removed=tuple(sorted((before - assigned) | self._lost)),
         )
         self._started_at, self._lost = None, frozenset()
-        self._add_event(RebalanceFinished(rebalance, group))
+        return RebalanceFinished(rebalance, group)
 
     def abandon(self) -> None:
         """The identity is gone, and everything owned with it; what comes next is another rebalance, with its own cause.
@@ -185,7 +190,7 @@ class RebalanceHistory:
         """Nothing comes next: what was lost is an entry of its own, of no generation."""
         if self._lost:
             self.cause, self._detail = cause, ""
-            self.finish(now, group, frozenset())
+            self._add_event(self.finish(now, group, frozenset()))
 
     def forget(self) -> None:
         """Out of the group by our own will: the next membership starts from nothing."""

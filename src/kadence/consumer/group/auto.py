@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Any, cast
 from kadence.client.request_manager import Jobs, Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Backoff, Completed, Request
-from kadence.consumer.group import kip848_heartbeats
+from kadence.consumer.group import member_states
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.kip848_heartbeats import ConsumerGroupHeartbeatRequest
-from kadence.consumer.group.kip848_member import ConsumerMembership
+from kadence.consumer.group.kip848_member import ConsumerGroupHeartbeatRequest, ConsumerMembership
 from kadence.consumer.group.membership import GroupConfig, HeartbeatOutcome
 from kadence.consumer.subscription import PartitionState
 from kadence.errors import UnsupportedVersionError
@@ -151,7 +150,7 @@ class AutoMembership:
 
     @property
     def _outside(self) -> bool:
-        return self._is_out_of_classic and self._consumer.state in kip848_heartbeats.OUT
+        return self._is_out_of_classic and self._consumer.state in member_states.OUT
 
     @property
     def _is_out_of_classic(self) -> bool:
@@ -330,7 +329,7 @@ class AutoMembership:
     @property
     def _may_give_way(self) -> bool:
         """Whether we join by KIP-848, and could by the classic protocol."""
-        joins = self._member is self._consumer and self._consumer.state is kip848_heartbeats.State.JOINING
+        joins = self._member is self._consumer and self._consumer.state is member_states.State.JOINING
         return joins and not self._consumer.needs_kip_848
 
     def _stumbled(self, now: int) -> HeartbeatOutcome:

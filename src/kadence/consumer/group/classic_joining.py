@@ -287,8 +287,7 @@ class Joining(abc.ABC):
         self._go(State.STABLE)
         self._partitions.target = target
         self._user_data.last = LastAssignment(target, self.group.generation_id)
-        self._history.finish(now, self.group, target)
-        self._partitions.reconcile(always=True)
+        self._partitions.reconcile(self._history.finish(now, self.group, target))
         self._orphans.assigned(now, self.group.generation_id)
         if self._asked_again:
             self._begin(now, "the coordinator asked (heartbeat)")

@@ -32,7 +32,7 @@ from kadence.consumer.events import AddBackgroundEvent, Answer, Commit, CommitCo
 from kadence.consumer.group.committed import CommittedOffsets, Done, by_topic, topic_ids
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.leaving import IDENTITY, error_of, expelled, not_ours, outsider
-from kadence.consumer.group.membership import ClusterView, GroupConfig, Membership
+from kadence.consumer.group.membership import ClusterView, CommitIdentity, GroupConfig
 from kadence.consumer.subscription import PartitionState
 from kadence.errors import ConnectError, KafkaError, KafkaTimeoutError
 from kadence.logs import logger
@@ -235,7 +235,7 @@ class CommitRequestManager:
     def __init__(
         self,
         coordinator: CoordinatorRequestManager,
-        membership: Membership,
+        membership: CommitIdentity,
         metadata: ClusterView,
         config: GroupConfig,
         add_event: AddBackgroundEvent,

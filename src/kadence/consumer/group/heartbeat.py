@@ -36,10 +36,10 @@ from collections.abc import Callable, Iterable
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Backoff, Completed, ConnectionPurpose, NativeHeartbeatPlan, Request
+from kadence.consumer.client_state import Progress
 from kadence.consumer.events import AddBackgroundEvent, Stalled
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.membership import SENT_NATIVELY, GroupConfig, HeartbeatOutcome, Membership
-from kadence.consumer.shared_state import Progress
+from kadence.consumer.group.membership import SENT_NATIVELY, GroupConfig, HeartbeatOutcome, Liveness
 from kadence.logs import logger
 
 __all__ = ["HeartbeatRequestManager", "NativeHeartbeatPlanner"]
@@ -51,7 +51,7 @@ class NativeHeartbeatPlanner:
     def __init__(
         self,
         coordinator: CoordinatorRequestManager,
-        membership: Membership,
+        membership: Liveness,
     ) -> None:
         self.on_change: Callable[[NativeHeartbeatPlan | None], None] | None = None
         self._coordinator = coordinator
@@ -137,7 +137,7 @@ class HeartbeatRequestManager:
     def __init__(
         self,
         coordinator: CoordinatorRequestManager,
-        membership: Membership,
+        membership: Liveness,
         progress: Progress,
         config: GroupConfig,
         add_event: AddBackgroundEvent,

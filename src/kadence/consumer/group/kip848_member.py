@@ -1,70 +1,229 @@
 """One member of a KIP-848 group: everything is said by ConsumerGroupHeartbeat (C4, C5).
 
-    UNSUBSCRIBED ─polled─> JOINING ─accepted─> RECONCILING ─owns its target─> ACKNOWLEDGING ─said so─> STABLE
-                              ▲                     ▲                              └──── new target ────┘
-                            FENCED                  └──────────────── new target ───────────────────────┘
+The broker assigns; a member goes from what it owns to what it was assigned in the background, one target at a time:
+what goes is revoked when the application has time for it, then what comes is added, then the next heartbeat, sent at
+once, acknowledges. What stays keeps flowing. The answer to a heartbeat brings the target, and a later heartbeat
+acknowledges it; between the two the member goes there by steps.
 
-The whole table is `kip848_heartbeats.TRANSITIONS`. The broker assigns; a member goes from what it owns to what
-it was assigned in the background, one target at a time: what goes is revoked when the application has time for
-it, then what comes is added, then the next heartbeat, sent at once, acknowledges. What stays keeps flowing.
+`EpochMember` joins, heartbeats and leaves.
 
-Rules that are easy to lose:
-
-* States that end with a heartbeat end when it is made, not when it is answered: a failure makes the next one say
-  everything (`kip848_heartbeat_state`), so a lost acknowledgement is repaired.
-* Only the answer to the latest heartbeat counts: an earlier one, overtaken after the coordinator moved,
-  tells nothing that the full heartbeat after it will not.
-* Each membership has a member id of its own making (KIP-1082), kept when it is fenced. A goodbye that is late
-  can then not hit the next membership.
+A heartbeat tells each thing once, and everything again when an answer was lost (`HeartbeatState`). A field that it
+leaves out means "as I said last time". So the member remembers what it said, and forgets that with any failure: what is
+told in full repairs whatever got lost. A restarted coordinator needs nothing else. Its last heartbeat is its goodbye
+(`HeartbeatDepartures`).
 """
 
 from __future__ import annotations
 
-import base64
-import dataclasses
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
-from kadence.client.request_manager import Poll
-from kadence.clock import FOREVER
-from kadence.connection.request import Completed
+from kadence.clock import add_ms
+from kadence.connection.request import ConnectionPurpose, Request
 from kadence.consumer.events import AddBackgroundEvent, Failed
+from kadence.consumer.group.assignment_reconciler import AssignmentReconciler, RebalanceHistory
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.kip848_heartbeats import (
-    HEARTBEATING,
-    OUT,
-    SILENT_INTERVALS,
-    ConsumerHeartbeats,
-    HeartbeatDepartures,
-    State,
+from kadence.consumer.group.epoch_member import SILENT_INTERVALS, EpochMember, Target, new_member_id
+from kadence.consumer.group.leaving import (
+    Departure,
+    Departures,
+    explain_classic_members,
+    explain_heartbeat,
+    explain_heartbeat_transport,
 )
-from kadence.consumer.group.leaving import explain_classic_members
+from kadence.consumer.group.member_states import HEARTBEATING, State
 from kadence.consumer.group.membership import ClusterView, GroupConfig
 from kadence.consumer.subscription import PartitionState, Subscription
-from kadence.errors import FencedInstanceIdError, KafkaError
+from kadence.errors import KafkaError
 from kadence.logs import logger
-from kadence.protocol import error_codes
+from kadence.protocol import consumer_group_heartbeat, error_codes
+from kadence.protocol.consumer_group_heartbeat import TopicPartitions
 from kadence.types import GroupMetadata, TopicPartition
+from kadence.wire import Writer
 
-__all__ = ["ConsumerMembership", "new_member_id"]
+__all__ = ["ConsumerGroupHeartbeatRequest", "ConsumerMembership"]
 
 log = logger("kadence.consumer")
 
+WITH_REGEX: Final = 1
+"""The version of the heartbeat that can carry one."""
 
-def new_member_id() -> str:
-    """A random UUID in Kafka's URL-safe base64; never one that a command line would take for an option."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if not text.startswith("-"):
-            return text
+_LEAVES: Final = -1
+_LEAVES_FOR_A_WHILE: Final = -2
 
 
-class ConsumerMembership(ConsumerHeartbeats):
+class ConsumerGroupHeartbeatRequest(consumer_group_heartbeat.ConsumerGroupHeartbeatRequest):
+    """Holds an empty ``subscribed_topic_regex`` beside names (v1+): none, where null would leave an earlier one.
+
+    One that is not empty cannot be left out: writing it in version 0 raises `VersionError`.
+    """
+
+    def write(self, w: Writer, version: int) -> None:
+        regex = self.subscribed_topic_regex
+        if version < WITH_REGEX and not regex:
+            self.subscribed_topic_regex = None
+        super().write(w, version)
+        self.subscribed_topic_regex = regex
+
+
+class _SentFields(NamedTuple):
+    topics: frozenset[str]
+    regex: str | None
+    round: int
+
+
+class HeartbeatState:
+    """The memory of one membership's heartbeats."""
+
+    def __init__(self, config: GroupConfig, subscription: Subscription) -> None:
+        self._config = config
+        self._subscription = subscription
+        self._topics: frozenset[str] = frozenset()
+        self._said: _SentFields | None = None
+
+    def forget(self) -> None:
+        """It is not known whether the broker heard the last one: the next one says everything."""
+        self._said = None
+
+    def reset(self) -> None:
+        """Another membership."""
+        self._topics, self._said = frozenset(), None
+
+    @property
+    def forgotten(self) -> bool:
+        return self._said is None
+
+    def owes(self, round_: int, *, subscription: bool) -> bool:
+        """Whether there is something to say before the interval is over.
+
+        Args:
+            round_: the latest acknowledgement. subscription: whether a changed one is to be told already.
+        """
+        said = self._said
+        if said is None or said.round != round_:
+            return True
+        return subscription and (said.topics != self._topics_now() or said.regex != self._subscription.regex)
+
+    def _says(self, round_: int) -> _SentFields:
+        return _SentFields(self._topics_now(), self._subscription.regex, round_)
+
+    def _topics_now(self) -> frozenset[str]:
+        """A pattern that matches nothing any more changes nothing: the broker refuses an empty subscription."""
+        subscription = self._subscription
+        return frozenset() if subscription.regex is not None else subscription.topics or self._topics
+
+    def message(
+        self, group: GroupMetadata, round_: int, owned: Mapping[TopicPartition, bytes], *, joins: bool
+    ) -> tuple[ConsumerGroupHeartbeatRequest, bool]:
+        """The next heartbeat, which from now on counts as said.
+
+        Args:
+            group: who says it. owned: partitions with the ids of their topics; nothing when it ``joins``.
+
+        Returns:
+            It, and whether it changes the subscription of a member.
+        """
+        if joins:
+            self._said = None
+        before, says = self._said, self._says(round_)
+        retold = before is None or (before.topics, before.regex) != (says.topics, says.regex)
+        message = ConsumerGroupHeartbeatRequest(
+            group_id=group.group_id,
+            member_id=group.member_id,
+            member_epoch=0 if joins else group.generation_id,
+            instance_id=group.group_instance_id,
+        )
+        if before is None:
+            message.rack_id = self._config.client_rack or None
+            message.rebalance_timeout_ms = self._config.processing_timeout_ms
+            message.server_assignor = self._config.group_remote_assignor
+        if retold:
+            message.subscribed_topic_names = sorted(says.topics)
+            message.subscribed_topic_regex = says.regex or ""
+        if before is None or before.round != says.round:
+            message.topic_partitions = [] if joins else _by_id(owned)
+        self._said, self._topics = says, says.topics
+        return message, before is not None and retold
+
+    def everything(
+        self, group: GroupMetadata, round_: int, owned: Mapping[TopicPartition, bytes]
+    ) -> ConsumerGroupHeartbeatRequest:
+        """All that was said, once more; counts as nothing new. The native thread may send it any number of times.
+
+        A broker that has assigned anew in an answer that nobody has read takes the member for one whose answer was
+        lost, if it says with its old epoch what it owns, and tells the assignment again. To a shorter heartbeat it
+        would answer FENCED_MEMBER_EPOCH.
+        """
+        said = self._said or self._says(round_)
+        return ConsumerGroupHeartbeatRequest(
+            group_id=group.group_id,
+            member_id=group.member_id,
+            member_epoch=group.generation_id,
+            instance_id=group.group_instance_id,
+            rack_id=self._config.client_rack or None,
+            rebalance_timeout_ms=self._config.processing_timeout_ms,
+            server_assignor=self._config.group_remote_assignor,
+            subscribed_topic_names=sorted(said.topics),
+            subscribed_topic_regex=said.regex or "",
+            topic_partitions=_by_id(owned),
+        )
+
+    @property
+    def said(self) -> object:
+        """What was said last, to be compared."""
+        return self._said
+
+
+class HeartbeatDepartures(Departures):
+    """Says the last heartbeat. The member id is known from the start.
+
+    A static member says that it goes for a while: its place is kept, and the next process of its name may take it
+    at once.
+    """
+
+    def add(
+        self, now: int, group: GroupMetadata, joining: Request | None, reason: str, *, awaited: bool = False
+    ) -> None:
+        if self.goodbye is not False:
+            super().add(now, group, joining, reason, awaited=awaited)
+
+    def _goodbye(self, departure: Departure) -> Any:
+        for_good = departure.instance_id is None or self.goodbye is True
+        return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            group_id=self._config.group_id or "",
+            member_id=departure.member_id,
+            member_epoch=_LEAVES if for_good else _LEAVES_FOR_A_WHILE,
+            instance_id=departure.instance_id,
+        )
+
+
+def _by_id(owned: Mapping[TopicPartition, bytes]) -> list[TopicPartitions]:
+    topics: dict[bytes, list[int]] = {}
+    for partition in sorted(owned):
+        topics.setdefault(owned[partition], []).append(partition.partition)
+    return [TopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in topics.items()]
+
+
+_OWNING: Final = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING)
+"""In the group, and not about to leave it."""
+
+_OUR_DOING: Final = "subscription changed"
+_ECHO_MS: Final = 5_000
+"""For so long after a changed subscription was told, or three intervals, another assignment is put down to it.
+
+The broker may think about it for a moment (KIP-1263), and the answer comes with a later heartbeat.
+"""
+
+
+class ConsumerMembership(EpochMember):
     """One member of a KIP-848 group.
 
     It has the interface of `kadence.consumer.group.membership.Membership`.
 
-    The arguments are those of `ConsumerHeartbeats`, and ``new_id``, which makes member ids.
+    Args:
+        coordinator, metadata, config, add_event, new_id: as of `EpochMember`.
+        subscription: what to join with, and where assignments are installed.
+        min_version: of the heartbeat.
     """
 
     def __init__(
@@ -78,15 +237,21 @@ class ConsumerMembership(ConsumerHeartbeats):
         *,
         min_version: int = 0,
     ) -> None:
-        super().__init__(coordinator, subscription, metadata, config, add_event, min_version=min_version)
-        self.needs_polled = False
-        self._new_id = new_id
-        self._departures = HeartbeatDepartures(config, coordinator)
-        self._leave_reason = ""
-        self._becomes_stale = False
-        self._comes_back = False
-        self._held_back = False
-        coordinator.on_failed.append(self._coordinator_failed)
+        departures = HeartbeatDepartures(config, coordinator)
+        super().__init__(coordinator, metadata, config, add_event, departures, new_id)
+        self._subscription = subscription
+        self._min_version = min_version
+        self._history = RebalanceHistory(add_event)
+        self._partitions = AssignmentReconciler(subscription, add_event)
+        self._owned_ids: dict[TopicPartition, bytes] = {}
+        self._round = 0
+        self._round_owed = False
+        self._acknowledged: frozenset[TopicPartition] | None = None
+        """What it told last that it owns; None before the first time."""
+        self._heartbeat_state = HeartbeatState(config, subscription)
+        # What the native thread may say, with what it was made of.
+        self._native_heartbeat: tuple[tuple[object, ...], Any] | None = None
+        self._echo_until = -1
 
     # ------------------------------------------------------------ what others ask
 
@@ -95,28 +260,8 @@ class ConsumerMembership(ConsumerHeartbeats):
         return self._subscription.by_group
 
     @property
-    def active(self) -> bool:
-        return self.state in HEARTBEATING or (self.state is State.JOINING and self._may_join)
-
-    @property
-    def joining(self) -> bool:
-        return self.state is State.JOINING and not self._may_join
-
-    @property
     def settled(self) -> bool:
         return self.state in HEARTBEATING
-
-    @property
-    def has_parted(self) -> bool:
-        return self.state in OUT or self.state is State.LEAVING
-
-    @property
-    def left(self) -> bool:
-        return self.state in OUT and self._departures.done
-
-    @property
-    def term(self) -> object:
-        return self.group.member_id
 
     @property
     def urgent(self) -> bool:
@@ -125,23 +270,12 @@ class ConsumerMembership(ConsumerHeartbeats):
         return self._listens or self._heartbeat_state.owes(self._round, subscription=not self.needs_polled)
 
     @property
-    def session_timeout_ms(self) -> int:
-        """The session is the broker's affair and not told: so much silence is too much whatever it is."""
-        return max(self._config.session_timeout_ms, SILENT_INTERVALS * self.heartbeat_interval_ms)
+    def _names_something(self) -> bool:
+        return bool(self._subscription.topics) or self._subscription.regex is not None
 
     @property
-    def known_session_ms(self) -> None:
-        return None
-
-    @property
-    def _may_join(self) -> bool:
-        """Not before there is a topic to join with, nor in a spin after refusals.
-
-        And a static member not before its own goodbye was heard.
-        """
-        static = self._config.group_instance_id is not None
-        names_something = bool(self._subscription.topics) or self._subscription.regex is not None
-        return names_something and not self._held_back and (self._departures.done or not static)
+    def _is_matched_by_broker(self) -> bool:
+        return self._subscription.regex is not None
 
     def __repr__(self) -> str:
         group = self.group
@@ -153,28 +287,8 @@ class ConsumerMembership(ConsumerHeartbeats):
     # ------------------------------------------------------------ what the application wants
 
     def subscription_changed(self, now: int) -> None:
-        """subscribe() was called; the next poll joins with it, or tells the broker of it."""
-        if self.state is State.PREPARE_LEAVING:
-            self._depart(now)
+        super().subscription_changed(now)
         self._partitions.subscription_changed()
-        self.needs_polled = self.managed
-
-    def polled(self, now: int) -> None:
-        """The application polls: what waited for that may begin."""
-        if not self.needs_polled:
-            return
-        self.needs_polled = False
-        if not self.managed:
-            return
-        if self.state is State.UNSUBSCRIBED:
-            self._join(now, "first join")
-        elif self.state is State.STALE:
-            self._join(now, "poll interval exceeded")
-        elif self.state is State.FATAL:
-            self._held_back = not self._refusals.ready(now)
-            self._join(now, "joining was refused before")
-        elif self.state is State.LEAVING:
-            self._comes_back = True
 
     def rebalance(self, now: int, reason: str) -> None:
         """The broker assigns whenever there is a reason to; a member cannot ask for it (KIP-848)."""
@@ -197,28 +311,6 @@ class ConsumerMembership(ConsumerHeartbeats):
         else:
             self._reconcile(now)
 
-    def leave(self, now: int, *, reason: str, callbacks: bool = True, goodbye: bool | None = None) -> None:
-        """Leave the group: give the partitions up (RevokePartitions), then say so; see `left`.
-
-        Args:
-            reason: for the log; this protocol has no place for it.
-            callbacks: False when no application is there to run them (or its time is over).
-            goodbye: whether to leave for good, or not to tell; None: as the kind of member does (KIP-1092).
-        """
-        self._departures.goodbye = goodbye
-        self.needs_polled = self._comes_back = self._becomes_stale = False
-        if self.state in OUT:
-            self._go(State.UNSUBSCRIBED)
-        if self.state in (State.UNSUBSCRIBED, State.LEAVING):
-            return
-        self._leave_reason = reason
-        if self.state is not State.PREPARE_LEAVING:
-            self._go(State.PREPARE_LEAVING)
-            if callbacks:
-                self._partitions.revoke(self._subscription.assigned)
-        if not (callbacks and self._partitions.revoking):
-            self._depart(now)
-
     @property
     def needs_kip_848(self) -> bool:
         """Whether the subscription is one that only this protocol can carry."""
@@ -234,53 +326,126 @@ class ConsumerMembership(ConsumerHeartbeats):
 
     def give_way(self, now: int) -> None:
         """The join was refused and will be tried in another protocol: out, without a word."""
-        self._heartbeat_state.reset()
+        self._announced = False
         self.leave(now, reason="another protocol", callbacks=False)
 
-    def poll_timed_out(self, now: int) -> None:
-        """Nothing was polled for the processing timeout: leave until something is (B4)."""
-        log.warning(
-            "group %s: member %s leaves: nothing was polled for %d ms (max.poll.interval.ms). Its partitions go "
-            "to other members. Poll more often, process less per poll (max.poll.records), or raise "
-            "max.poll.interval.ms",
-            self.group.group_id,
-            self.group.member_id,
-            self._config.processing_timeout_ms,
+    # ------------------------------------------------------------ heartbeats
+
+    def _new_heartbeat(self, node_id: int, deadline: int) -> Request:
+        owned = {partition: self._owned_ids[partition] for partition in self._subscription.partitions}
+        joins = self.state is State.JOINING
+        message, changed = self._heartbeat_state.message(self.group, self._round, owned, joins=joins)
+        if self.state is State.ACKNOWLEDGING:
+            self._go(State.RECONCILING if self._unresolved else State.STABLE)
+        return Request(
+            message,
+            node_id,
+            deadline,
+            ConnectionPurpose.GROUP,
+            tag=_OUR_DOING if changed else None,
+            min_version=max(self._min_version, WITH_REGEX if self._subscription.regex is not None else 0),
         )
-        self._leave_reason = "nothing was polled for max.poll.interval.ms"
-        if self.state is not State.PREPARE_LEAVING:
-            self._becomes_stale = self.needs_polled = True
-            self._go(State.PREPARE_LEAVING)
-        self._depart(now)
 
-    # ------------------------------------------------------------ the turn
+    def native_heartbeat(self) -> Any:
+        if self.state not in HEARTBEATING or self.group.generation_id <= 0:
+            return None
+        made_of = (self.group, self._subscription.snapshot, self._heartbeat_state.said)
+        if self._native_heartbeat is None or self._native_heartbeat[0] != made_of:
+            owned = {partition: self._owned_ids[partition] for partition in self._subscription.partitions}
+            self._native_heartbeat = made_of, self._heartbeat_state.everything(self.group, self._round, owned)
+        return self._native_heartbeat[1]
 
-    def poll(self, now: int) -> Poll:
-        goodbyes = self._departures.poll(now)
-        if now >= self._listen_at:
-            self._listens, self._listen_at = True, FOREVER
-            return Poll(goodbyes.requests, now)
-        if self._held_back:
-            self._held_back = not self._refusals.ready(now)
-            return Poll(goodbyes.requests, max(now, min(goodbyes.wake_at, self._refusals.until)))
-        if self.state is State.LEAVING and self._departures.said:
-            self._go(State.STALE if self._becomes_stale else State.UNSUBSCRIBED)
-            if self._comes_back:
-                self._join(now, "poll interval exceeded" if self._becomes_stale else "first join")
-                return Poll(goodbyes.requests, now)
-        if self._cluster is not self._metadata.cluster:
-            self._give_up_deleted(now)
-        if self._unresolved and self._cluster is not self._metadata.cluster:
-            self._reconcile(now)
-            if self._cluster is self._metadata.cluster:
-                # It was looked at: heartbeats, and metadata if it is asked for again, had their turn already.
-                return Poll(goodbyes.requests, now)
-        if self._listen_at == FOREVER:
-            return goodbyes
-        return Poll(goodbyes.requests, min(goodbyes.wake_at, self._listen_at))
+    def _may_bring_partitions(self, message: Any) -> bool:
+        return message.topic_partitions is not None or message.subscribed_topic_names is not None
 
-    def on_response(self, now: int, completed: Completed) -> None:
-        self._departures.on_response(now, completed)
+    def _forget_said(self) -> None:
+        self._heartbeat_state.forget()
+
+    def _explained(self, code: int, message: str | None) -> KafkaError:
+        regex = self._subscription.regex
+        return explain_heartbeat(code, message, self.group.group_id, self._config, regex)
+
+    def _explained_transport(self, error: KafkaError) -> KafkaError:
+        return explain_heartbeat_transport(error, self._subscription.regex)
+
+    # ------------------------------------------------------------ reconciliation
+
+    def _assign(self, now: int, request: Request, target: Target | None) -> None:
+        if request.tag is _OUR_DOING:
+            self._echo_until = add_ms(now, max(_ECHO_MS, SILENT_INTERVALS * self.heartbeat_interval_ms))
+        if target is not None and target != self._target:
+            ours = now <= self._echo_until
+            self._echo_until = -1
+            self._assigned(now, target, _OUR_DOING if ours else "the coordinator assigned anew")
+
+    def _assigned(self, now: int, target: Target, cause: str) -> None:
+        self._target, self._round_owed = target, True
+        self._history.begin(now, cause)
+        if self.state is not State.RECONCILING:
+            self._go(State.RECONCILING)
+        self._reconcile(now)
+
+    def _reconcile(self, now: int) -> None:
+        """Take the next step towards the target, unless the application still has to take one."""
+        if self.state is not State.RECONCILING or self._partitions.revoking:
+            return
+        resolved = self._resolve(now)
+        owned = self._subscription.assigned
+        # A topic that was made anew has another id: its partitions of the same name go before they come.
+        going = frozenset(p for p in owned if resolved.get(p) != self._owned_ids[p])
+        if going:
+            self._partitions.target = owned - going
+            self._partitions.reconcile()
+            return
+        target = frozenset(resolved)
+        if not (self._round_owed or target - owned):
+            return
+        if self._unresolved and target == owned == self._acknowledged:
+            return  # all that is new has no name yet: there is nothing to tell anybody of
+        self._partitions.target = target
+        self._partitions.reconcile(self._history.finish(now, self.group, target))
+        self._owned_ids = resolved
+        self._round_owed = False
+        self._round += 1
+        self._acknowledged = target
+        self._go(State.ACKNOWLEDGING)
+
+    def _look_at_cluster(self, now: int) -> None:
+        """Partitions of a topic that was made anew are not ours: nobody has assigned those of the new one yet.
+
+        Another member may get them, beside whom we would read them under their old name.
+        """
+        cluster = self._metadata.cluster
+        if not self._unresolved:
+            self._cluster = cluster
+        if self._target is None or self.state not in _OWNING:
+            return
+        if any(cluster.is_made_anew(p.topic, topic_id) for p, topic_id in self._owned_ids.items()):
+            self._assigned(now, self._target, "a topic was deleted and created again")
+
+    def _give_up_partitions(self) -> bool:
+        self._partitions.revoke(self._subscription.assigned)
+        return bool(self._partitions.revoking)
+
+    def _lose(self, *, leaves: bool) -> None:
+        self._partitions.lose()
+        if leaves:
+            self._history.forget()
+
+    def _joins(self, now: int, cause: str) -> None:
+        self._history.begin(now, cause)
+
+    def _gave_up(self, now: int, why: str) -> None:
+        self._history.give_up(now, why, self.group)
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._acknowledged = None
+        self._owned_ids = {}
+        self._round_owed = False
+        self._heartbeat_state.reset()
+        self._echo_until = -1
+        self._history.abandon()
 
     # ------------------------------------------------------------ commits
 
@@ -301,72 +466,3 @@ class ConsumerMembership(ConsumerHeartbeats):
             return True
         self._fenced(now, code)
         return False
-
-    # ------------------------------------------------------------ beginnings and ends
-
-    def _join(self, now: int, cause: str) -> None:
-        self._becomes_stale = self._comes_back = False
-        self._history.begin(now, cause)
-        if not self.group.member_id:
-            self.group = dataclasses.replace(self.group, member_id=self._new_id())
-        self._go(State.JOINING)
-
-    def _fenced(self, now: int, code: int) -> None:
-        """The coordinator goes on without this epoch: drop everything, join anew under the same member id."""
-        name = error_codes.name(code)
-        log.warning("group %s: member %s is fenced: %s", self.group.group_id, self.group.member_id, name)
-        leaving, member_id = self.state is State.PREPARE_LEAVING, self.group.member_id
-        self._go(State.FENCED)
-        self._partitions.lose()
-        self._reset()
-        if leaving:
-            self._go(State.UNSUBSCRIBED)
-        else:
-            self.group = dataclasses.replace(self.group, member_id=member_id)
-            self._join(now, f"session lost: {name}")
-
-    def _fatal(self, now: int, error: KafkaError) -> None:
-        """Give up until the application polls again; it is told why (B6)."""
-        fenced = isinstance(error, FencedInstanceIdError)
-        self._refusals.failed(now)
-        self._stumbles = 0
-        log.error("group %s: %s", self.group.group_id, error)
-        leaving = self.state is State.PREPARE_LEAVING
-        if not fenced and self.group.generation_id >= 0:
-            self._departures.add(now, self.group, None, "fatal error")
-        self._go(State.FATAL)
-        self._partitions.lose()
-        self._reset()
-        self._history.give_up(now, f"{'fenced' if fenced else 'gave up'}: {error}", self.group)
-        # A fenced member that came back would fence the other one, and so on for ever. So only a new subscribe() joins.
-        self.needs_polled = not (leaving or fenced)
-        self._add_event(Failed(error, fatal=fenced, gave_up=True))
-
-    def _coordinator_failed(self, now: int, error: KafkaError) -> bool:
-        if self.state in OUT or self.state is State.LEAVING:
-            return False
-        self._fatal(now, error)
-        return True
-
-    def _depart(self, now: int) -> None:
-        self._go(State.LEAVING)
-        self._held_back = False
-        if self._heartbeat_state.announced:
-            self._departures.add(now, self.group, None, self._leave_reason, awaited=not self._becomes_stale)
-        self._partitions.lose()
-        if not self._becomes_stale:
-            self._history.forget()
-        self._reset()
-
-    def _reset(self) -> None:
-        self.group = self._nobody()
-        self._target = self._acknowledged = None
-        self._owned_ids = {}
-        self._unresolved = self._round_owed = False
-        self._unanswered = None
-        self._listens, self._listen_at, self._listens_until = False, FOREVER, 0
-        self._heartbeat_state.reset()
-        self._echo_until = -1
-        self._metadata.want(frozenset())
-        self._metadata.identify(frozenset())
-        self._history.abandon()

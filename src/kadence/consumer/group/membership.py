@@ -1,9 +1,9 @@
 """What a group protocol must offer to the rest of the network side (C4).
 
-The heartbeat manager owns the timers, the commit manager the offsets, the processor the application's
-calls; none of them knows which protocol the group speaks. `ClassicMembership` is the one of JoinGroup and
-SyncGroup, `ConsumerMembership` that of KIP-848, whose heartbeat joins, acknowledges and brings assignments:
-a membership builds its own heartbeat, says when one is due and judges the answer itself.
+The heartbeat manager owns the timers (`Liveness`), the commit manager the offsets (`CommitIdentity`), the processor
+the application's calls (`Membership`); none of them knows which protocol the group speaks. `ClassicMembership` is the
+one of JoinGroup and SyncGroup, `ConsumerMembership` that of KIP-848, whose heartbeat joins, acknowledges and brings
+assignments: a membership builds its own heartbeat, says when one is due and judges the answer itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from kadence.connection.cluster import Cluster
     from kadence.consumer.assignors import Assignor
 
-__all__ = ["SENT_NATIVELY", "ClusterView", "GroupConfig", "HeartbeatOutcome", "Membership"]
+__all__ = [
+    "SENT_NATIVELY",
+    "ClusterView",
+    "CommitIdentity",
+    "GroupConfig",
+    "HeartbeatOutcome",
+    "Liveness",
+    "Membership",
+]
 
 
 class GroupConfig(Protocol):
@@ -98,13 +106,12 @@ class HeartbeatOutcome(enum.Enum):
     LOST = "this identity is over"
 
 
-class Membership(Protocol):
-    """One member of one group. All of it runs on the network thread."""
+class Liveness(Protocol):
+    """The part of a member that keeps it in its group: heartbeats, and leaving. All of it runs on the network thread.
 
-    @property
-    def managed(self) -> bool:
-        """Whether partitions come from the group: subscribe() was called, not assign()."""
-        ...
+    The heartbeat manager, the native heartbeat and the turn need no more of a member. So a member of a share group,
+    which commits nothing, has this and no `CommitIdentity`.
+    """
 
     @property
     def group(self) -> GroupMetadata:
@@ -145,11 +152,6 @@ class Membership(Protocol):
         ...
 
     @property
-    def settled(self) -> bool:
-        """Whether commits of the present identity can be accepted now."""
-        ...
-
-    @property
     def left(self) -> bool:
         """Whether every earlier membership was left: no goodbye is still to be sent."""
         ...
@@ -167,10 +169,6 @@ class Membership(Protocol):
     def subscription_changed(self, now: int) -> None: ...
 
     def polled(self, now: int) -> None: ...
-
-    def rebalance(self, now: int, reason: str) -> None: ...
-
-    def callback_done(self, now: int, callback_id: int, error: str | None) -> None: ...
 
     def leave(
         self, now: int, *, reason: str, callbacks: bool = True, goodbye: bool | None = None
@@ -193,6 +191,29 @@ class Membership(Protocol):
         """
         ...
 
+    def poll(self, now: int) -> Poll: ...
+
+    def on_response(self, now: int, completed: Completed) -> None: ...
+
+
+class CommitIdentity(Protocol):
+    """The part of a member as which offsets are committed, and by which it is judged whose offsets they are."""
+
+    @property
+    def managed(self) -> bool:
+        """Whether partitions come from the group: subscribe() was called, not assign()."""
+        ...
+
+    @property
+    def group(self) -> GroupMetadata:
+        """As `Liveness.group`."""
+        ...
+
+    @property
+    def settled(self) -> bool:
+        """Whether commits of the present identity can be accepted now."""
+        ...
+
     def tenure(self, partition: TopicPartition) -> PartitionState | None:
         """An object that stays the same while the partition is this member's without a break; None: it is not."""
         ...
@@ -205,6 +226,10 @@ class Membership(Protocol):
         """
         ...
 
-    def poll(self, now: int) -> Poll: ...
 
-    def on_response(self, now: int, completed: Completed) -> None: ...
+class Membership(Liveness, CommitIdentity, Protocol):
+    """One member of a group of consumers: partitions go and come by callbacks of the application."""
+
+    def rebalance(self, now: int, reason: str) -> None: ...
+
+    def callback_done(self, now: int, callback_id: int, error: str | None) -> None: ...

@@ -107,7 +107,7 @@ class Truncation:
             self._subscription.lose(partition, _error(state, position, diverging, epoch))
 
     def _move(self, state: PartitionState, offset: int, epoch: int | None) -> None:
-        """Start a new fetch epoch in the midst of reading. The application did not ask for it, so it proves nothing.
+        """Start a new fetch epoch in the midst of reading. The application did not ask for it, so no more is processed.
 
         What was read before the offset stays known, and the position gets the epoch of *that*: where the leader has
         another one there, the logs parted earlier still, and the next question finds out (as followers do, KIP-279).
@@ -135,7 +135,7 @@ class Truncation:
         )
 
 
-def note_epochs(state: PartitionState, data: memoryview, newest: int | None) -> None:
+def note_epochs(state: PartitionState, data: memoryview | bytes, newest: int | None) -> None:
     """Keep the epoch of the last record in ``data``, and where each epoch before it began.
 
     Args:

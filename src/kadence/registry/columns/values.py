@@ -10,13 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from kadence.columns.isolation import BadRecordError, Decoded
-from kadence.errors import ConfigError, KafkaError, MissingDependencyError, SchemaNotFoundError
+from kadence.errors import MissingDependencyError, SchemaNotFoundError
 from kadence.registry.client import SchemaRegistryClient, Wanted
 from kadence.registry.columns import avro, protobuf
 from kadence.registry.columns.avro_types import arrow_of
-from kadence.registry.columns.wire import BESIDE, Frame, FramedFormat
+from kadence.registry.columns.wire import BESIDE, Frame, FramedFormat, unusable
 from kadence.registry.descriptors import Messages
-from kadence.registry.framing import said_of
 from kadence.registry.reading import Frames
 from kadence.registry.schemas import AVRO, PROTOBUF, ResolvedSchema
 
@@ -110,7 +109,7 @@ class ValueColumns(Generic[S]):
                 made = schemas[frame] = self._read(resolved, frame)
                 target = target if self._is_fixed else _grown(target, self._type_of(made))
             except Exception as problem:  # noqa: BLE001 - what a strange schema makes libraries trip over
-                schemas[frame] = _bad(frame, problem)
+                schemas[frame] = unusable(frame, problem)
         if target != self._target:
             self._target = target
             raise _GrownError
@@ -122,7 +121,7 @@ class ValueColumns(Generic[S]):
         try:
             return self._make(schema, self._target)
         except Exception as problem:  # noqa: BLE001 - as above
-            return _bad(frame, problem)
+            return unusable(frame, problem)
 
 
 def avro_columns(
@@ -181,19 +180,3 @@ def _grown(target: pa.DataType, more: pa.DataType) -> pa.DataType:
     except pa.ArrowException:
         raise BadRecordError("its fields have other types than those of the schemas before it") from None
     return both.field(0).type
-
-
-def _bad(frame: Frame, problem: Exception) -> BadRecordError:
-    """Why a schema cannot be used.
-
-    Raises:
-        KafkaError: it is not the schema's fault, as where a library is not installed.
-    """
-    if isinstance(problem, BadRecordError):
-        return problem
-    if isinstance(problem, MissingDependencyError | MemoryError) or (
-        isinstance(problem, KafkaError) and not isinstance(problem, ConfigError)
-    ):
-        raise problem
-    said = str(problem) if isinstance(problem, ConfigError) else type(problem).__name__
-    return BadRecordError(f"{said_of(frame.schema)} cannot be used: {said}")

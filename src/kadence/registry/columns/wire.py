@@ -10,16 +10,32 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from kadence.columns.isolation import BadRecordError, Decoded, over_nulls
-from kadence.errors import SerializationError
-from kadence.registry.framing import HEADER, VALUE_HEADER, Frame, frame_of
+from kadence.errors import ConfigError, KafkaError, MissingDependencyError, SerializationError
+from kadence.registry.framing import HEADER, VALUE_HEADER, Frame, frame_of, said_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BESIDE", "DecodersFor", "Frame", "FramedFormat"]
+__all__ = ["BESIDE", "DecodersFor", "Frame", "FramedFormat", "unusable"]
 
 BESIDE: Final = ("headers", "topic")
 """The columns of records that say, beside keys and values, which schemas these have."""
+
+
+def unusable(frame: Frame, problem: Exception) -> BadRecordError:
+    """Why a schema that a registry has cannot be used: what names it is bad, and what names others is read on.
+
+    Raises:
+        KafkaError: it is not the schema's fault, as where a library is not installed.
+    """
+    if isinstance(problem, BadRecordError):
+        return problem
+    if isinstance(problem, MissingDependencyError | MemoryError) or (
+        isinstance(problem, KafkaError) and not isinstance(problem, ConfigError)
+    ):
+        raise problem
+    said = str(problem) if isinstance(problem, ConfigError) else type(problem).__name__
+    return BadRecordError(f"{said_of(frame.schema)} cannot be used: {said}")
 
 
 class _Decoder(Protocol):

@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kadence.columns.isolation import BadRecordError, Decoded
-from kadence.errors import ConfigError, KafkaError, SchemaNotFoundError
+from kadence.errors import ConfigError, SchemaNotFoundError
 from kadence.registry.client import SchemaRegistryClient, Wanted
-from kadence.registry.columns.wire import BESIDE, DecodersFor, Frame, FramedFormat
-from kadence.registry.framing import KEY_HEADER, VALUE_HEADER, said_of
+from kadence.registry.columns.wire import BESIDE, DecodersFor, Frame, FramedFormat, unusable
+from kadence.registry.framing import KEY_HEADER, VALUE_HEADER
 from kadence.registry.schemas import AVRO, PROTOBUF, ResolvedSchema
 from kadence.registry.settings import RegistryOptions
 from kadence.registry.subjects import context_of
@@ -106,7 +106,7 @@ def _avro(side: SideOptions, target: pa.DataType) -> SideDecoder:
 
     def decoder(found: ResolvedSchema, frame: Frame) -> SideDecoder:
         writer = avro.parsed(found, is_writer=True)
-        return _or_bad(lambda: avro.AvroFormat(writer, reader, target))
+        return avro.AvroFormat(writer, reader, target)
 
     return _framed(side, target, _registered(side, registry, AVRO, decoder))
 
@@ -123,18 +123,10 @@ def _protobuf(side: SideOptions, target: pa.DataType) -> SideDecoder:
 
     def decoder(found: ResolvedSchema, frame: Frame) -> SideDecoder:
         messages = Messages.of_registered(found)
-        return _or_bad(lambda: ProtobufFormat(messages.at(frame.path), target))
+        return ProtobufFormat(messages.at(frame.path), target)
 
     decoders = _registered(side, _registry(side), PROTOBUF, decoder)
     return _framed(side, target, decoders, with_path=True)
-
-
-def _or_bad(make: Callable[[], SideDecoder]) -> SideDecoder:
-    """One producer's schema that does not fit makes its records bad; the others' are read on."""
-    try:
-        return make()
-    except ConfigError as problem:
-        raise BadRecordError(str(problem)) from None
 
 
 def _always(decoder: SideDecoder) -> DecodersFor:
@@ -155,12 +147,8 @@ def _registered(
             return BadRecordError(str(found))
         try:
             return make(found, frame)
-        except BadRecordError as problem:
-            return problem
-        except (KafkaError, MemoryError):
-            raise
         except Exception as problem:  # noqa: BLE001 - what a strange schema makes libraries trip over
-            return BadRecordError(f"{said_of(frame.schema)} cannot be used: {type(problem).__name__}")
+            return unusable(frame, problem)
 
     def decoders_for(frames: list[Frame]) -> dict[Frame, SideDecoder | BadRecordError]:
         wanted = {frame: Wanted(frame.schema, subject) for frame in frames}

@@ -333,12 +333,13 @@ def _context(pipeline: Pipeline, run_id: str) -> Column:
     from pyspark.sql import functions as f
 
     from kadence.records import MOST_HEADERS
+    from kadence.work.letters import OF_PIPELINES
 
-    texts: dict[str, Any] = {name: f.col(f"{RECORD}.{name}").cast("string") for name in _RECORD_FIELDS[:4]}
-    texts |= {"reason": f.col("reason"), "pipeline": f.lit(pipeline.name), "run_id": f.lit(run_id)}
+    texts: list[Any] = [f.col(f"{RECORD}.{name}").cast("string") for name in _RECORD_FIELDS[:4]]
+    texts += [f.col("reason"), f.lit(pipeline.name), f.lit(run_id)]
     ours = [
-        f.struct(f.lit(f"kadence.{name}").alias("key"), text.cast("binary").alias("value"))
-        for name, text in texts.items()
+        f.struct(f.lit(name).alias("key"), text.cast("binary").alias("value"))
+        for name, text in zip(OF_PIPELINES, texts, strict=True)
     ]
     own = f.col(f"{RECORD}.headers").cast(_HEADERS)
     kept = f.slice(f.coalesce(own, f.array().cast(_HEADERS)), 1, MOST_HEADERS - len(ours))

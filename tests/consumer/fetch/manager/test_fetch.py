@@ -292,7 +292,7 @@ def test_repeated_fetches_are_counted_in_session_times_and_metrics() -> None:
     (request,) = world.poll(500)
     assert request.repeat is not None
     sent_before = world.manager.requests
-    request.repeat.told(3, 2_000)
+    assert request.repeat.told(2_000, 3, 2_000, [])
     assert world.manager.requests == sent_before + 3
     assert world.shared_state.measures.fetch_ms.count == 3
     assert request.tag.ends_at == 2_500

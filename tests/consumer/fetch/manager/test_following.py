@@ -11,11 +11,19 @@ import pytest
 from tests.worlds.cluster import TOPIC_ID
 from tests.worlds.fetching import P0, P1, World, asked, batch
 
-from kadence.connection.request import Part, Request
-from kadence.consumer.fetch.manager.session import SessionFollow
-from kadence.consumer.shared_state import CompletedFetch, Signal
+from kadence.connection.request import Part
+from kadence.consumer.client_state import Signal
+from kadence.consumer.shared_state import CompletedFetch, SessionFollow
 from kadence.errors import OffsetOutOfRangeError
-from kadence.records import scan
+from kadence.types import TopicPartition
+
+
+@dataclass
+class Arrival:
+    follow: SessionFollow
+    number: int
+    parts: list[Part]
+    fetches: list[CompletedFetch] | None = None
 
 
 class Arrivals:
@@ -23,7 +31,7 @@ class Arrivals:
 
     def __init__(self) -> None:
         self.signal = Signal()
-        self.waiting: list[CompletedFetch] = []
+        self.waiting: deque[Arrival] = deque()
 
     def flag(self) -> Signal:
         return self.signal
@@ -31,68 +39,85 @@ class Arrivals:
     def has_some(self) -> bool:
         return bool(self.waiting)
 
-    def take(self, into: deque[CompletedFetch]) -> None:
-        into.extend(self.waiting)
-        self.waiting.clear()
-
-
-@dataclass
-class Arrival:
-    number: int
-    parts: list[Part]
+    def take(self, into: deque[CompletedFetch], most: int = 1 << 60) -> None:
+        while self.waiting and most:
+            arrival = self.waiting.popleft()
+            arrival.fetches, arrival.follow.asked = arrival.follow.read(arrival.parts)
+            into.extend(arrival.fetches or ())
+            most -= 1
 
 
 def brought(offset: int, count: int = 2, number: int = 0) -> list[Part]:
     return [(TOPIC_ID, number, 100, 90, 1, batch(count, offset))]
 
 
-def following(world: World) -> tuple[Request, SessionFollow]:
+class Following:
     """A fetch that may go on by itself: the session is open, and nothing has come yet."""
-    (request,) = world.poll(0)
-    world.reply(request, 500, {})
-    (request,) = world.poll(500)
-    assert request.repeat is not None
-    follow: Any = request.repeat.follow
-    return request, follow
+
+    def __init__(self, *partitions: TopicPartition, **settings: Any) -> None:
+        self.arrivals = Arrivals()
+        self.world = World(*partitions, arrivals=self.arrivals, **settings)
+        (request,) = self.world.poll(0)
+        self.world.reply(request, 500, {})
+        (self.request,) = self.world.poll(500)
+        assert self.request.repeat is not None
+        self.repeat: Any = self.request.repeat
+        self.follow: Any = self.repeat.follow
+        self._uncounted: list[Arrival] = []
+
+    def arrives(self, *answers: tuple[int, list[Part]]) -> None:
+        """Each the number of an answer, and what it brought."""
+        for number, parts in answers:
+            arrival = Arrival(self.follow, number, parts)
+            self.arrivals.waiting.append(arrival)
+            self._uncounted.append(arrival)
+
+    def take(self, most: int = 1 << 60) -> list[CompletedFetch]:
+        """The application takes what is new."""
+        taken = self.world.shared_state.completed_fetches
+        self.arrivals.take(taken, most)
+        found = list(taken)
+        taken.clear()
+        return found
+
+    def told(self, count: int, now: int = 600) -> bool:
+        """The network thread counts what came with so many answers."""
+        arrivals, self._uncounted = self._uncounted, []
+        told: bool = self.repeat.told(now, count, now, arrivals)
+        return told
 
 
-def read(follow: SessionFollow, parts: list[Part]) -> list[CompletedFetch]:
-    """As `SharedState.arrivals` does it."""
-    found = follow.read(parts)
-    assert found is not None
-    fetches, follow.asked = found
-    return fetches
-
-
-def test_what_the_application_takes_is_what_the_network_thread_counts() -> None:
-    world = World(P0, P1, arrivals=Arrivals())
-    request, follow = following(world)
-    repeat: Any = request.repeat
-    assert follow.room() > 0
-    first, second = brought(0), brought(2, 3)
-    (fetched,) = read(follow, first)
-    assert (fetched.offset, bytes(fetched.data)) == (0, batch(2, 0))
-    (again,) = read(follow, second)
-    assert (again.offset, bytes(again.data)) == (2, batch(3, 2))
+@pytest.mark.parametrize("is_taken_first", [True, False])
+def test_what_the_application_takes_is_what_the_network_thread_counts(is_taken_first: bool) -> None:
+    following = Following(P0, P1)
+    world = following.world
+    assert following.follow.room() > 0
+    following.arrives((1, brought(0)), (3, brought(2, 3)))
     shared_partition = world.state(P0).shared_partition
+    taken = following.take() if is_taken_first else []
+    if is_taken_first:
+        assert (shared_partition.high_watermark, shared_partition.last_stable_offset) == (100, 90)
+    assert following.told(3)
+    taken += following.take()
+    fetched, again = taken
+    assert (fetched.offset, fetched.next_offset, bytes(fetched.data)) == (0, 2, batch(2, 0))
+    assert (again.offset, again.next_offset, bytes(again.data)) == (2, 5, batch(3, 2))
     assert fetched.shared_partition is shared_partition
     assert (shared_partition.high_watermark, shared_partition.last_stable_offset) == (100, 90)
 
-    assert repeat.passed_on(600, [Arrival(1, first), Arrival(3, second)]) is None
-    repeat.told(3, 600)
     state = world.state(P0)
     assert state.offset == 5
     assert state.fetched_bytes == len(fetched.data) + len(again.data)
     assert state.awaits_fetch
     assert world.shared_state.attention.up
-    assert repeat.allowed, "nothing else has changed"
+    assert following.repeat.allowed, "nothing else has changed"
     assert world.poll(600) == []
     assert world.shared_state.copied_bytes > 0
     world.drain(fetched)
     world.drain(again)
     assert world.shared_state.copied_bytes == 0
 
-    world.reply(request, 700, {P0: batch(2, offset=5)})
+    world.reply(following.request, 700, {P0: batch(2, offset=5)})
     assert [item.offset for item in world.shared_state.completed_fetches] == [5]
     (request,) = world.poll(700)
     assert asked(request) == {0: 7}
@@ -100,38 +125,28 @@ def test_what_the_application_takes_is_what_the_network_thread_counts() -> None:
 
 
 def test_an_answer_that_comes_later_stands_behind_what_arrived() -> None:
-    arrivals = Arrivals()
-    world = World(P0, arrivals=arrivals)
-    request, follow = following(world)
-    repeat: Any = request.repeat
-    parts = brought(0)
-    arrivals.waiting += read(follow, parts)
-    assert repeat.passed_on(600, [Arrival(1, parts)]) is None
-    repeat.told(1, 600)
-    world.reply(request, 700, {P0: batch(2, offset=2)})
-    assert [item.offset for item in world.shared_state.completed_fetches] == [0, 2]
+    following = Following(P0)
+    following.arrives((1, brought(0)))
+    assert following.told(1)
+    following.world.reply(following.request, 700, {P0: batch(2, offset=2)})
+    assert [item.offset for item in following.take()] == [0, 2]
 
 
 def test_records_that_were_not_asked_for_are_neither_taken_nor_counted() -> None:
-    world = World(P0, arrivals=Arrivals())
-    request, follow = following(world)
-    repeat: Any = request.repeat
-    parts = brought(0)
-    read(follow, parts)
-    assert follow.read(parts) is None
-    first, second = Arrival(1, parts), Arrival(2, parts)
-    assert repeat.passed_on(600, [first, second]) is second
+    following = Following(P0)
+    following.arrives((1, brought(0)), (2, brought(0)))
+    assert [item.offset for item in following.take()] == [0]
+    assert not following.told(2)
+    assert following.world.state(P0).offset == 2
 
 
 def test_many_answers_are_counted_at_once_and_each_is_measured() -> None:
-    world = World(P0, P1, arrivals=Arrivals())
-    request, _ = following(world)
-    repeat: Any = request.repeat
+    following = Following(P0, P1)
+    world = following.world
     both = brought(2, 3) + brought(0, 1, number=1)
     quiet: list[Part] = [(TOPIC_ID, 0, 200, 190, 4, None)]
-    arrivals = [Arrival(1, brought(0)), Arrival(2, both), Arrival(4, brought(5, 1)), Arrival(5, quiet)]
-    assert repeat.passed_on(600, arrivals) is None
-    repeat.told(5, 600)
+    following.arrives((1, brought(0)), (2, both), (4, brought(5, 1)), (5, quiet))
+    assert following.told(5)
     first, second = world.state(P0), world.state(P1)
     assert (first.offset, second.offset) == (6, 1)
     sizes = [len(batch(2, 0)), len(batch(3, 2)) + len(batch(1, 0)), len(batch(1, 5))]
@@ -144,21 +159,21 @@ def test_many_answers_are_counted_at_once_and_each_is_measured() -> None:
     assert (fetches.records.count, fetches.records.total, fetches.records.high) == (3, 7, 4)
     of_topic = fetches.topics[P0.topic]
     assert (of_topic.records.count, of_topic.records.total, of_topic.records.low) == (3, 7, 1)
-    world.reply(request, 700, {})
+    world.reply(following.request, 700, {})
     (request,) = world.poll(700)
     assert request.message.session_epoch == 7
 
 
 def test_what_fits_is_counted_and_nothing_of_what_does_not() -> None:
-    world = World(P0, P1, arrivals=Arrivals())
-    request, _ = following(world)
-    repeat: Any = request.repeat
+    following = Following(P0, P1)
     # Of the second answer partition 0 would fit.
     second = [*brought(2), (TOPIC_ID, 1, 100, 90, 1, batch(2, 0)[:-1])]
-    misfit = Arrival(2, second)
-    assert repeat.passed_on(600, [Arrival(1, brought(0)), misfit, Arrival(3, brought(2))]) is misfit
-    assert (world.state(P0).offset, world.state(P1).offset) == (2, 0)
-    assert world.state(P0).fetched_bytes == len(batch(2, 0))
+    following.arrives((1, brought(0)), (2, second), (3, brought(2)))
+    assert not following.told(3)
+    first, other = following.world.state(P0), following.world.state(P1)
+    assert (first.offset, other.offset) == (2, 0)
+    assert first.fetched_bytes == len(batch(2, 0))
+    assert [item.offset for item in following.take()] == [0]
 
 
 WHOLE = batch(2, 2)
@@ -178,36 +193,32 @@ DAMAGED = {
 
 @pytest.mark.parametrize("records", DAMAGED.values(), ids=DAMAGED)
 def test_what_is_no_batch_behind_the_last_is_neither_taken_nor_counted(records: bytes) -> None:
-    world = World(P0, P1, arrivals=Arrivals())
-    request, follow = following(world)
-    repeat: Any = request.repeat
-    read(follow, brought(0))
+    following = Following(P0, P1)
     parts: list[Part] = [(TOPIC_ID, 1, 100, 90, 1, batch(1)), (TOPIC_ID, 0, 100, 90, 1, records)]
-    assert follow.read(parts) is None
-    misfit = Arrival(2, parts)
-    assert repeat.passed_on(600, [Arrival(1, brought(0)), misfit]) is misfit
-    assert (world.state(P0).offset, world.state(P1).offset) == (2, 0)
+    following.arrives((1, brought(0)), (2, parts))
+    assert not following.told(2)
+    assert (following.world.state(P0).offset, following.world.state(P1).offset) == (2, 0)
+    assert [item.next_offset for item in following.take()] == [2]
 
 
 def test_a_partition_twice_in_an_answer_does_not_fit() -> None:
-    world = World(P0, arrivals=Arrivals())
-    request, _ = following(world)
-    repeat: Any = request.repeat
-    misfit = Arrival(1, brought(0) + brought(2))
-    assert repeat.passed_on(600, [misfit]) is misfit
-    assert world.state(P0).offset == 0
+    following = Following(P0)
+    following.arrives((1, brought(0) + brought(0)))
+    assert not following.told(1)
+    assert following.world.state(P0).offset == 0
+    assert following.take() == []
 
 
 def test_of_a_partition_that_was_given_up_only_records_do_not_fit() -> None:
-    world = World(P0, P1, arrivals=Arrivals())
-    request, _ = following(world)
-    repeat: Any = request.repeat
-    world.state(P1).offset = 77
+    following = Following(P0, P1)
+    first, other = following.world.state(P0), following.world.state(P1)
+    other.offset = 77
     nothing: list[Part] = [(TOPIC_ID, 1, 100, 90, 1, None)]
-    assert repeat.passed_on(600, [Arrival(1, brought(0) + nothing)]) is None
-    misfit = Arrival(2, brought(0, number=1))
-    assert repeat.passed_on(600, [misfit]) is misfit
-    assert (world.state(P0).offset, world.state(P1).offset) == (2, 77)
+    following.arrives((1, brought(0) + nothing))
+    assert following.told(1)
+    following.arrives((2, brought(0, number=1)))
+    assert not following.told(2)
+    assert (first.offset, other.offset) == (2, 77)
 
 
 def moved(world: World) -> None:
@@ -257,65 +268,53 @@ def test_whatever_does_not_fit_no_record_is_passed_over(
 
     The application has taken so many before they are counted, as far as they fit to what it knows.
     """
-    world = World(P0, P1, arrivals=Arrivals())
-    request, follow = following(world)
-    repeat: Any = request.repeat
+    following = Following(P0, P1)
+    world = following.world
     second: list[Part] = [*brought(2), (TOPIC_ID, 1, 100, 90, 1, records)]
-    arrivals = [
-        Arrival(1, brought(0) + brought(0, number=1)),
-        Arrival(2, second),
-        Arrival(3, brought(4) + brought(4, number=1)),
-    ]
-    waiting = arrivals.copy()
-    behind = 0
-
-    def take() -> bool:
-        nonlocal behind
-        if not waiting or (found := follow.read(waiting[0].parts)) is None:
-            return False
-        fetches, follow.asked = found
-        del waiting[0]
-        for each in fetches:
-            if each.shared_partition.partition == P0:
-                assert each.offset <= behind
-                behind, _, _ = scan(each.data, each.offset)
-        return True
-
-    for _ in range(taken):
-        take()
-    assert repeat.passed_on(600, arrivals[:1]) is None
+    following.arrives((1, brought(0) + brought(0, number=1)))
+    fetches = following.take(min(taken, 1))
+    assert following.told(1)
+    following.arrives((2, second), (3, brought(4) + brought(4, number=1)))
+    fetches += following.take(max(taken - 1, 0))
     happens(world)
-    assert repeat.passed_on(600, arrivals[1:]) is arrivals[1]
-    # As `Arrivals.drop` does it.
-    del waiting[1 if arrivals[0] in waiting else 0 :]
-    while take():
-        pass
-    assert waiting == []
+    assert not following.told(2)
+    fetches += following.take()
+    behind = 0
+    for each in fetches:
+        if each.shared_partition.partition == P0:
+            assert each.offset <= behind
+            behind = each.next_offset
+    state = world.state(P0)
+    assert state.buffered_bytes == sum(
+        len(each.data) for each in fetches if each.shared_partition is state.shared_partition
+    )
     world.now = 700
-    world.lose(request)
+    world.lose(following.request)
     (offset,) = [asked(each)[0] for each in world.poll(2_000) if 0 in asked(each)]
-    assert offset == 2 <= behind, "the next fetch begins where the application is, or before that"
-    assert world.state(P0).buffered_bytes >= 0
+    assert 2 <= offset <= behind, "the next fetch begins where the application is, or before that"
+    for each in fetches:
+        world.drain(each)
+    assert state.buffered_bytes == 0
+    assert world.shared_state.copied_bytes == 0
+    for state in world.subscription.partitions.values():
+        assert state.fetched_bytes == state.shared_partition.drained_bytes, "all is counted once"
 
 
 def test_a_partition_that_is_idle_again_is_known_to_be() -> None:
-    world = World(P0, arrivals=Arrivals())
-    request, _ = following(world)
-    repeat: Any = request.repeat
-    assert repeat.passed_on(600, [Arrival(1, brought(0))]) is None
-    repeat.told(1, 600)
-    assert not world.state(P0).is_idle
-    repeat.told(1, 1_100)
-    assert world.state(P0).is_idle
+    following = Following(P0)
+    following.arrives((1, brought(0)))
+    assert following.told(1)
+    assert not following.world.state(P0).is_idle
+    assert following.told(1, 1_100)
+    assert following.world.state(P0).is_idle
 
 
 def test_enough_is_enough_and_the_session_stops_going_on_by_itself() -> None:
-    world = World(P0, arrivals=Arrivals(), max_partition_fetch_bytes=100)
-    request, follow = following(world)
-    repeat: Any = request.repeat
-    assert follow.room() > 0
-    assert repeat.passed_on(600, [Arrival(1, brought(0)), Arrival(2, brought(2))]) is None
-    assert follow.room() == 0
+    following = Following(P0, max_partition_fetch_bytes=100)
+    assert following.follow.room() > 0
+    following.arrives((1, brought(0)), (2, brought(2)))
+    assert following.told(2)
+    assert following.follow.room() == 0
 
 
 @pytest.mark.parametrize("why", ["no poller", "an event loop", "much at a time"])

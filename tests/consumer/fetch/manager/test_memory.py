@@ -154,36 +154,6 @@ def test_an_answer_that_exceeds_the_cap_is_counted_and_a_batch_that_was_decompre
     assert books.memory.exceeded == 1
 
 
-def test_a3_small_answers_are_copied_out_of_their_arenas_and_large_ones_stay() -> None:
-    world = World(P0, buffer_memory=8 * MIB)
-    offset = 0
-    for count, size in ((1, 4), (2, 4), (1, 20_000), (1, 15_000)):
-        (request,) = world.poll(offset)
-        data = batch(count, offset, size)
-        arena = world.reply(request, offset, {P0: data}, arena_size=-(-len(data) // 16_384) * 16_384)
-        fetched = world.shared_state.completed_fetches[-1]
-        assert bytes(fetched.data) == data
-        is_small = size == 4
-        assert (arena.holds, fetched.arena is arena) == ((0, False) if is_small else (1, True))
-        offset += count
-    first, second, *large = world.shared_state.completed_fetches
-    copied = world.shared_state.copied_bytes
-    assert len(first.data) + len(second.data) < copied == world.manager.memory.held() < 1_000
-    world.drain(first)
-    assert world.shared_state.copied_bytes == second.arena.size < copied
-    for each in (second, *large):
-        world.drain(each)
-    assert world.shared_state.copied_bytes == 0
-
-
-def test_a3_an_answer_of_many_small_parts_is_not_copied_where_the_copies_would_take_more() -> None:
-    partitions = [TopicPartition("t", n) for n in range(100)]
-    world = World(*partitions, metadata=knowing(dict.fromkeys(partitions, 1), BackgroundEvents()))
-    (request,) = world.poll(0)
-    arena = world.reply(request, 0, dict.fromkeys(partitions, batch(1)), arena_size=16_384)
-    assert (arena.holds, world.shared_state.copied_bytes) == (100, 0)
-
-
 def test_a_fetch_that_is_lost_gives_its_room_back() -> None:
     world = World(P0, P2, buffer_memory=1_500_000)
     (request,) = world.poll(0)

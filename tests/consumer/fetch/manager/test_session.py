@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kadence.consumer.fetch.manager.session import FetchSession, SessionPlan, Wanted
+from kadence.consumer.fetch.manager.session import FetchSession, SessionPlan
+from kadence.consumer.shared_state import Wanted
 from kadence.types import TopicPartition
 
 ID, OTHER_ID = b"1" * 16, b"2" * 16

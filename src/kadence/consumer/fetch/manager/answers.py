@@ -5,31 +5,29 @@ What an error of one partition sets going is in `FetchErrors`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from kadence.config import ConsumerConfig
-from kadence.connection.request import Arrival, Loan, Part
+from kadence.connection.request import Arrival, Loan
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.fetch.manager.fetchable import Reasons, trouble_of
 from kadence.consumer.fetch.manager.memory import Memory, Sizes
-from kadence.consumer.fetch.manager.session import PartitionBucket, Sent, Wanted
+from kadence.consumer.fetch.manager.session import PartitionBucket, Sent
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.positions.validation import note_epochs
 from kadence.consumer.shared_partition import NotFetchedReason
-from kadence.consumer.shared_state import CompletedFetch, SharedState, frees, is_small
+from kadence.consumer.shared_state import CompletedFetch, SharedState
 from kadence.consumer.subscription import PartitionState, Status, Subscription
 from kadence.errors import CorruptRecordError, OffsetOutOfRangeError, for_code
 from kadence.lag import end_offset
 from kadence.logs import LogLimiter, logger
 from kadence.protocol import error_codes as ec
 from kadence.protocol.fetch import FetchResponse, PartitionData
-from kadence.records import scan
 from kadence.records.batch import ATTRIBUTES_AT, COMPRESSION
 from kadence.types import Node, TopicPartition
-from kadence.wire import Buffer
 
-__all__ = ["READ_COMMITTED", "FetchAnswers"]
+__all__ = ["READ_COMMITTED", "Brought", "FetchAnswers"]
 
 log = logger("kadence.consumer.fetch")
 
@@ -165,24 +163,42 @@ _OF_TOPICS = frozenset(
 )
 
 
-class _Brought:
+Sums = dict[str, tuple[int, int]]
+"""Of one answer the bytes as they came, and the records, by topic."""
+
+
+class Brought:
     """What answers that are counted together brought of one partition.
 
     Attributes:
-        offset: behind the last of ``records``. number: of the last answer with some.
-        compressed: whether any of these begin with a compressed batch.
-        heard: the high watermark, last stable offset and log's start of the last answer that names it.
+        ends: the high watermark, last stable offset and log's start, as the last of them told.
+        batches: what came, in order. is_compressed: whether any of these begin with a compressed batch.
+        next_offset: behind the last. answer: the number of the last answer with some.
     """
 
-    __slots__ = ("compressed", "heard", "number", "offset", "records", "state")
+    __slots__ = ("answer", "batches", "ends", "is_compressed", "next_offset", "state")
 
-    def __init__(self, state: PartitionState) -> None:
+    def __init__(self, state: PartitionState, ends: tuple[int, int, int]) -> None:
         self.state = state
-        self.offset = state.offset
-        self.records: list[bytes] = []
-        self.number = 0
-        self.compressed = False
-        self.heard = (-1, -1, -1)
+        self.ends = ends
+        self.batches: list[memoryview | bytes] = []
+        self.is_compressed = False
+        self.next_offset = state.offset
+        self.answer = 0
+
+    def add(self, fetched: CompletedFetch, batches: memoryview | bytes, size: int, sums: Sums) -> None:
+        """The next of it. ``size``: bytes as they came. sums: of its answer.
+
+        Args:
+            batches: those of ``fetched``, which the application may have given back by now.
+        """
+        self.next_offset = fetched.next_offset
+        self.batches.append(batches)
+        if len(batches) > ATTRIBUTES_AT and batches[ATTRIBUTES_AT] & COMPRESSION:
+            self.is_compressed = True
+        topic = self.state.partition.topic
+        in_bytes, in_records = sums.get(topic, (0, 0))
+        sums[topic] = in_bytes + size, in_records + fetched.count
 
 
 class FetchAnswers:
@@ -249,183 +265,183 @@ class FetchAnswers:
 
     def answered(self, now: int, sent: Sent, response: FetchResponse, arena: Loan | None) -> int:
         """Returns how many bytes of records came."""
-        code = response.error_code
         if self._troubled:
             self._out_of_trouble(sent)
-        if code:
-            for partition in sent.asked:
-                if (state := self._subscription.partitions.get(partition)) is not None:
-                    self._in_trouble(state, trouble_of(code))
-            if sent.session is not None:
-                if code == ec.FETCH_SESSION_ID_NOT_FOUND:
-                    sent.session.restart()
-                else:
-                    sent.session.failed()
-            if code not in _SESSION_ERRORS:
-                if self._log_limiter.is_new(now, sent.node_id, code):
-                    log.warning("fetch from broker %d failed: %s", sent.node_id, ec.name(code))
-                self.node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
-            if code in _OF_TOPICS:
-                self._metadata.request_update(now)
-                self.node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
+        if response.error_code:
+            self._refused(now, sent, response.error_code)
             return 0
         if sent.session is not None:
             sent.session.answered(response.session_id)
             sent.session.answers += 1
         sent.answers += 1
-        # What arrived by itself came before this.
-        self._shared_state.take_arrivals()
-        sizes = [
-            len(data.records) for topic in response.responses for data in topic.partitions if data.records
-        ]
-        copies = arena is not None and is_small(sizes) and frees(sizes, arena)
+        sums: Sums = {}
+        size = 0
         for topic in response.responses:
             name = topic.topic or sent.names.get(topic.topic_id)
             if name is None:
                 continue
             for data in topic.partitions:
-                partition = TopicPartition(name, data.partition_index)
-                self._partition(now, sent, partition, data, response, arena, copies)
-        self._measures.end(now)
-        return sum(sizes)
+                came = len(data.records or b"")
+                size += came
+                of = self._brought(now, sent, TopicPartition(name, data.partition_index), data, response)
+                if of is None:
+                    continue
+                fetched = self._fetched(now, of, data, arena)
+                if fetched is not None:
+                    of.add(fetched, fetched.data, came, sums)
+                self._count(now, of)
+                if fetched is not None:
+                    fetched.arena.retain()
+                    self._shared_state.put(fetched)
+        self._measures.count(now, [sums] if sums else [])
+        return size
 
-    def passed_on(
-        self,
-        now: int,
-        sent: Sent,
-        arrivals: Iterable[Arrival],
-        going_on: Callable[[PartitionState, int], None],
-    ) -> Arrival | None:
+    def _refused(self, now: int, sent: Sent, code: int) -> None:
+        """The whole answer is an error code."""
+        for partition in sent.asked:
+            if (state := self._subscription.partitions.get(partition)) is not None:
+                self._in_trouble(state, trouble_of(code))
+        if sent.session is not None:
+            if code == ec.FETCH_SESSION_ID_NOT_FOUND:
+                sent.session.restart()
+            else:
+                sent.session.failed()
+        if code not in _SESSION_ERRORS:
+            if self._log_limiter.is_new(now, sent.node_id, code):
+                log.warning("fetch from broker %d failed: %s", sent.node_id, ec.name(code))
+            self.node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
+        if code in _OF_TOPICS:
+            self._metadata.request_update(now)
+            self.node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
+
+    def passed_on(self, now: int, sent: Sent, arrivals: Iterable[Arrival]) -> tuple[list[Brought], bool]:
         """Count answers whose records the application has, or is to take, by `SharedState.arrivals`.
 
         There may be many, so what they brought of a partition is counted together.
 
-        Args:
-            going_on: told of each partition that brought something, with the number of the last answer that did: it was
-                asked for again at once.
-
         Returns:
-            The first in which something does not fit to what was asked for: those before it are counted, and the
-            application has them, or is to take them. None: all are.
+            Of each partition what came, in the order in which they were named last, and whether all fitted to what was
+            asked for. What does not fit nobody took, nor what came after it.
         """
-        brought: dict[TopicPartition, _Brought] = {}
-        responses: list[dict[str, tuple[int, int]]] = []
-        misfit: Arrival | None = None
+        brought: dict[tuple[str, int], Brought | None] = {}
+        answers: list[Sums] = []
+        sizes: list[int] = []
+        fits = True
         for arrival in arrivals:
-            found = self._fitting(sent, arrival, brought)
-            if found is None:
-                misfit = arrival
+            if arrival.fetches is None:
+                fits = False
                 break
-            response: dict[str, tuple[int, int]] = {}
-            for partition, of, offset, count, part in found:
+            fetches = iter(arrival.fetches)
+            sums: Sums = {}
+            for topic_id, number, high_watermark, last_stable, log_start, records in arrival.parts:
+                partition = sent.names[topic_id], number
+                ends = high_watermark, last_stable, log_start
+                if partition in brought:
+                    of = brought.pop(partition)
+                else:
+                    state = self._asked(sent, partition)
+                    of = None if state is None else Brought(state, ends)
                 # To the end, as each fetch that followed has named it.
-                brought.pop(partition, None)
                 brought[partition] = of
-                of.heard, records = part[2:5], part[5]
+                if of is not None:
+                    of.ends = ends
                 if records is None:
                     continue
-                of.offset, of.number = offset, arrival.number
-                of.records.append(records)
-                of.compressed = of.compressed or bool(records[ATTRIBUTES_AT] & COMPRESSION)
-                in_bytes, in_records = response.get(partition.topic, (0, 0))
-                response[partition.topic] = in_bytes + len(records), in_records + count
-            if response:
-                responses.append(response)
-        sizes: list[int] = []
-        for of in brought.values():
-            self._heard(now, of.state, *of.heard)
-            if of.records:
-                sizes += map(len, of.records)
-                batches = memoryview(of.records[0] if len(of.records) == 1 else b"".join(of.records))
-                self._behind(of.state, of.offset, batches, compressed=of.compressed)
-                going_on(of.state, of.number)
-        self._shared_state.copies.arrived(sizes)
-        self._measures.count(now, responses)
-        return misfit
+                fetched = next(fetches)
+                sizes.append(len(records))
+                if of is None:
+                    # What was passed on counts, though it is dropped when it is handed out: it is not where we are.
+                    self._passed_over(fetched, len(records))
+                    fits = False
+                    continue
+                of.add(fetched, records, len(records), sums)
+                of.answer = arrival.number
+            if sums:
+                answers.append(sums)
+        found = [of for of in brought.values() if of is not None]
+        for of in found:
+            self._count(now, of)
+        self._shared_state.copies.count_arrived(sizes)
+        self._measures.count(now, answers)
+        return found, fits
 
-    def _fitting(
-        self, sent: Sent, arrival: Arrival, brought: Mapping[TopicPartition, _Brought]
-    ) -> list[tuple[TopicPartition, _Brought, int, int, Part]] | None:
-        """Of each partition in it what came before, the offset behind what it brings, and how many records that is.
+    def _passed_over(self, fetched: CompletedFetch, size: int) -> None:
+        """The application gives it back, but its partition stands elsewhere."""
+        self.stale_bytes += size
+        state = self._subscription.partitions.get(fetched.shared_partition.partition)
+        if state is not None and state.shared_partition is fetched.shared_partition:
+            state.fetched_bytes += size
 
-        Args:
-            brought: by the answers before it.
-
-        Returns:
-            None: it does not fit to what was asked for. Nothing of it may be counted then.
-        """
-        found: list[tuple[TopicPartition, _Brought, int, int, Part]] = []
-        seen: set[TopicPartition] = set()
-        for part in arrival.parts:
-            partition, records = TopicPartition(sent.names[part[0]], part[1]), part[5]
-            if partition in seen:
-                return None
-            seen.add(partition)
-            of = brought.get(partition)
-            if of is None:
-                asked = self._asked(sent, partition)
-                if asked is None:
-                    if records is None:
-                        continue
-                    return None
-                of = _Brought(asked[1])
-            offset, count = of.offset, 0
-            if records is not None:
-                offset, count, complete = scan(records, of.offset)
-                if offset == of.offset or complete != len(records):
-                    return None
-            found.append((partition, of, offset, count, part))
-        return found
-
-    def _partition(
+    def _brought(
         self,
         now: int,
         sent: Sent,
         partition: TopicPartition,
         data: PartitionData,
         response: FetchResponse,
-        arena: Loan | None,
-        copies: bool,
-    ) -> None:
-        found = self._asked(sent, partition)
-        if found is None:
+    ) -> Brought | None:
+        """Nothing yet of a partition whose part of the answer is in order; None: it is not, or nobody needs it."""
+        state = self._asked(sent, partition)
+        if state is None:
             self.stale_bytes += len(data.records or b"")
-            return
-        asked, state = found
+            return None
         if data.error_code:
             self._errors.partition_failed(now, sent, state, data, response)
             state.preferred_replica = None
             if state.status is Status.FETCHING:
                 self._in_trouble(state, trouble_of(data.error_code))
-            return
+            return None
         if self._errors.diverged(now, state, data):
-            return
-        self._heard(now, state, data.high_watermark, data.last_stable_offset, data.log_start_offset)
-        if data.preferred_read_replica >= 0:
-            if state.preferred_replica != data.preferred_read_replica:
-                # Telling it again does not prolong it: the leader must be asked once in this time (KIP-392).
-                state.preferred_replica, state.preferred_by = data.preferred_read_replica, sent.node_id
-                state.preferred_until = now + self._config.metadata_max_age_ms
-                state.mark()
-            return
-        records = data.records
-        if not records or arena is None or (batches := self._move_on(now, state, records)) is None:
-            return
-        state.mark()
-        held: memoryview | bytes = batches
+            return None
+        # Telling it again does not prolong it: the leader must be asked once in this time (KIP-392).
+        if 0 <= data.preferred_read_replica != state.preferred_replica:
+            state.preferred_replica, state.preferred_by = data.preferred_read_replica, sent.node_id
+            state.preferred_until = now + self._config.metadata_max_age_ms
+            state.mark()
+        return Brought(state, (data.high_watermark, data.last_stable_offset, data.log_start_offset))
+
+    def _fetched(
+        self, now: int, of: Brought, data: PartitionData, arena: Loan | None
+    ) -> CompletedFetch | None:
+        """What the application gets of a partition's records; None: there are none, or nothing can be made of them."""
+        state, records = of.state, data.records
+        if not records or arena is None or data.preferred_read_replica >= 0:
+            return None
+        shared_partition, partition = state.shared_partition, state.partition
         aborted = None
         if self._isolation == READ_COMMITTED and data.aborted_transactions:
             aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions)
-        if copies:
-            held, arena = self._shared_state.copies.pack(batches)
-        else:
-            arena.retain()
-        self._shared_state.put(
-            CompletedFetch(state.shared_partition, asked.fetch_epoch, asked.offset, held, arena, aborted)
+        # No memoryview of what is not one: the application takes this over (`_native.buffers.MemorySlice`).
+        view: memoryview = memoryview(records) if isinstance(records, bytes | bytearray) else records
+        fetched = CompletedFetch(
+            shared_partition, shared_partition.fetch_epoch, state.offset, view, arena, aborted
         )
+        if fetched.next_offset == fetched.offset:
+            state.retry_at = now + self._config.retry_backoff_max_ms
+            self._in_trouble(state, trouble_of(ec.CORRUPT_MESSAGE))
+            if not fetched.data:
+                self._add_event(
+                    Failed(
+                        CorruptRecordError(
+                            f"{partition} at offset {state.offset}: {len(records)} bytes came that hold no whole "
+                            "batch; the log may be damaged: seek() past this offset to go on"
+                        )
+                    )
+                )
+                return None
+            # A batch of an older format, or a damaged one: the application gets it, and its reader says so. It is not
+            # fetched again at once, nor while it lies in the buffer.
+            if state.buffered_bytes:
+                return None
+        state.mark()
+        return fetched
 
-    def _asked(self, sent: Sent, partition: TopicPartition) -> tuple[Wanted, PartitionState] | None:
-        """What was asked of a partition that still stands there; None: it has moved on, or was given up."""
+    def _asked(self, sent: Sent, partition: Any) -> PartitionState | None:
+        """A partition that stands where it was asked for; None: it has moved on, or was given up.
+
+        Args:
+            partition: a `TopicPartition`, or a plain tuple, which finds the same.
+        """
         asked = sent.asked.get(partition)
         state = self._subscription.partitions.get(partition)
         if (
@@ -437,13 +453,12 @@ class FetchAnswers:
             or state.checked not in (None, asked.leader_epoch)
         ):
             return None
-        return asked, state
+        return state
 
-    def _heard(
-        self, now: int, state: PartitionState, high_watermark: int, last_stable: int, log_start: int
-    ) -> None:
-        """Where a partition's log begins and ends."""
-        shared_partition = state.shared_partition
+    def _count(self, now: int, of: Brought) -> None:
+        """Where the log ends, and what came: the position goes behind that. The application has it, or is to."""
+        state, partition, shared_partition = of.state, of.state.partition, of.state.shared_partition
+        high_watermark, last_stable, log_start = of.ends
         shared_partition.high_watermark = high_watermark
         shared_partition.last_stable_offset = last_stable
         shared_partition.log_start = log_start
@@ -452,48 +467,13 @@ class FetchAnswers:
         self._measures.heard(now, shared_partition, end, log_start)
         if read_committed:
             self._reasons.stable(now, state, last_stable, high_watermark)
-
-    def _move_on(self, now: int, state: PartitionState, records: Buffer) -> memoryview | None:
-        """The position goes behind what came, which is in the buffer now: whole batches.
-
-        None: nothing can be made of it.
-        """
-        partition, offset = state.partition, state.offset
-        next_offset, count, complete = scan(records, offset)
-        self._measures.add(partition.topic, len(records), count)
-        if not complete:
-            self._add_event(
-                Failed(
-                    CorruptRecordError(
-                        f"{partition} at offset {offset}: {len(records)} bytes came that hold no whole batch; "
-                        "the log may be damaged: seek() past this offset to go on"
-                    )
-                )
-            )
-            state.retry_at = now + self._config.retry_backoff_max_ms
-            self._in_trouble(state, trouble_of(ec.CORRUPT_MESSAGE))
-            return None
-        if next_offset == offset:
-            # A batch of an older format, or a damaged one: the application gets it, and its reader says so. It is not
-            # fetched again at once, nor while it lies in the buffer.
-            state.retry_at = now + self._config.retry_backoff_max_ms
-            self._in_trouble(state, trouble_of(ec.CORRUPT_MESSAGE))
-            if state.buffered_bytes:
-                return None
-        # No memoryview of what is not one: the application takes this over (`_native.buffers.MemorySlice`).
-        batches = (memoryview(records) if isinstance(records, bytes | bytearray) else records)[:complete]
-        self._behind(state, next_offset, batches, compressed=bool(records[ATTRIBUTES_AT] & COMPRESSION))
-        return batches
-
-    def _behind(
-        self, state: PartitionState, next_offset: int, batches: memoryview, *, compressed: bool
-    ) -> None:
-        """The position goes behind ``batches``."""
-        partition = state.partition
-        self._memory.saw(compressed=compressed)
-        self._sizes.saw(partition.topic, next_offset - state.offset, batches)
+        if not of.batches:
+            return
+        batches = of.batches[0] if len(of.batches) == 1 else b"".join(of.batches)
+        self._memory.saw(compressed=of.is_compressed)
+        self._sizes.saw(partition.topic, of.next_offset - state.offset, batches)
         note_epochs(state, batches, self._metadata.leader_epoch(partition))
-        state.offset, state.named_at = next_offset, -1
+        state.offset, state.named_at = of.next_offset, -1
         state.fetched_bytes += len(batches)
         if isinstance(state.place, PartitionBucket) and (broker := state.place.broker) is not None:
             broker.unsettled[state] = None

@@ -31,16 +31,14 @@ from kadence.consumer.fetch.manager.session import (
     MOST_FOLLOWED,
     Broker,
     Sent,
-    SessionFollow,
     SessionPlan,
-    Wanted,
     forgotten_topics,
     table_of,
     topics,
 )
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.shared_partition import NotFetchedReason
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.shared_state import SessionFollow, SharedState, Wanted
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.errors import AuthenticationError
 from kadence.protocol.fetch import FetchRequest, FetchResponse
@@ -217,10 +215,9 @@ class FetchRequestManager:
         if plan.is_repeatable and self._config.fetch_max_wait_ms >= _LEAST_REPEATED_MS:
             request.repeat = repeat = Repeat(
                 lambda: self._may_repeat(broker, sent),
-                lambda count, sent_at: self._repeated(broker, request, count, sent_at),
+                lambda *told: self._repeated(broker, request, *told),
             )
             repeat.follow = self._follow(broker, sent)
-            repeat.passed_on = lambda now, arrivals: self._passed_on(now, broker, sent, arrivals)
         return request
 
     def _follow(self, broker: Broker, sent: Sent) -> SessionFollow | None:
@@ -253,22 +250,6 @@ class FetchRequestManager:
         """How many bytes may be passed on to the application before this thread counts them."""
         return 0 if broker.has_enough or not self.memory.has(_MOST_PASSED_ON) else _MOST_PASSED_ON
 
-    def _passed_on(self, now: int, broker: Broker, sent: Sent, arrivals: Sequence[Arrival]) -> Arrival | None:
-        """These brought records, which the application takes by itself, and each was followed by the next fetch."""
-        session = sent.session
-        assert session is not None
-        answers = session.answers
-
-        def goes_on(state: PartitionState, number: int) -> None:
-            session.goes_on(state.partition, self._wanted(state))
-            state.named_at = answers + number
-            if self._prefetch.has_enough(state):
-                broker.has_enough = True
-
-        misfit = self._answers.passed_on(now, sent, arrivals, goes_on)
-        self._shared_state.alert()
-        return misfit
-
     def _may_repeat(self, broker: Broker, sent: Sent) -> bool:
         """Whether the next fetch would be the same one if this one brings nothing."""
         return (
@@ -279,9 +260,19 @@ class FetchRequestManager:
             )
         )
 
-    def _repeated(self, broker: Broker, request: Request, count: int, sent_at: int) -> None:
-        """A fetch went out again so often, the last time at ``sent_at``, since nothing came (`Request.repeat`)."""
+    def _repeated(
+        self,
+        broker: Broker,
+        request: Request,
+        now: int,
+        count: int,
+        sent_at: int,
+        arrivals: Sequence[Arrival],
+    ) -> bool:
+        """A fetch went out again so often, the last time at ``sent_at`` (`Repeat.told`)."""
         sent: Sent = request.tag
+        if arrivals and not self._passed_on(now, broker, sent, arrivals):
+            return False
         assert sent.session is not None
         sent.session.repeated(count)
         measures = self._shared_state.measures
@@ -292,6 +283,24 @@ class FetchRequestManager:
         self.session_requests += count
         broker.served_at = sent.sent_at = sent_at
         sent.ends_at = sent_at + self._config.fetch_max_wait_ms
+        return True
+
+    def _passed_on(self, now: int, broker: Broker, sent: Sent, arrivals: Sequence[Arrival]) -> bool:
+        """These brought records, and each was followed by the next fetch. False: one does not fit to what was asked."""
+        session = sent.session
+        assert session is not None
+        # Each is read once, by whoever comes first.
+        self._shared_state.take_arrivals()
+        brought, fits = self._answers.passed_on(now, sent, arrivals)
+        for of in brought:
+            if of.batches:
+                state = of.state
+                session.goes_on(state.partition, self._wanted(state))
+                state.named_at = session.answers + of.answer
+                if self._prefetch.has_enough(state):
+                    broker.has_enough = True
+        self._shared_state.alert()
+        return fits
 
     def _side_fetch(self, now: int, broker: Broker, verdict: FetchChoice) -> Request | None:
         hungry = verdict is FetchChoice.HUNGRY

@@ -52,7 +52,7 @@ class Sizes:
         self._by_topic: dict[str, tuple[float, float]] = {}
         self._latest: tuple[float, float] = (_UNKNOWN_OFFSET, _UNKNOWN_BATCH)
 
-    def saw(self, topic: str, offsets: int, batches: memoryview) -> None:
+    def saw(self, topic: str, offsets: int, batches: memoryview | bytes) -> None:
         """Whole batches came, which take so many offsets."""
         size = len(batches) / max(offsets, 1)
         batch = float(int.from_bytes(batches[_LENGTH_AT], "big") + _LOG_OVERHEAD)
@@ -68,7 +68,7 @@ class Sizes:
 
 
 _OVERHEAD: Final = 16_384
-"""A response's own fields, and the smallest arena."""
+"""A response's own fields."""
 _MEMORY_OF_CODECS: Final = 64
 """So many answers without compressed batches say that none are to be expected."""
 

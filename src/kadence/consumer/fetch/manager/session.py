@@ -9,28 +9,22 @@ A fetch as a message, and what is remembered of it until its answer comes.
 
 What the fetch manager knows of one broker. Network thread, plain data.
 
-A session that goes on by itself (`SessionFollow`): records go to the application before the network thread hears of
-them. The compiled poller passes small plain answers on without the interpreter, wakes the application, and sends the
-fetch that follows (`kadence.net`, following.h). The application's thread makes of such an answer what it takes out of
-the buffer (`read`). The network thread counts it when it comes by, before it does anything else
-(`FetchRequestManager`). Both know what the session asked for, and nothing of that changes meanwhile, so they come to
-the same.
+A session may go on by itself (`SessionFollow`). What its partitions stand at is then known from the answers that the
+network thread counts when it comes by, before it does anything else (`FetchRequestManager`).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kadence.clock import FOREVER
-from kadence.connection.request import Part
-from kadence.consumer.shared_partition import NotFetchedReason, SharedPartition
-from kadence.consumer.shared_state import CompletedFetch, Copies
+from kadence.consumer.shared_partition import NotFetchedReason
+from kadence.consumer.shared_state import Wanted
 from kadence.consumer.subscription import PartitionState
 from kadence.protocol.fetch import FetchPartition, FetchTopic, ForgottenTopic
-from kadence.records import scan
 from kadence.types import TopicPartition
 from kadence.wire import ZERO_UUID
 
@@ -41,9 +35,7 @@ __all__ = [
     "FetchSession",
     "PartitionBucket",
     "Sent",
-    "SessionFollow",
     "SessionPlan",
-    "Wanted",
     "forgotten_topics",
     "table_of",
     "topics",
@@ -224,20 +216,6 @@ _MAX_EPOCH: Final = 2**31 - 1
 _LAST_TO_REPEAT: Final = _MAX_EPOCH - 10_000
 
 
-class Wanted(NamedTuple):
-    """What a fetch asks of one partition."""
-
-    fetch_epoch: int
-    """The stretch of reading that it is asked for; the broker is not told."""
-    offset: int
-    leader_epoch: int
-    """−1: not known."""
-    topic_id: bytes
-    max_bytes: int
-    last_epoch: int = -1
-    """Leader epoch of the last record before ``offset``; the broker tells when its log parted before it (KIP-320)."""
-
-
 class SessionPlan(NamedTuple):
     """The session part of one request: partitions to name, and partitions to forget (with their topic ids)."""
 
@@ -370,60 +348,3 @@ def table_of(asked: Mapping[TopicPartition, Wanted]) -> bytes | None:
         _ASKED.pack(wanted.topic_id, partition.partition, wanted.leader_epoch, wanted.max_bytes)
         for partition, wanted in asked.items()
     )
-
-
-class SessionFollow:
-    """One fetch of a session, and those that follow it by themselves.
-
-    Args:
-        shared: the partitions of ``asked``. room: how many bytes may come before the network thread counts them.
-
-    Attributes:
-        table: see `table_of`. asked: what the next answer that is read was asked for; replaced by whoever takes the
-            answer out.
-    """
-
-    __slots__ = ("_copies", "_names", "_shared", "asked", "room", "table")
-
-    def __init__(
-        self,
-        table: bytes,
-        asked: dict[TopicPartition, Wanted],
-        names: Mapping[bytes, str],
-        shared: Mapping[TopicPartition, SharedPartition],
-        copies: Copies,
-        room: Callable[[], int],
-    ) -> None:
-        self.table = table
-        self.asked = asked
-        self._names = names
-        # Plain tuples find what a TopicPartition is the key of, without the call that makes one.
-        self._shared: Mapping[Any, SharedPartition] = shared
-        self._copies = copies
-        self.room = room
-
-    def read(self, parts: list[Part]) -> tuple[list[CompletedFetch], dict[TopicPartition, Wanted]] | None:
-        """What the next answer brought, and ``asked`` after it; None: it does not fit to that. Any thread."""
-        asked = self.asked.copy()
-        fetches: list[CompletedFetch] = []
-        for topic_id, number, high_watermark, last_stable, log_start, records in parts:
-            shared_partition = self._shared[self._names[topic_id], number]
-            partition = shared_partition.partition
-            wanted = asked[partition]
-            if shared_partition.fetch_epoch == wanted.fetch_epoch:
-                shared_partition.high_watermark = high_watermark
-                shared_partition.last_stable_offset = last_stable
-                shared_partition.log_start = log_start
-            if records is None:
-                continue
-            next_offset, _, complete = scan(records, wanted.offset)
-            if next_offset == wanted.offset or complete != len(records):
-                return None
-            loan = self._copies.arrival(len(records))
-            fetches.append(
-                CompletedFetch(shared_partition, wanted.fetch_epoch, wanted.offset, records, loan, None)
-            )
-            # As `_replace` does it, but without three calls for each record that is awaited.
-            fetch_epoch, _, leader_epoch, *rest = wanted
-            asked[partition] = tuple.__new__(Wanted, (fetch_epoch, next_offset, leader_epoch, *rest))
-        return fetches, asked

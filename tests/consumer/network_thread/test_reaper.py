@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kadence.clock import FOREVER
-from kadence.consumer.event_processor import Reaper
+from kadence.consumer.background_events import Reaper
 from kadence.consumer.events import CallbackDone, Commit, FetchCommitted, Seek, TopicMetadata
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.errors import ClosedError, ConnectError, KafkaTimeoutError

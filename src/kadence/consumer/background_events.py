@@ -1,0 +1,123 @@
+"""Where background events leave the network side of a client, and the deadlines of its calls (C2). Network thread.
+
+A call waits for its answer without a clock of its own; the reaper is the only thing that ends the wait. The loop
+bounds its select by `next_deadline` and reaps with the time after it, so a call overshoots by no more than
+one turn. It reaps after the network, so a call without any time left still gets one attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kadence.clock import FOREVER
+from kadence.consumer.client_state import ClientState
+from kadence.consumer.events import Answer, ApplicationEvent, BackgroundEvent, Failed, Stalled
+from kadence.errors import ConnectError, KafkaTimeoutError
+
+__all__ = ["BackgroundEventHandler", "Reaper"]
+
+
+class BackgroundEventHandler:
+    """Where background events leave the network side: an answer nobody waits for any more goes no further.
+
+    `kadence.consumer.event_processor.RebalanceEventHandler` adds what goes with rebalances. A share consumer has none,
+    and shows its assignment by a `show` of its own.
+    """
+
+    def __init__(self, client_state: ClientState, reaper: Reaper) -> None:
+        self._client_state = client_state
+        self._reaper = reaper
+        self._failures: dict[tuple[object, ...], Failed] = {}
+        """Errors that were told since the application had last taken all background events, the last of each kind."""
+
+    def __call__(self, event: BackgroundEvent) -> None:
+        if isinstance(event, Answer):
+            if not self._reaper.answered(event.id):
+                return
+        elif isinstance(event, Failed) and self._is_told(event):
+            return
+        self.show()
+        self._client_state.tell(event)
+        if isinstance(event, Stalled):
+            self._client_state.on_stall(event)
+
+    def show(self) -> None:
+        """Put what changed where the application side sees it.
+
+        Called before each background event, which may tell of it, and at the end of each turn.
+        """
+
+    def _is_told(self, event: Failed) -> bool:
+        """Whether the same error waits for the application already: it may repeat for days before the next poll."""
+        waiting = self._client_state.background_events
+        if not waiting:
+            self._failures.clear()
+        known = (
+            type(event.error),
+            str(event.error),
+            event.fatal,
+            event.gave_up,
+            event.partition,
+            event.fetch_epoch,
+        )
+        told = self._failures.get(known)
+        # It may have been taken, and others wait: those of partitions that were lost just before, say. A copy, for the
+        # application may take some meanwhile.
+        if told is not None and any(each is told for each in waiting.copy()):
+            return True
+        self._failures[known] = event
+        return False
+
+
+class Reaper:
+    """Calls that wait for an answer.
+
+    Args:
+        why: what stands in the way at the moment, for the error's text; None when nothing is known.
+        away: why no broker can be reached, which is then the error's cause; None when one can be.
+
+    Attributes:
+        missing: what the call of an id still waits for, for the same; None when there is nothing to say.
+    """
+
+    def __init__(self, why: Callable[[], str | None], away: Callable[[], str | None] = lambda: None) -> None:
+        self.missing: Callable[[int], str | None] = lambda call_id: None
+        self._away = away
+        self._why = why
+        self._waiting: dict[int, ApplicationEvent] = {}
+
+    def watch(self, call: ApplicationEvent) -> None:
+        if call.is_answered:
+            self._waiting[call.id] = call
+
+    def answered(self, call_id: int) -> bool:
+        """An answer is there. False when the call was reaped before: nobody waits any more."""
+        return self._waiting.pop(call_id, None) is not None
+
+    @property
+    def next_deadline(self) -> int:
+        if not self._waiting:
+            return FOREVER
+        return min(call.deadline for call in self._waiting.values())
+
+    def reap(self, now: int) -> list[Answer]:
+        if not self._waiting:
+            return []
+        overdue = [call_id for call_id, call in self._waiting.items() if call.deadline <= now]
+        answers = []
+        for call_id in overdue:
+            call = self._waiting.pop(call_id)
+            missing, away = self.missing(call_id), self._away()
+            why = away or self._why()
+            text = f"{call.what} did not finish in time"
+            text += (f": {missing}" if missing else "") + (f"; last error: {why}" if why else "")
+            late = KafkaTimeoutError(text)
+            late.__cause__ = ConnectError(away) if away else None
+            answers.append(Answer(call_id, None, late))
+        return answers
+
+    def fail_all(self, make: Callable[[], Exception]) -> list[Answer]:
+        """The thread ends: whoever still waits is told."""
+        answers = [Answer(call_id, None, make()) for call_id in self._waiting]
+        self._waiting.clear()
+        return answers
