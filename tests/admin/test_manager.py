@@ -37,11 +37,11 @@ class _World:
         self.connections = _Connections()
         config = AdminConfig.parse(None, bootstrap_servers="b:1", **settings)
         self.manager = AdminManager(config, self.connections)
-        self.told: list[Asked] = []
+        self.notified: list[Asked] = []
 
     def ask(self, *messages: Any) -> Asked:
         requests = [Request(message, ANY_NODE, 1_000) for message in messages]
-        asked = Asked(requests, lambda: self.told.append(asked))
+        asked = Asked(requests, lambda: self.notified.append(asked))
         self.manager.hand_over(asked)
         return asked
 
@@ -59,11 +59,11 @@ def test_a_call_goes_on_once_all_that_it_asked_has_ended() -> None:
     first, second = asked.requests
     world.answer(1, first, ListGroupsResponse())
     assert world.manager.poll(1).requests == []
-    assert (asked.is_done, world.told) == (False, [])
+    assert (asked.is_done, world.notified) == (False, [])
     world.answer(2, second, None, RequestTimedOutError("late"))
     world.manager.poll(2)
     world.manager.poll(3)
-    assert (asked.is_done, world.told) == (True, [asked])
+    assert (asked.is_done, world.notified) == (True, [asked])
     assert {request: ended.error is None for request, ended in asked.ended.items()} == {
         first: True,
         second: False,
@@ -87,7 +87,7 @@ def test_what_metadata_says_of_the_brokers_holds_before_the_call_goes_on() -> No
     world.manager.poll(0)
     brokers = [MetadataResponseBroker(node_id=7, host="h", port=9, rack="r")]
     world.answer(1, asked.requests[0], MetadataResponse(brokers=brokers))
-    assert (world.connections.nodes, world.told) == ([Node(7, "h", 9, "r")], [])
+    assert (world.connections.nodes, world.notified) == ([Node(7, "h", 9, "r")], [])
     refused = world.ask(MetadataRequest(topics=[]))
     world.manager.poll(2)
     world.answer(3, refused.requests[0], MetadataResponse(error_code=ec.CLUSTER_AUTHORIZATION_FAILED))

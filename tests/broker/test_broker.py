@@ -192,8 +192,8 @@ def test_groups_belong_to_one_node() -> None:
     ("arguments", "message"),
     [
         ({"nodes": 0}, "nodes must be at least 1"),
-        ({"topics": {"a/b": 1}}, "'a/b' is no topic name"),
-        ({"topics": {"..": 1}}, "no topic name"),
+        ({"topics": {"a/b": 1}}, "'a/b' is not a topic name"),
+        ({"topics": {"..": 1}}, "not a topic name"),
         ({"topics": {"a": 0}}, "at least 1 partition"),
         ({"config": {"num.partition": 3}}, "did you mean 'num.partitions'"),
         (

@@ -68,7 +68,7 @@ def test_a_record_that_cannot_be_added_leaves_no_batch_behind() -> None:
         cannot(40)
         assert accumulator.waiting == {}
         assert not accumulator.incomplete
-        assert not accumulator.untold
+        assert not accumulator.unnotified
         assert accumulator.used_bytes == 0
     assert put(accumulator, A, 400)
     cannot(40)

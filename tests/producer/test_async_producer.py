@@ -428,7 +428,7 @@ def test_flush_waits_for_the_callbacks(broker: Broker) -> None:
                 future.add_done_callback(lambda future: told.append(future.result().offset))
             await producer.flush(PATIENCE)
             assert told == list(range(10 * AT_ONCE))
-            assert not producer._accumulator.untold
+            assert not producer._accumulator.unnotified
 
     run(work())
 
@@ -506,8 +506,8 @@ def test_close_waits_for_the_callbacks() -> None:
         )
         network = NetworkState(accumulator, lambda: None, "producer-1")
         engine: Any = None
-        delivery = Delivery("t", 0, gate, accumulator.untold)
-        accumulator.untold.add(delivery)
+        delivery = Delivery("t", 0, gate, accumulator.unnotified)
+        accumulator.unnotified.add(delivery)
         called: list[RecordFuture] = []
         for index in range(10 * AT_ONCE):
             RecordFuture(delivery, index, 0).add_done_callback(called.append)

@@ -341,7 +341,7 @@ def test_waits_that_have_ended_leave_nothing(delivery: Delivery) -> None:
         assert not concurrent.futures.wait(pending, timeout=0).done
         with pytest.raises(TimeoutError):
             next(concurrent.futures.as_completed(pending, timeout=0))
-    assert not delivery._tells
+    assert not delivery._callbacks
     delivery.complete(0)
     assert concurrent.futures.wait(pending, timeout=0).done == {*pending}
 

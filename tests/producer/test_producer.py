@@ -207,7 +207,9 @@ def test_flush_waits_for_the_callbacks(broker: Broker) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for _ in range(3):
             producer.send("t", b"x").add_done_callback(delivered)
-        overdue(producer.flush, KafkaTimeoutError, match="all is acknowledged, but callbacks of futures")
+        overdue(
+            producer.flush, KafkaTimeoutError, match="all records are acknowledged, but callbacks of futures"
+        )
         assert not told
         other = once_inside(go_on.set)
         producer.flush(PATIENCE)
@@ -251,7 +253,7 @@ def test_flush_waits_for_the_callbacks_of_a_batch_that_is_split(broker: Broker) 
             )
         producer.flush(PATIENCE)
         assert told == [None] * 10
-        assert not producer._accumulator.untold
+        assert not producer._accumulator.unnotified
 
 
 def test_buffer_memory_blocks_and_then_raises() -> None:

@@ -645,7 +645,7 @@ def test_a_broker_that_lost_what_it_acknowledged_is_told_of(
         world.ready()
         (request,) = world.turn()
         world.acknowledge(request, code=code)
-    assert ("misses records that it has acknowledged" in caplog.text) is not is_refused
+    assert ("lacks records that it has acknowledged" in caplog.text) is not is_refused
 
 
 def test_a_partition_that_was_forgotten_begins_with_a_higher_epoch() -> None:

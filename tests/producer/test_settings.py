@@ -276,7 +276,7 @@ def test_retries_end_before_the_time_does() -> None:
     error = future.exception(0)
     assert error is not None
     assert "NOT_ENOUGH_REPLICAS" in str(error)
-    assert "it was sent 3 times, as often as retries=2 allows" in error.__notes__
+    assert "it was sent 3 times, the most that retries=2 allows" in error.__notes__
     later = world.append()
     [request] = world.turn()
     world.acknowledge(request)

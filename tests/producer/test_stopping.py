@@ -99,7 +99,7 @@ def test_at_the_end_of_the_grace_period_a_send_that_waits_ends(caplog: pytest.Lo
             producer.send("t", b"x")
         assert producer.stopping
     assert "0 records are neither acknowledged nor failed yet" in caplog.text
-    assert "takes no more records, sends what it was given and ends" in caplog.text
+    assert "takes no more records, sends the records that it has and ends" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])

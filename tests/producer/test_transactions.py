@@ -64,7 +64,7 @@ def test_before_the_first_transaction_there_must_be_an_id() -> None:
     with pytest.raises(IllegalStateError, match="no transaction is open"):
         world.now_in.check_open()
     with pytest.raises(
-        IllegalStateError, match=r"init_transactions\(\) was called before, and once is enough"
+        IllegalStateError, match=r"init_transactions\(\) was called before; one call is enough"
     ):
         world.now_in.begin_init()
 
@@ -800,7 +800,7 @@ def test_closing_says_that_it_aborts_an_open_transaction(caplog: pytest.LogCaptu
     with world.gate:
         assert world.now_in.end_for_close()
     world.now_in.lines.write()
-    assert "close() aborts the transaction, which is open" in caplog.text
+    assert "close() aborts the open transaction" in caplog.text
 
 
 def test_closing_aborts_what_a_commit_could_not_commit() -> None:

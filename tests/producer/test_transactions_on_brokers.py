@@ -231,7 +231,7 @@ def test_a_with_block_whose_abort_fails_raises_what_the_block_raised() -> None:
             write_and_fail()
     why, advice = raised.value.__notes__
     assert why.startswith("abort_transaction() failed: TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
-    assert "close it, and make another one" in advice
+    assert "close it, and create another one" in advice
 
 
 def test_a_with_block_whose_commit_runs_out_of_time_lets_it_go_on() -> None:
@@ -434,7 +434,12 @@ def test_closing_does_not_wait_for_ever_for_an_abort_that_nobody_answers() -> No
 @pytest.mark.parametrize(
     ("offsets", "group", "refusal", "sentence"),
     [
-        ({("t", 0): 3}, "g", TypeError, "group_metadata is what consumer.group_metadata() returns, not 'g'"),
+        (
+            {("t", 0): 3},
+            "g",
+            TypeError,
+            "group_metadata must be the result of consumer.group_metadata(), not 'g'",
+        ),
         ([1], GroupMetadata("g"), TypeError, "offsets are a mapping from partitions to offsets, such as"),
         ({"t": 3}, GroupMetadata("g"), TypeError, "a partition is TopicPartition(topic, number)"),
         (
@@ -465,5 +470,5 @@ def test_what_is_no_offset_or_group_is_refused_and_ends_nothing(
 def test_without_transactional_id_there_are_no_transactions() -> None:
     with Broker() as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for call in (producer.init_transactions, producer.begin_transaction, producer.commit_transaction):
-            with pytest.raises(IllegalStateError, match=r"make one with transactional\.id"):
+            with pytest.raises(IllegalStateError, match=r"create it with transactional\.id"):
                 call()

@@ -1,9 +1,9 @@
-"""What is compiled: x.pyx is a module of C, x.pyi what Python sees of it, x.pxd what other compiled modules take.
+"""The compiled modules: x.pyx is a module of C, x.pyi its types for Python, x.pxd those for other compiled modules.
 
 x.py is found where x.pyx is not compiled, and refuses; import-linter sees it, too, in place of what it cannot read.
 
-Nothing here knows a room above it, so each of these modules can be loaded alone. `records` is loaded first, whichever
-is asked for: where it cannot be, an ImportError says in one sentence what to do.
+Nothing here knows a room above it, so each of these modules can be loaded alone. `records` is loaded first by any of
+them: where it cannot be, an ImportError says in one sentence what to do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 __all__ = ["refuse"]
 
 _OF_ANOTHER: Final = ("Interpreter change detected", "does not support loading in subinterpreters")
-"""What Cython and CPython say where another interpreter of the process has loaded a module, or may load it alone."""
+"""The errors of Cython and CPython if another interpreter of the process has loaded a module, or may load it alone."""
 
 _CURE: Final = (
     "run python setup.py build_ext --inplace in a checkout, else pip install --force-reinstall kadence"

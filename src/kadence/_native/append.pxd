@@ -1,4 +1,4 @@
-# What append.pyx takes from C, and what rows.pyx takes from it.
+# The C declarations that append.pyx uses, and its types for rows.pyx.
 
 cimport cython
 from kadence._native.builder cimport RecordEncoder

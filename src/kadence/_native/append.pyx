@@ -32,7 +32,7 @@ def estimated_size(key: bytes | None, value: bytes | None, headers) -> int:
 
 @cython.cclass
 class ProduceRequestResult:
-    """What a batch's records have in common once they are decided, and what is called then.
+    """The common result of a batch's records, and the callbacks for it.
 
     Attributes:
         gate: the producer's lock. done: whether all are decided. is_written: whether all are in the log.
@@ -68,7 +68,7 @@ class ProduceRequestResult:
 def call_back(callbacks: list, failed) -> None:
     """Call what `ProduceRequestResult.end` gave; ``failed`` where a callback raises.
 
-    Whatever it raises: sys.exit() must not end the network thread, which others wait for.
+    Any exception: sys.exit() must not end the network thread, which other threads wait for.
     """
     at: cython.Py_ssize_t
     for at in range(0, len(callbacks), 2):
@@ -80,7 +80,7 @@ def call_back(callbacks: list, failed) -> None:
 
 @cython.cclass
 class FutureRecordMetadata:
-    """What a record's future knows of it.
+    """The data of a record's future.
 
     Attributes:
         delivery: of its batch. index: its place among the batch's records. timestamp: its own (ms).
@@ -129,10 +129,10 @@ class Sticky:
 
 @cython.cclass
 class TopicInfo:
-    """What ``send()`` needs of a topic, for as long as the cluster says the same of it.
+    """The data of a topic for ``send()``, for as long as its metadata stay the same.
 
     Attributes:
-        infos: what the cluster says of its partitions. partitions, count: all of them.
+        infos: its partitions in the metadata. partitions, count: all of them.
         available: numbers of those that have a leader.
         sticky: of records without a key. open_batches: the batch that each partition fills, None where none was begun.
     """
@@ -156,11 +156,11 @@ class FastAppender:
     """The part of the accumulator that takes records which need nothing but a place in a batch.
 
     Attributes:
-        gate: the producer's lock. places: by topic; one is dropped when the cluster says something else of it.
+        gate: the producer's lock. places: by topic; one is dropped when its metadata change.
         batch_size, buffer_memory: bounds. largest: most bytes of one record.
         wall_ms: the time of records that have none.
-        used_bytes: bytes of all undecided batches. claimed_bytes: what the record needs that has waited for room the longest;
-            nobody else gets it. is_usable: False once the producer is closed, failed or forked.
+        used_bytes: bytes of all undecided batches. claimed_bytes: for the record that has waited for room the longest;
+            no other gets them. is_usable: False once the producer is closed, failed or forked.
     """
 
     def __init__(
@@ -190,8 +190,8 @@ class FastAppender:
     def put(self, topic, value, key, partition, timestamp, headers=()) -> object:
         """Add a record to the batch that its partition is filling, and give its future.
 
-        None, and nothing is done, when anything is out of the common: a topic or a batch that must be begun, a batch
-        that this record fills, no memory, arguments that must be looked at. The long way (`Producer.send`) begins anew.
+        None, and no effect, in all but the usual case: a topic or a batch must be begun, this record fills its batch,
+        memory is short, or arguments must be checked. The long way (`Producer.send`) then starts from the beginning.
         """
         return self.place(topic, value, key, partition, timestamp, headers, False)
 
@@ -357,16 +357,16 @@ def size_of_plain(headers: object) -> cython.longlong:
 
 @cython.cclass
 class ShortWay:
-    """What most calls of ``send()`` run, once their topic is known: a record is made bytes, placed, and put in a batch.
+    """The way of most calls of ``send()``, once their topic is known: serialise a record, choose its partition, add it.
 
     Args:
         appender: takes it. key_serializer, value_serializer: None takes bytes as they are.
-        choose: the partition by topic, key and what is known of the topic; None for Kafka's default.
+        choose: the partition by topic, key and metadata of the topic; None for Kafka's default.
         looked_at: makes what `put` gives where the record was made bytes, and the appender did not take it.
-        not_taken: told of an error of ``choose`` that is Kafka's.
+        not_taken: called with a `KafkaError` that ``choose`` raises.
 
     Attributes:
-        held: topics whose records wait on the long way, so that none may pass them; what waits, in its order.
+        held: topics whose records wait on the long way, so that none may overtake them; the waiting ones, in order.
         is_plain: whether there are neither serialisers nor ``choose``. is_serializing: whether a serialiser is called.
     """
 
@@ -395,9 +395,9 @@ class ShortWay:
     def put(self, topic, value, key, partition, timestamp, headers=()) -> object:
         """Add a record to the batch that its partition is filling, and give its future.
 
-        None, and nothing is done, when anything is out of the common, or a serialiser must wait for an answer.
+        None, and no effect, in all but the usual case, or if a serialiser must wait for a response.
         Otherwise serialisers and partitioner are called.
-        What they make is given for the long way to go on with, when the appender does not take the record.
+        If the appender does not take the record, the serialised one is returned for the long way.
 
         Raises:
             SerializationError: a serialiser failed, or made no bytes.
@@ -467,7 +467,7 @@ class ShortWay:
         headers: object,
         data: object,
     ) -> object:
-        """What a serialiser makes of a key or value; bytes that have no serialiser."""
+        """The result of a serialiser for a key or value; bytes that have no serialiser stay."""
         if data is None:
             return None
         if serializer is None:
@@ -483,7 +483,7 @@ class ShortWay:
 @cython.inline
 @cython.exceptval(check=False)
 def is_alike(data: object) -> cython.bint:
-    """Whether these are bytes of another type."""
+    """True if these are bytes of another type."""
     return type(data) is bytearray or type(data) is memoryview
 
 
@@ -491,5 +491,5 @@ def is_alike(data: object) -> cython.bint:
 @cython.inline
 @cython.exceptval(check=False)
 def is_ready(data: object) -> cython.bint:
-    """Whether these are bytes, or nothing."""
+    """True if these are bytes, or None."""
     return data is None or type(data) is bytes or is_alike(data)

@@ -1,7 +1,7 @@
-/* Records that came while the network thread waited, and the flag that wakes whoever waits for them, both without the
+/* Records that came while the network thread waited, and the flag that wakes their reader, both without the
  * interpreter.
  *
- * The network thread puts, as long as it waits without the interpreter. Whoever has the interpreter takes. So each end of
+ * The network thread puts, as long as it waits without the GIL. The thread with the GIL takes. So each end of
  * the ring has one thread at a time. A thread sleeps on the flag by futex, which a signal interrupts; an event loop watches
  * a descriptor of it. Other systems than Linux have none of this.
  */
@@ -54,7 +54,7 @@ static void kd_flag_await(kd_flag *flag, int waiting) {
     __atomic_store_n(&flag->waiting, (uint32_t)waiting, __ATOMIC_SEQ_CST);
 }
 
-/* Lower the flag, and have it raised from now on. What comes before that is seen by a look after it. */
+/* Lower the flag, and have it raised from now on. Earlier arrivals are seen by a look after it. */
 static void kd_flag_enter(kd_flag *flag) {
     __atomic_store_n(&flag->up, 0, __ATOMIC_SEQ_CST);
     kd_flag_await(flag, 1);
@@ -75,12 +75,12 @@ static void kd_flag_raise(kd_flag *flag) {
 /* Have this descriptor become readable when it is raised; below 0: none. */
 static void kd_flag_show(kd_flag *flag, int fd) { __atomic_store_n(&flag->fd, fd, __ATOMIC_SEQ_CST); }
 
-/* Lower the flag, whose descriptor was readable. It is emptied first: who raises it in between need not write again, for
- * the look comes after this. */
+/* Lower the flag, whose descriptor was readable. It is emptied first: a thread that raises it in between need not write
+ * again, for the look comes after this. */
 static void kd_flag_seen(kd_flag *flag) {
     uint64_t count;
     if (read(flag->fd, &count, sizeof count) < 0) {
-        /* Somebody was here before. */
+        /* Another thread was here before. */
     }
     __atomic_store_n(&flag->up, 0, __ATOMIC_SEQ_CST);
 }
@@ -119,14 +119,14 @@ static int kd_flag_wait(kd_flag *flag, int64_t timeout_ns) {
 }
 #endif
 
-/* Where the next one goes; NULL: there is no room, or nobody who takes. */
+/* The slot for the next one; NULL: there is no room, or no reader. */
 static kd_arrival *kd_arrivals_room(kd_arrivals *arrivals) {
     if (arrivals == NULL || !KD_HAS_ARRIVALS) return NULL;
     if (arrivals->put - __atomic_load_n(&arrivals->taken, __ATOMIC_ACQUIRE) >= KD_ARRIVALS) return NULL;
     return &arrivals->slots[arrivals->put % KD_ARRIVALS];
 }
 
-/* What was written there is for whoever takes, who is woken. */
+/* Publish the slot that was written, and wake the reader. */
 static void kd_arrivals_put(kd_arrivals *arrivals) {
     __atomic_store_n(&arrivals->put, arrivals->put + 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&arrivals->flag.waiting, __ATOMIC_SEQ_CST)) kd_flag_raise(&arrivals->flag);

@@ -1,4 +1,4 @@
-/* How an object that is awaited gives its result without an exception; Cython has no words for it. */
+/* How an awaited object returns its result without an exception; Cython has no words for it. */
 #ifndef KADENCE_AWAITS_H
 #define KADENCE_AWAITS_H
 

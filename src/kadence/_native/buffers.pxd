@@ -1,4 +1,4 @@
-# What whoever gathers columns takes from buffers.pyx.
+# The declarations of buffers.pyx for modules that gather columns.
 
 from libc.string cimport memcpy
 

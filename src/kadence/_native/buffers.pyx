@@ -1,6 +1,6 @@
 """Memory that grows, and buffers made of it: what columns are gathered in. Slices of memory that answers lie in.
 
-What is called for each record stands in buffers.pxd, where whoever gathers compiles it in.
+Functions that are called for each record are in buffers.pxd, to be compiled into their callers.
 """
 
 import cython
@@ -29,8 +29,8 @@ from kadence._native.shared import BinaryColumn
 # A page of fresh memory costs a fault when it is first written, which for large columns is three quarters of all
 # their cost. So blocks are kept when they are given up, down to sizes for which malloc maps no memory of its own: with
 # the columns of a table it frees a megabyte at the end of its heap, gives that back to the system, and asks for it
-# again for the next table. The lock is only ever tried: whoever does not get it goes without, so nobody waits, and a
-# fork in a bad moment leaves no child hanging.
+# again for the next table. The lock is only ever tried: a thread that does not get it goes without, so none waits,
+# and a fork in a bad moment leaves no child hanging.
 
 SPARE_FROM = cython.declare(cython.Py_ssize_t, 16384)
 SPARE_BYTES = cython.declare(cython.Py_ssize_t, 67108864)
@@ -114,7 +114,7 @@ def spare_memory() -> int:
 
 
 def release_idle(everything: bool = False) -> None:
-    """Free the kept memory that nobody used since the last such call; all of it if ``everything``."""
+    """Free the kept memory that was not used since the last such call; all of it if ``everything``."""
     i: cython.int = 0
     if spare_lock == cython.NULL or not PyThread_acquire_lock(spare_lock, NOWAIT_LOCK):
         return
@@ -296,7 +296,7 @@ class _Held:
 @cython.final
 @cython.cclass
 class MemorySlice:
-    """A part of somebody's memory, writable; for threads that make and drop parts of the same memory side by side.
+    """A part of another object's memory, writable; for threads that make and drop parts of the same memory at once.
 
     It does what is needed of a memoryview, which is not safe there: CPython counts by plain additions how many views
     share a buffer, and how often a bytearray or a mapping is exported (gh-127716). Without the interpreter's lock two

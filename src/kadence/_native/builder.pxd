@@ -1,4 +1,4 @@
-# What builder.pyx takes from C, and what append.pyx takes from it.
+# The C declarations that builder.pyx uses, and its types for append.pyx.
 
 cimport cython
 from cpython.buffer cimport Py_buffer

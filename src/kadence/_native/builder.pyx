@@ -20,7 +20,7 @@ from kadence.errors import IllegalStateError, RecordTooLargeError
 kd_crc32c_init()
 
 HEADER = cython.declare(cython.Py_ssize_t, 61)
-# Below it a copy and a checksum take less than 500 µs. Whoever gives the interpreter up beside a thread that computes
+# Below it a copy and a checksum take less than 500 µs. A thread that releases the GIL beside one that computes
 # gets it back after 5 ms: with batches of 1 MB each a producer could send no more than 200 MB/s.
 UNLOCKED_FROM = cython.declare(cython.Py_ssize_t, 2097152)
 
@@ -93,7 +93,7 @@ class RecordEncoder:
     def reserve(self, size: cython.Py_ssize_t) -> None:
         """Make room for so many bytes at once, where as many are to be expected."""
         if self.frame.is_sealed:
-            # The memory is somebody's, and stays where it is.
+            # The memory is in use, and stays where it is.
             raise IllegalStateError("a batch that was sealed in place takes no more records")
         if not kd_reserve(cython.address(self.frame), size):
             raise MemoryError
@@ -210,7 +210,7 @@ class RecordEncoder:
     def seal_in_place(self, header: bytes) -> memoryview:
         """As `seal`, without a copy: the batch lies where its records were written, and takes no more of them.
 
-        It may be called again with another header, once nobody uses what an earlier call gave.
+        It may be called again with another header, once the result of an earlier call is no longer used.
         """
         if PyBytes_GET_SIZE(header) != HEADER or self.frame.data == cython.NULL:
             raise ValueError("a batch has a header of 61 bytes, and records")

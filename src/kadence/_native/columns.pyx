@@ -118,7 +118,7 @@ class ColumnsBuilder:
     def prepare(self, cursor: Cursor, limit: cython.Py_ssize_t, byte_limit: cython.Py_ssize_t) -> cython.bint:
         """Room for what is to come of the open batch; its values are taken to be alike.
 
-        Where the bytes are bounded there is room for all of them from the beginning, if the fetch has as many: memory
+        If the bytes are bounded there is room for all of them from the beginning, if the fetch has as many: memory
         that grows is copied, and memory of ever the same size is used again.
         """
         left: cython.double = cursor.end - cursor.at

@@ -1,4 +1,4 @@
-# What drain.pyx takes from C, and what native_heartbeat.pyx takes from it.
+# The C declarations that drain.pyx uses, and its types for native_heartbeat.pyx.
 
 cimport cython
 from cpython.buffer cimport Py_buffer

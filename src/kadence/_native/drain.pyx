@@ -1,8 +1,8 @@
 """Bytes between sockets and memory with as few hand-overs of the interpreter as can be.
 
-Whoever gives the interpreter away beside a busy Python thread waits a switch interval (5 ms) to get it back. So the
-interpreter is given away in one place only, `Poller.wait`: waiting for all connections, reading from them and cutting
-frames is one call (`intake.h`). What cannot block is made *with* the interpreter: small writes, waking, and a first
+A thread that releases the GIL beside a busy Python thread waits a switch interval (5 ms) to get it back. So the
+GIL is released in one place only, `Poller.wait`: waiting for all connections, reading from them and cutting
+frames is one call (`intake.h`). Calls that cannot block are made *with* the GIL: small writes, waking, and a first
 look before each wait.
 
 Windows has `kadence.net.sockets` and `intake` in its place. Descriptors must be non-blocking.
@@ -93,7 +93,7 @@ class Session:
         return _checked(result)
 
     def take(self, pieces: object) -> int:
-        """Take a frame whose pieces the poller writes. How many bytes they are; 0: not here, or not now.
+        """Take a frame whose pieces the poller writes. Returns its bytes; 0: not here, or not now.
 
         Args:
             pieces: memoryviews.
@@ -113,7 +113,7 @@ class Session:
         return outbox.unwritten
 
     def has_unwritten(self) -> bool:
-        """Whether something that was taken is not written."""
+        """True if something that was taken is not written yet."""
         return self._session.outbox.unwritten > 0
 
     @cython.cfunc
@@ -123,7 +123,7 @@ class Session:
             self._taken = None
 
     def asked(self, wrote: cython.bint = False, is_inside: cython.bint = False) -> None:
-        """What was answered with ASK has been repeated by Python's ssl, which left a frame unfinished or not."""
+        """Python's ssl has repeated a call that was answered with ASK, and left a frame unfinished or not."""
         kd_session_asked(cython.address(self._session), wrote, is_inside)
 
 
@@ -196,7 +196,7 @@ class Intake:
         return length - held
 
     def missing(self) -> int:
-        """How many bytes the long frame lacks that `take` has begun; once it is 0 the next frame can be taken."""
+        """The missing bytes of the long frame that `take` has begun; once it is 0 the next frame can be taken."""
         if self._intake.missing == 0:
             self.drop()
         return self._intake.missing
@@ -208,7 +208,7 @@ class Intake:
         self._target = None
 
     def ended(self) -> bool:
-        """Whether the peer has closed the stream.
+        """True if the peer has closed the stream.
 
         Raises:
             OSError: the connection broke (ssl.SSLError included).
@@ -263,10 +263,10 @@ class Intake:
     def follow(self, arrivals: Arrivals, asked: bytes) -> None:
         """After `send_again`: also pass on answers with records, and send the fetch that follows each.
 
-        How many bytes of them may come before `sent_again` is asked, ``leave.follow.room()`` says.
+        At most ``leave.follow.room()`` bytes of them may come before `sent_again` is called.
 
         Args:
-            arrivals: where they go. asked: of each partition of the session what `following.h` says.
+            arrivals: their destination. asked: the entry of `following.h` for each partition of the session.
         """
         again: cython.pointer(kd_again) = cython.address(self._intake.again)
         length: cython.size_t = len(asked)
@@ -284,10 +284,10 @@ class Intake:
         self._follow = self._leave.follow
 
     def sent_again(self, until: int64_t) -> tuple:
-        """What happened since this was asked last.
+        """The repetitions since the last call.
 
         Args:
-            until: it may go on so long (ms).
+            until: it may continue until then (ms).
 
         Returns:
             how often it went out, when (ms) the last time, the bytes of these requests and those of their answers, and
@@ -303,12 +303,12 @@ class Intake:
 
     @property
     def heard_at(self) -> int:
-        """When (ms of the monotonic clock) something was read last; -1: never."""
+        """The time (ms of the monotonic clock) of the last read; -1: never."""
         return self._intake.heard_ms
 
     @property
     def is_inside(self) -> bool:
-        """Whether the peer has sent a part of a frame."""
+        """True if the peer has sent a part of a frame."""
         return self._intake.end > self._intake.begin or self._intake.into is not cython.NULL
 
     @cython.cfunc
@@ -342,11 +342,11 @@ class Arrival:
     """An answer with records that came without the interpreter.
 
     Attributes:
-        follow: whose it is: what `Repeat.follow` was.
+        follow: its fetch: the value of `Repeat.follow`.
         parts: of each partition the topic id, its number, high watermark, last stable offset, start of the log, and
             records (bytes, or None).
-        number: which fetch it answered, counted from the first since `Intake.sent_again`. size: bytes of the answer.
-        fetches: what `Follow.read` made of it once it was taken; None: it did not fit to what was asked.
+        number: the number of its fetch, counted from the first since `Intake.sent_again`. size: bytes of the answer.
+        fetches: the result of `Follow.read` once it was taken; None: it did not fit the request.
     """
 
     def __dealloc__(self) -> None:
@@ -364,7 +364,7 @@ class Arrival:
 
 @cython.cfunc
 def _parts_of(arrival: Arrival) -> list:
-    """What the poller has found to be a plain answer."""
+    """The parts of an answer that the poller has found to be plain."""
     # In steps, for Cython's plain syntax makes no struct from values.
     walk: kd_bytes
     walk.at = arrival._frame
@@ -416,21 +416,21 @@ class Arrivals:
         self._clear()
 
     def flag(self) -> Flag:
-        """What that thread waits for. It is raised when records come, without the interpreter."""
+        """The flag that the reading thread waits for. It is raised when records come, without the GIL."""
         flag: Flag = Flag.__new__(Flag)
         flag._flag = cython.address(self._arrivals.flag)
         flag._of = self
         return flag
 
     def has_some(self) -> bool:
-        """Whether there is anything to take."""
+        """True if there is anything to take."""
         return bool(self._waiting) or kd_arrivals_first(cython.address(self._arrivals)) is not cython.NULL
 
     def take(self, into: object) -> None:
-        """Append what came to the deque ``into``, as what `Follow.read` makes of it. Any thread.
+        """Append the arrivals to the deque ``into``, converted by `Follow.read`. Any thread.
 
-        It is taken out in the same step, so an interruption loses nothing and nothing is given twice. Nobody gets what
-        does not fit to what was asked for, nor what came for the same fetch after it.
+        It is taken out in the same step, so an interruption loses nothing and nothing is given twice. An answer
+        that does not fit the request is dropped, and so are later ones for the same fetch.
         """
         self._collect()
         waiting: list = self._waiting
@@ -442,7 +442,7 @@ class Arrivals:
             if not waiting or waiting[0] is not arrival:
                 continue
             fetches: list = found[0]
-            # From here on nothing is made: nobody comes in before all of it has moved.
+            # From here on no object is made: no other thread comes in before all of it has moved.
             if fetches is not None:
                 for fetch in fetches:
                     append(fetch)
@@ -476,7 +476,7 @@ class Arrivals:
 
     @cython.cfunc
     def _clear(self) -> object:
-        """Forget what nobody has collected: those whose connections received it are about to go."""
+        """Free the untaken ones: the connections that received them are about to go."""
         while (first := kd_arrivals_first(cython.address(self._arrivals))) is not cython.NULL:
             free(first.frame)
             kd_arrivals_taken(cython.address(self._arrivals))
@@ -502,7 +502,7 @@ class Flag:
         return arrivals._shown
 
     def seen(self) -> None:
-        """The descriptor was readable: lower the flag. Whoever looks after this misses nothing."""
+        """The descriptor was readable: lower the flag. A look after this misses nothing."""
         kd_flag_seen(self._flag)
 
     def hide(self) -> None:
@@ -552,7 +552,7 @@ class Flag:
 
 
 def new_arrivals() -> object:
-    """`Arrivals`; None where they are not possible: without futexes, or where threads share the interpreter."""
+    """`Arrivals`; None where they are not possible: without futexes, or on a free-threaded Python."""
     if not KD_HAS_ARRIVALS or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
     return Arrivals()
@@ -588,7 +588,7 @@ class Wake:
 
     @cython.cfunc
     def _seen(self) -> object:
-        """The wait is over. Whoever looks after this sees what others changed before they called `wake`."""
+        """The wait is over. A look after this sees all changes before a call of `wake`."""
         with cython.critical_section(self):
             self._woken = False
         return None
@@ -597,7 +597,7 @@ class Wake:
         """Close both ends."""
         with cython.critical_section(self):
             reader, writer = self._reader, self._writer
-            # First the numbers: somebody else may get them next.
+            # First the numbers: another thread may get them next.
             self._reader = self._writer = -1
         for fd in {reader, writer} - {-1}:
             os.close(fd)
@@ -608,7 +608,7 @@ class Poller:
     """Waits for all of one network thread's sockets; see intake.h.
 
     Attributes:
-        releases: how often the interpreter was given away. arrivals: where records are passed on to; None: nowhere.
+        releases: how often the GIL was released. arrivals: the destination of records; None: there is none.
     """
 
     def __cinit__(self, wake: Wake) -> None:
@@ -627,14 +627,14 @@ class Poller:
         PyMem_Free(self._intakes)
 
     def watch(self, fd: cython.int, events: cython.int, owner: object, intake: object = None) -> None:
-        """Tell ``owner`` of these events from now on. With an ``intake`` bytes are read, and READ tells of frames."""
+        """Report these events of ``owner`` from now on. With an ``intake`` bytes are read, and READ means frames."""
         found = self._places.get(fd)
         place: cython.int = self._append(fd) if found is None else found
         wanted: cython.int = (POLLIN if events & _READ else 0) | (POLLOUT if events & _WRITE else 0)
         self._set(place, wanted, owner, intake)
 
     def pass_on(self) -> object:
-        """Let records be passed on to the application: to these `Arrivals`; None: that is not possible."""
+        """Pass records on to the application: returns the `Arrivals`; None: that is not possible."""
         self.arrivals = new_arrivals()
         return self.arrivals
 
@@ -654,7 +654,7 @@ class Poller:
         self._count = last
 
     def wait(self, wait_ms: object) -> list:
-        """Wait at most so long (ms; None: for ever) for something that Python has to see: (owner, events) of each.
+        """Wait at most ``wait_ms`` (None: for ever) for something that Python has to handle: (owner, events) of each.
 
         The owner of a wake-up is None. A signal ends the wait with nothing, so that its handler can run.
         """
@@ -664,7 +664,7 @@ class Poller:
         is_left: cython.bint = self._ask_leave()
         if self._plain and self._is_plain_pending():
             timeout = 0
-        # What came meanwhile costs no hand-over.
+        # Events that came meanwhile cost no release of the GIL.
         if not is_long:
             found = kd_look(self._fds, self._intakes, self._count, 0)
         if found == 0 and (timeout != 0 or is_long):
@@ -681,7 +681,7 @@ class Poller:
         seen: cython.int
         ready: list = []
         if is_left:
-            # First: what comes now answers the last of them.
+            # First: an answer that comes now is for the last of them.
             for place in range(self._count):
                 if self._intakes[place] is not cython.NULL and self._intakes[place].again.count > 0:
                     ready.append((self._owners[place], _REPEATED))  # noqa: PERF401 - no list of ours knows the places
@@ -725,7 +725,7 @@ class Poller:
 
     @cython.cfunc
     def _set(self, place: cython.int, wanted: cython.int, owner: object, intake: object) -> object:
-        # First: what was kept there may go.
+        # First: the objects that were kept there may go.
         self._intakes[place] = cython.NULL
         self._plain -= _is_plain(self._kept[place])
         self._plain += _is_plain(intake)
@@ -739,7 +739,7 @@ class Poller:
 
     @cython.cfunc
     def _ask_leave(self) -> object:
-        """Whether a connection may send a request again by itself during this wait."""
+        """True if some connection may send a request again by itself during this wait."""
         place: cython.int
         is_left: cython.bint = False
         for place in range(self._count):
@@ -756,7 +756,7 @@ class Poller:
 
     @cython.cfunc
     def _is_plain_pending(self) -> object:
-        """Whether something lies in TLS of Python's ssl, where poll() cannot see it."""
+        """True if there are bytes in TLS of Python's ssl, where poll() cannot see them."""
         for kept in self._kept:  # noqa: SIM110 - a generator cannot be made in a C method
             if _is_plain(kept) and (kept.more or kept.is_due):
                 return True
@@ -781,7 +781,7 @@ class Poller:
 
 @cython.cfunc
 def _is_plain(intake: object) -> cython.bint:
-    """Whether it is one of Python's: TLS where OpenSSL's object cannot be had."""
+    """True if it is one of Python's: TLS where OpenSSL's object cannot be had."""
     return intake is not None and not isinstance(intake, Intake)
 
 

@@ -1,7 +1,7 @@
 /* A fetch's answer with records, and the fetch that follows it, as bytes.
  *
- * A fetch session names again each partition that brought something, with the offset behind it. All that takes stands in
- * the answer and in what the session holds of each partition (`asked`). Anything but plain records (an error, a throttle,
+ * A fetch session names again each partition that had records, with the offset after them. All that it needs is in
+ * the answer and in the session's state of each partition (`asked`). Anything but plain records (an error, a throttle,
  * tags, another replica, aborted transactions, a batch that is cut off or of an older format) is for Python to see.
  */
 #ifndef KADENCE_FOLLOWING_H
@@ -69,7 +69,7 @@ static void kd_expect(kd_bytes *bytes, uint32_t value) {
     if (kd_uvarint(bytes) != value) bytes->is_bad = 1;
 }
 
-/* How many elements an array has. */
+/* The number of elements of an array. */
 static uint32_t kd_elements(kd_bytes *bytes) {
     uint32_t count = kd_uvarint(bytes);
     if (count == 0) bytes->is_bad = 1;
@@ -125,7 +125,7 @@ static unsigned char *kd_put_number(unsigned char *at, uint64_t value, int bytes
     return at;
 }
 
-/* Which of the partitions that the session asks for this is; below 0: none. */
+/* The index of this partition among those of the session; below 0: none. */
 static int kd_asked_of(const unsigned char *asked, size_t length, const kd_part *part) {
     for (size_t at = 0; at + KD_ASKED <= length && at < KD_MOST_ASKED * KD_ASKED; at += KD_ASKED) {
         if (memcmp(asked + at, part->topic_id, KD_UUID) == 0 && memcmp(asked + at + KD_UUID, part->index, 4) == 0) {
@@ -135,8 +135,8 @@ static int kd_asked_of(const unsigned char *asked, size_t length, const kd_part 
     return -1;
 }
 
-/* Write the topics that the next fetch names, for an answer behind its head. Returns the end of what was written; NULL:
- * it is no plain answer. `at` has as much room as the answer: what is named takes less than what came of it. */
+/* Write the topics that the next fetch names, for an answer behind its head. Returns their end; NULL: it is not
+ * plain. `at` has as much room as the answer: naming a partition takes less than its part of the answer. */
 static unsigned char *kd_follow(
     const unsigned char *answer, size_t length, const unsigned char *asked, size_t asked_length, unsigned char *at
 ) {

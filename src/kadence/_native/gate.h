@@ -1,7 +1,7 @@
-/* What lets two threads write on one connection: the network thread and the native thread (native_heartbeat.h).
+/* Lets two threads write on one connection: the network thread and the native thread (native_heartbeat.h).
  *
  * The lock is held for one call that cannot block, by threads that wait for nothing meanwhile: neither for the
- * interpreter nor for the other thread's lock. So whoever holds the interpreter may take it, too.
+ * GIL nor for the other thread's lock. So a thread that holds the GIL may take it, too.
  */
 #ifndef KADENCE_GATE_H
 #define KADENCE_GATE_H

@@ -1,8 +1,8 @@
-/* Waiting for many connections, reading from those that have something, and telling when a frame is whole.
+/* Waiting for many connections, reading from those that have something, and reporting complete frames.
  *
  * kd_wait does all of it in one call, so that the interpreter has to be taken back once for a whole frame. It returns
  * only when Python has something to do: a frame is whole, a long one needs memory, a length must be judged, a
- * connection ended, a socket can be written, somebody woke the thread, or the time is over.
+ * connection ended, a socket can be written, another thread woke this one, or the time is over.
  *
  * Short frames are read ahead into the connection's own room, many with one system call. A frame that does not fit
  * there is read into memory that Python gives (`into`), beginning with what the room holds of it.
@@ -48,13 +48,13 @@ typedef struct {
     unsigned char answer[KD_EMPTY_MOST]; /* the frame that says that there is nothing */
     size_t answer_length;
     int64_t sent_ms, least_ms, until_ms; /* not sooner than least_ms after the last one, and not from until_ms on */
-    int is_allowed, count; /* how often it went out since Python was told */
+    int is_allowed, count; /* how often it went out since Python counted last */
     size_t sent, heard; /* bytes of that */
     unsigned char *asked; /* what the session asks of each partition; NULL: an answer with records is for Python */
-    size_t asked_length, room; /* how many bytes of answers may still come before Python was told */
+    size_t asked_length, room; /* the bytes of answers that may still come before Python counts again */
     kd_arrivals *arrivals;
-    void *owner; /* what Python is told that they belong to */
-    int arrived; /* how many came with records since Python was told, the first of them at first_ms */
+    void *owner; /* their owner, for Python */
+    int arrived; /* how many came with records since Python counted last, the first of them at first_ms */
     int64_t first_ms;
 } kd_again;
 
@@ -77,7 +77,7 @@ static int32_t kd_length(const kd_intake *intake) {
     return (int32_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3]);
 }
 
-/* Whether the first frame is whole, or its length is for Python to judge or to find memory for. */
+/* True if the first frame is complete, or its length is for Python to judge or to find memory for. */
 static int kd_has_frame(const kd_intake *intake) {
     size_t held = intake->end - intake->begin;
     int32_t length;
@@ -88,7 +88,7 @@ static int kd_has_frame(const kd_intake *intake) {
     return held - KD_LENGTH_BYTES >= (size_t)length;
 }
 
-/* Whether Python has something to do with it. */
+/* True if Python has something to do with it. */
 static int kd_is_due(const kd_intake *intake) {
     return intake->state != KD_OPEN || kd_has_frame(intake);
 }
@@ -158,7 +158,7 @@ static void kd_count(unsigned char *at, int change) {
     at[3] = (unsigned char)number;
 }
 
-/* Send a fetch whose correlation id and epoch are one less than they are to be. Whether it is out. */
+/* Send a fetch whose correlation id and epoch are one less than they are to be. True if it is out. */
 static int kd_send_again(kd_intake *intake, unsigned char *frame, size_t length) {
     kd_again *again = &intake->again;
     ssize_t result;
@@ -183,7 +183,7 @@ static int kd_send_again(kd_intake *intake, unsigned char *frame, size_t length)
         kd_count(frame + KD_CORRELATION_AT, -1);
         kd_count(frame + again->epoch_at, -1);
     } else {
-        /* A part of it is out. Nothing else was on its way, so this is as good as never. */
+        /* A part of it is out. No other request was in flight, so this is as good as never. */
         intake->state = KD_ERRNO - EPIPE;
     }
     return 0;
@@ -289,7 +289,7 @@ static int kd_look(struct pollfd *fds, kd_intake **intakes, int count, int timeo
     return found;
 }
 
-/* Whether a wait would be in vain: something is due, or may lie where poll() cannot see it. */
+/* True if a wait would be in vain: something is due, or may be where poll() cannot see it. */
 static int kd_is_pending(kd_intake **intakes, int count) {
     for (int place = 0; place < count; place++) {
         if (intakes[place] != NULL && (intakes[place]->more || kd_is_due(intakes[place]))) return 1;
@@ -297,7 +297,7 @@ static int kd_is_pending(kd_intake **intakes, int count) {
     return 0;
 }
 
-/* Whether much may have to be read or written, which should not be done with the interpreter. */
+/* True if much may have to be read or written, which should not be done with the GIL. */
 static int kd_is_long(kd_intake **intakes, int count) {
     for (int place = 0; place < count; place++) {
         if (intakes[place] == NULL) continue;
@@ -307,7 +307,7 @@ static int kd_is_long(kd_intake **intakes, int count) {
     return 0;
 }
 
-/* When Python must count what came, in ms from now; below 0: nothing did. */
+/* When Python must count the arrivals, in ms from now; below 0: there are none. */
 static int64_t kd_until_counted(kd_intake **intakes, int count, int64_t now) {
     int64_t left = -1;
     for (int place = 0; place < count; place++) {

@@ -177,7 +177,7 @@ class Reader:
 
     @cython.cfunc
     def documents(self, ends: object, data: object, start: int64_t, count: int64_t) -> object:
-        """As `read`; nobody else is in here."""
+        """As `read`; no other thread is in here."""
         ends_view: Py_buffer
         data_view: Py_buffer
         if start < 0 or count < 0 or count > 0x7FFFFFFF:
@@ -217,7 +217,7 @@ class Reader:
 
     @cython.cfunc
     def taken(self, node: cython.pointer(kd_node)) -> object:
-        """(rows, nulls, Arrow's buffers as bytes or None, children) of a column, which begins anew at the next read."""
+        """(rows, nulls, Arrow's buffers as bytes or None, children) of a column; the next read starts again."""
         child: cython.int
         buffers: list = [_validity(node)]
         if node.kind == KD_JSON_STRING or node.kind == KD_JSON_LIST:

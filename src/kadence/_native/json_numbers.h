@@ -1,4 +1,4 @@
-/* What JSON's numbers and texts mean as Arrow's fixed values: whole numbers, floats, decimals, dates and times.
+/* JSON's numbers and texts as Arrow's fixed values: whole numbers, floats, decimals, dates and times.
  *
  * Each returns 0 where the value is out of range, or is written in a way that json_rows.h leaves to others.
  */
@@ -154,8 +154,8 @@ static inline int kd_date(kd_at p, int64_t *days) {
     return 1;
 }
 
-/* How far local times are ahead of UTC, in seconds: offsets[i] from starts[i] to starts[i + 1], which are seconds of local
- * time since 1970. count: of the offsets; 0: nothing is known. last: where it was found the last time. */
+/* The offsets of local times from UTC, in seconds: offsets[i] from starts[i] to starts[i + 1], which are seconds of
+ * local time since 1970. count: of the offsets; 0: none are known. last: the index of the last one that was used. */
 typedef struct {
     const int64_t *starts;
     const int32_t *offsets;
@@ -189,7 +189,7 @@ static inline int kd_time(kd_at p, kd_at end, kd_zone *zone, int64_t *micros) {
     p += 19;
     if (p < end && *p == '.') {
         kd_at first = ++p;
-        /* What is below a microsecond is cut off. */
+        /* Digits below a microsecond are cut off. */
         for (; p < end && *p >= '0' && *p <= '9'; p++) fraction += (unit /= 10) * (*p - '0');
         if (p == first) return 0;
     }

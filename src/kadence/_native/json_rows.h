@@ -1,9 +1,9 @@
 /* JSON documents → columns in Arrow's layout, in one pass and without the interpreter.
  *
- * A record is taken or refused as a whole. What is refused costs nothing but time: the reader in Python, which says what
- * a document means, looks at it again (spark/decode/json_values.py, reading/json_values.py). So this one takes only what it
+ * A record is taken or refused as a whole. A refusal costs nothing but time: the reader in Python, which decides what
+ * a document means, reads it again (spark/decode/json_values.py, reading/json_values.py). So this one takes only what it
  * is certain of, and refuses the rest: a name written with escapes or twice, a value of another type, a time in a rarer form,
- * what is no JSON at all.
+ * text that is not JSON at all.
  */
 #ifndef KADENCE_JSON_ROWS_H
 #define KADENCE_JSON_ROWS_H
@@ -48,7 +48,8 @@ typedef struct kd_node {
 
 /* objects: how many were begun. zone: of times without one. held: what gives the interpreter back, NULL while it is here.
  * keeps_all: nothing may be left out. A document with a member for which there is no column is refused, and a column of texts
- * takes any number as it is written; else the member is passed over, and numbers are left to who writes them as Java does. */
+ * takes any number as it is written; else the member is passed over, and numbers are left to the
+ * reader in Python, which writes them as Java does. */
 typedef struct {
     uint64_t objects;
     kd_zone zone;
@@ -71,7 +72,7 @@ static inline int kd_room(kd_reading *reading, kd_bytes *bytes, size_t more) {
 
 static inline int kd_put_value(kd_reading *reading, kd_bytes *bytes, const void *value, size_t size) {
     if (!kd_room(reading, bytes, size)) return 0;
-    /* Nothing has no place to lie in: memcpy() takes no NULL, not even for 0 bytes. */
+    /* Zero bytes may have no address: memcpy() takes no NULL, not even for 0 bytes. */
     if (size > 0) memcpy(bytes->data + bytes->size, value, size);
     bytes->size += size;
     return 1;
@@ -112,7 +113,7 @@ static void kd_cut(kd_node *node, int32_t length) {
 
 /* A text without escapes. */
 static inline int kd_put_text(kd_reading *reading, kd_bytes *bytes, kd_at p, size_t size, kd_at end) {
-    /* A size that the compiler knows is one instruction; what comes along from behind a short text is written over. */
+    /* A size that the compiler knows is one instruction; bytes copied from after a short text are overwritten. */
     if (size > 16 || end - p < 16) return kd_put_value(reading, bytes, p, size);
     if (!kd_room(reading, bytes, 16)) return 0;
     memcpy(bytes->data + bytes->size, p, 16);
@@ -120,7 +121,7 @@ static inline int kd_put_text(kd_reading *reading, kd_bytes *bytes, kd_at p, siz
     return 1;
 }
 
-/* A text with escapes, from behind its quote to the one that closes it. What is written is never longer. */
+/* A text with escapes, from after its quote to the one that closes it. The result is never longer. */
 static inline int kd_put_escaped(kd_reading *reading, kd_bytes *bytes, kd_at p, kd_at end) {
     uint32_t c = 0;
     if (!kd_room(reading, bytes, (size_t)(end - p))) return 0;
@@ -295,7 +296,7 @@ static inline int kd_is_name(const kd_node *node, kd_at p, kd_at end) {
     return last == node->last && (size <= 16 || memcmp(p + 8, node->name + 8, size - 16) == 0);
 }
 
-/* Which member a name means, from behind its quote; NULL for none. Records of one topic have one order, mostly. */
+/* The member of a name, from after its quote; NULL for none. Records of one topic have one order, mostly. */
 static inline kd_node *kd_member(kd_node *node, kd_at p, kd_at end) {
     int at = node->next;
     for (int i = 0; i < node->count; i++, at++) {
@@ -367,7 +368,7 @@ static inline int kd_document(kd_reading *reading, kd_node *root, kd_at p, kd_at
     return 0;
 }
 
-/* Whether offsets go up from row to row, and stay within `size` bytes. */
+/* True if offsets go up from row to row, and stay within `size` bytes. */
 static inline int kd_are_sound(const int32_t *ends, int64_t from, int64_t to, int64_t size) {
     int is_sound = ends[from] >= 0 && ends[to] <= size;
     for (int64_t i = from; i < to; i++) is_sound &= ends[i] <= ends[i + 1];

@@ -30,7 +30,7 @@ static inline uint64_t kd_special(uint64_t x) {
     return ((quote - ones) | (backslash - ones) | (x - ones * 0x20) | x) & high;
 }
 
-/* How many bytes lie below the lowest mark. The low bytes come first: json_rows.py asks for a machine that has it so. */
+/* The number of bytes below the lowest mark. The low bytes come first: json_rows.py needs a little-endian machine. */
 static inline size_t kd_below(uint64_t marks) {
     const uint64_t ones = 0x0101010101010101u;
     uint64_t lowest = (marks & (0 - marks)) >> 7;
@@ -107,7 +107,7 @@ static inline unsigned char *kd_put_utf8(unsigned char *to, uint32_t c) {
 
 /* From behind the quote that opens a text to the one that closes it.
  *
- * has_escapes: set where a backslash is met. is_wide: set where a byte is not ASCII; nobody has looked at those yet.
+ * has_escapes: set where a backslash is met. is_wide: set where a byte is not ASCII; such bytes are not checked here.
  */
 static inline kd_at kd_text(kd_at p, kd_at end, int *has_escapes, int *is_wide) {
     uint32_t c;
@@ -189,7 +189,7 @@ static kd_at kd_pass_over(kd_at p, kd_at end, int *is_wide, int depth) {
     }
 }
 
-/* Whether all of it is UTF-8 (RFC 3629). */
+/* True if all of it is UTF-8 (RFC 3629). */
 static inline int kd_is_utf8(kd_at p, kd_at end) {
     while (p < end) {
         unsigned c = *p++, more, least;

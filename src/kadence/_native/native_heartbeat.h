@@ -2,7 +2,7 @@
  *
  * A network thread leaves it a heartbeat: ready as bytes, the time by which it will have sent that itself, and
  * the time from which nobody may send it. Only when the first time passes does the native thread send the bytes on the group's
- * connection, and again after each interval. It never needs the interpreter, so nobody who holds that can stop it.
+ * connection, and again after each interval. It never needs the interpreter, so its holder cannot stop it.
  *
  * Locks are taken in this order: the native thread's, then one heartbeat's gate. The native thread's guards the list of
  * heartbeats and their times, the gate everything else of a heartbeat.
@@ -31,7 +31,7 @@ typedef struct kd_heartbeat {
     int64_t sent_at; /* the last time; -1: never */
     int64_t due, until, interval; /* ms of CLOCK_MONOTONIC */
     int64_t looks_at; /* when the native thread looks at it: when it is due, or sooner while the rest of a frame is to go out */
-    unsigned process; /* heartbeats of the process before a fork are nobody's */
+    unsigned process; /* heartbeats of the process before a fork are void */
     struct kd_heartbeat *next;
 } kd_heartbeat;
 
@@ -142,7 +142,7 @@ static void *kd_heartbeat_thread_run(void *nothing) {
     return NULL;
 }
 
-/* In the child there is no thread, and what it held is held for ever: all begins anew. */
+/* In the child there is no thread, and its locks are held for ever: everything is initialised again. */
 static void kd_heartbeat_thread_forked(void) {
     pthread_condattr_t monotonic;
     pthread_mutex_init(&kd_heartbeat_thread.lock, NULL);
@@ -208,7 +208,7 @@ static void kd_heartbeat_open(kd_heartbeat *heartbeat, int fd, void *ssl) {
     pthread_mutex_unlock(&kd_heartbeat_thread.lock);
 }
 
-/* Send `frame` from `due` on, unless told otherwise before. 0; KD_NATIVE_SENT: count first; or an error number. */
+/* Send `frame` from `due` on, unless disarmed before. 0; KD_NATIVE_SENT: count first; or an error number. */
 static int kd_heartbeat_arm(
     kd_heartbeat *heartbeat, const unsigned char *frame, size_t length, int64_t due, int64_t until, int64_t interval
 ) {
@@ -232,7 +232,7 @@ static int kd_heartbeat_arm(
     old = heartbeat->frame;
     heartbeat->frame = mine;
     heartbeat->length = length;
-    /* What has begun to go out does not wait until the next is due. */
+    /* A frame that has begun to go out does not wait until the next is due. */
     if (heartbeat->gate.rest == NULL || due < heartbeat->looks_at) heartbeat->looks_at = due;
     pthread_mutex_unlock(&heartbeat->gate.lock);
     heartbeat->due = due;
@@ -248,7 +248,7 @@ static int kd_heartbeat_arm(
     return failed;
 }
 
-/* Send nothing more. What has begun to go out is finished all the same. */
+/* Send nothing more. A frame that has begun to go out is finished all the same. */
 static void kd_heartbeat_disarm(kd_heartbeat *heartbeat) {
     if (heartbeat->process != kd_heartbeat_thread.process) return;
     pthread_mutex_lock(&kd_heartbeat_thread.lock);
@@ -257,7 +257,7 @@ static void kd_heartbeat_disarm(kd_heartbeat *heartbeat) {
     pthread_mutex_unlock(&kd_heartbeat_thread.lock);
 }
 
-/* When it was sent the last time; -1: never. */
+/* The time at which it was sent last; -1: never. */
 static int64_t kd_heartbeat_sent_at(kd_heartbeat *heartbeat) {
     int64_t sent_at;
     if (heartbeat->process != kd_heartbeat_thread.process) return heartbeat->sent_at;
@@ -267,7 +267,7 @@ static int64_t kd_heartbeat_sent_at(kd_heartbeat *heartbeat) {
     return sent_at;
 }
 
-/* How many frames were sent since the last call. */
+/* The number of frames that were sent since the last call. */
 static int kd_heartbeat_count_sent(kd_heartbeat *heartbeat) {
     int count;
     if (heartbeat->process != kd_heartbeat_thread.process) return 0;

@@ -1,6 +1,6 @@
 """Native heartbeats: they are sent though the interpreter is held (native_heartbeat.h).
 
-Nothing stands in for it on Windows: lateness is measured and told.
+There is no replacement on Windows: lateness is measured and reported.
 """
 
 import os
@@ -52,7 +52,7 @@ def end() -> None:
 
 @cython.cclass
 class NativeHeartbeat:
-    """What the native thread may send on one connection. Network thread.
+    """The frames that the native thread may send on one connection. Network thread.
 
     Args:
         session: the connection's. From now on its writes pass through a gate, and answer UNSETTLED where `count_sent`
@@ -75,7 +75,7 @@ class NativeHeartbeat:
         Its correlation id is made here: -2, -3 …, one for each time it is sent.
 
         Returns:
-            False: nothing changed, because frames were sent that `count_sent` has not told of.
+            False: nothing changed, because frames were sent that `count_sent` has not returned yet.
 
         Raises:
             OSError: there is no memory, or no thread can be started.
@@ -97,12 +97,12 @@ class NativeHeartbeat:
         kd_heartbeat_disarm(cython.address(self._heartbeat))
 
     def count_sent(self) -> int:
-        """How many frames were sent since the last call; the caller knows of them from now on."""
+        """The number of frames that were sent since the last call."""
         return kd_heartbeat_count_sent(cython.address(self._heartbeat))
 
     @property
     def sent_at(self) -> int:
-        """When it was sent the last time (monotonic ms); -1: never."""
+        """The time at which it was sent last (monotonic ms); -1: never."""
         return kd_heartbeat_sent_at(cython.address(self._heartbeat))
 
     def close(self) -> None:

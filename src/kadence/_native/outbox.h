@@ -1,4 +1,4 @@
-/* A long frame on its way out of a plain connection: its pieces, which whoever waits for the sockets writes.
+/* A long frame on its way out of a plain connection: its pieces, which the waiting thread writes.
  *
  * A socket takes some ten KiB at a time, as the peer reads them. Each time the network thread had to take the interpreter
  * to write on, which may take a switch interval beside a thread that computes. Here the pieces are written, several with
@@ -21,7 +21,7 @@ typedef struct {
     struct iovec *pieces; /* NULL: nothing was ever put in */
     int next, count;
     size_t unwritten; /* bytes */
-    int failed; /* errno of a write that failed, 0: none. What was unwritten then is dropped. */
+    int failed; /* errno of a write that failed, 0: none. The unwritten rest is then dropped. */
 } kd_outbox;
 
 /* Room for so many pieces, when all that was put in before is written; 0 without memory. */

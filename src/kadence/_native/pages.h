@@ -13,7 +13,7 @@
 
 #define KD_HUGE ((size_t)2 << 20)
 
-/* How much to ask for: whole huge pages, where that is not much more. */
+/* The size to ask for: whole huge pages, where that is not much more. */
 static inline size_t kd_whole_pages(size_t room) {
     size_t whole = (room + KD_HUGE - 1) & ~(KD_HUGE - 1);
     return whole - room <= room >> 3 ? whole : room;

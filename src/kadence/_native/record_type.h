@@ -9,7 +9,7 @@
 
 /* Allocation that leaves the object unknown to the cycle collector, which would otherwise walk over every record
  * an application holds, and that keeps some dead records for the next poll (500 by default). Measured together:
- * 82 ns a record become 67. Whoever stores an object that might lead back to the record tracks it.
+ * 82 ns a record become 67. An owner that stores an object that might refer to the record tracks it.
  */
 #ifdef Py_GIL_DISABLED
 #define KD_KEPT 0 /* the list has no lock but the interpreter's */
@@ -52,7 +52,7 @@ static Py_ssize_t kd_place(PyObject *example, const char *name, PyObject *mark) 
 
 /* Keys and values of dead records are kept for new ones, up to KD_KEPT_BYTES: malloc serves sizes from 1 KiB on out of
  * lists that it searches and joins, which costs such a value as much as copying it. Only what was made here is kept, for
- * it has the room of its class; and only what nobody but the dead record holds.
+ * it has the room of its class; and only objects that the dead record alone holds.
  *
  * A class is a range of sizes. A large byte string takes at most 63 bytes more than it says.
  */
@@ -95,7 +95,7 @@ static inline PyObject *kd_bytes(const unsigned char *data, Py_ssize_t size) {
         }
         _Py_COMP_DIAG_PUSH
         _Py_COMP_DIAG_IGNORE_DEPR_DECLS
-        ((PyBytesObject *)bytes)->ob_shash = -1; /* as long as nobody has asked for it */
+        ((PyBytesObject *)bytes)->ob_shash = -1; /* as long as it was not asked for */
         _Py_COMP_DIAG_POP
         memcpy(PyBytes_AS_STRING(bytes), data, (size_t)size);
         PyBytes_AS_STRING(bytes)[size] = 0;
@@ -130,7 +130,7 @@ static void kd_dealloc(PyObject *record) {
 }
 #endif
 
-/* Keep the keys and values of records whose flag is set; it stands at `is_own` in the example. */
+/* Keep the keys and values of records whose flag is set; it is at `is_own` in the example. */
 static int kd_keep_bytes(PyObject *example, PyObject *key, PyObject *value, void *is_own) {
 #if KD_KEPT
     kd_key_at = kd_place(example, "key", key);

@@ -1,4 +1,4 @@
-# What records.pyx takes from C, and what other compiled modules take from it.
+# The C declarations that records.pyx uses, and its types for other compiled modules.
 
 cimport cython
 from cpython.buffer cimport Py_buffer

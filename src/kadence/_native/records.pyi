@@ -20,7 +20,7 @@ class Record(Generic[K_co, V_co]):
         offset: place in the partition.
         timestamp: milliseconds since 1970 UTC, -1 when the record has none.
         timestamp_type: 0 set by the producer, 1 by the broker, -1 none.
-        key: bytes or None; what the deserialiser made of them where one is configured.
+        key: bytes or None; the deserialiser's result if one is configured.
         value: as key.
         headers: tuple of (str, bytes or None); a name that is not UTF-8 has U+FFFD in place of what is wrong.
         leader_epoch: epoch of the leader that wrote it, None when unknown.

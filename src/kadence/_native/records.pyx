@@ -24,7 +24,7 @@ UNLOCKED_FROM = cython.declare(cython.Py_ssize_t, 32768)
 """Work on this many bytes and more gives up the interpreter's lock: some 2 µs of work against 0.1 µs to come back."""
 
 CHECKED_AHEAD = cython.declare(cython.Py_ssize_t, 2097152)
-"""How far `Cursor.check_ahead` goes: what it reads should still be in the processor's cache when records are made."""
+"""The bytes that `Cursor.check_ahead` covers: they should still be in the processor's cache when records are made."""
 
 HEADERS = cython.declare(cython.int, MOST_HEADERS)
 
@@ -68,7 +68,7 @@ class Record:
         offset: place in the partition.
         timestamp: milliseconds since 1970 UTC, -1 when the record has none.
         timestamp_type: 0 set by the producer, 1 by the broker, -1 none.
-        key: bytes or None; what the deserialiser made of them where one is configured.
+        key: bytes or None; the deserialiser's result if one is configured.
         value: as key.
         headers: tuple of (str, bytes or None); a name that is not UTF-8 has U+FFFD in place of what is wrong.
         leader_epoch: epoch of the leader that wrote it, None when unknown.
@@ -235,7 +235,7 @@ def _read_header(p: cython.p_uchar, end: cython.p_uchar, header: cython.pointer(
 def scan(data: object, fetch_offset: cython.longlong) -> tuple:
     """Walk over the headers of fetched batches; no checksum, no decompression, no error.
 
-    Where a header cannot be true the walk ends, and the rest counts as complete: whoever reads it gets the error.
+    Where a header cannot be true the walk ends, and the rest counts as complete: its reader gets the error.
 
     Returns:
         next_offset: offset after the last complete batch, ``fetch_offset`` without one.
@@ -271,7 +271,7 @@ def scan(data: object, fetch_offset: cython.longlong) -> tuple:
 
 
 # The cycle collector does not look into it, so it takes the memoryview that is read for in use, and leaves it alone
-# until the cursor is gone. CPython before 3.12.7 clears memoryviews of garbage though somebody has their buffer
+# until the cursor is gone. CPython before 3.12.7 clears memoryviews of garbage though their buffer is in use
 # (gh-77894), and crashes when that is given back. A cycle through the owner of the bytes would stay: ours lead nowhere.
 @cython.no_gc
 @cython.cclass
@@ -333,7 +333,7 @@ class Cursor:
 
         Records below ``first_wanted`` are stepped over. With ``timestamp_type`` 1 every record has the
         timestamp ``append_time``. ``after`` is where the batch ends in the fetch; with ``goes_on`` that is a place
-        in ``data``, and the batches there are ordinary as far as their headers tell.
+        in ``data``, and the batches there are ordinary according to their headers.
 
         Raises:
             RecordFormatError: the batch cannot hold ``count`` records.
@@ -384,7 +384,7 @@ class Cursor:
     @cython.final
     @cython.cfunc
     def begin(self) -> cython.void:
-        """Enter a reading, during which nobody may pull the bytes away; whoever ends it lets go of ``is_busy``."""
+        """Enter a reading, during which no thread may take the bytes away; its end lets go of ``is_busy``."""
         if kd_take(cython.address(self.is_busy)):
             raise ConcurrentAccessError("records are being read by another thread")
 
@@ -395,7 +395,7 @@ class Cursor:
     def check_ahead(self) -> cython.void:
         """Verify the large batches that follow, as far as they are ordinary.
 
-        So the cursor can go on to them at once, where whoever reads keeps the interpreter.
+        So the cursor can go on to them at once, if the reader keeps the GIL.
         """
         header: Header
         size: cython.Py_ssize_t
@@ -463,7 +463,7 @@ class Cursor:
     def step(self, row: cython.pointer(Row)) -> cython.int:
         """Read one record's fields. 0: it is in ``row``; -1: it is below the wanted offset; else a reason.
 
-        Nothing moves when a reason is returned, so asking again gives the same answer.
+        Nothing moves when a reason is returned, so the next call returns the same.
         """
         at: cython.p_uchar = self.at
         end: cython.p_uchar = self.end
@@ -532,7 +532,7 @@ class Cursor:
     @cython.nogil
     @cython.exceptval(check=False)
     def has_leftover(self) -> cython.bint:
-        """Whether the batch has bytes beyond its last record."""
+        """True if the batch has bytes beyond its last record."""
         return self.remaining == 0 and self.is_open and self.at != self.end
 
     def read(
@@ -588,7 +588,7 @@ class Cursor:
             if self.has_leftover():
                 raise RecordFormatError(8)
             if self.remaining == 0:
-                # Whoever asks next finds records, without a walk from batch to batch before it.
+                # The next read finds records, without a walk from batch to batch before it.
                 self.next_batch(UNLOCKED_FROM)
         finally:
             kd_let_go(cython.address(self.is_busy))

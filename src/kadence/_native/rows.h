@@ -55,7 +55,7 @@ static inline int64_t kd_string(const kd_strings *column, int64_t row, const uns
     return end - begin;
 }
 
-/* Which headers a row has. 0 when they lie outside their columns. */
+/* The headers of a row. 0 when they lie outside their columns. */
 static inline int kd_headers(const kd_rows *rows, int64_t row, int64_t *begin, int64_t *end) {
     *begin = *end = 0;
     if (rows->lists.data == NULL) return 1;
@@ -83,7 +83,7 @@ static inline int64_t kd_estimate(const kd_rows *rows, int64_t row) {
     for (int64_t i = begin; i < end; i++) {
         size = kd_string(&rows->names, i, &data);
         if (size < 0) return size == -1 ? KD_NAMELESS : KD_DAMAGED;
-        /* Four bytes for each letter: all bytes of UTF-8 but those that go on with one. */
+        /* Four bytes for each character: count the bytes of UTF-8 that begin one. */
         for (int64_t j = 0; j < size; j++) total += (data[j] & 0xc0) != 0x80 ? 4 : 0;
         if ((size = kd_string(&rows->values, i, &data)) == KD_DAMAGED) return KD_DAMAGED;
         total += 10 + (size > 0 ? size : 0);
@@ -109,7 +109,7 @@ static inline int kd_put_headers(unsigned char *p, const kd_rows *rows, int64_t 
 }
 
 /* Add a row that was estimated before. As kd_add; KD_DAMAGED when the columns have become others since, and the frame
- * is as it was: whoever may write to a column's memory does it without asking us. */
+ * is as it was: the owner of a column's memory may write to it at any time. */
 static inline int kd_add_row(kd_frame *frame, const kd_rows *rows, int64_t row, long long now) {
     const unsigned char *key = NULL, *value = NULL, *data = NULL;
     int64_t begin, end, size, tail;

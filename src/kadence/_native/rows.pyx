@@ -51,7 +51,7 @@ cdef struct Lane:
 @cython.final
 @cython.cclass
 class _View:
-    """What keeps a buffer where it is."""
+    """Keeps a buffer where it is."""
 
     view: Py_buffer
     is_held: cython.bint
@@ -83,7 +83,7 @@ def _end(start: int64_t, count: int64_t) -> int64_t:
 
 @cython.cfunc
 def _fault(size: int64_t) -> str:
-    """What an estimate below zero means."""
+    """The meaning of an estimate below zero."""
     if size == KD_NAMELESS:
         return "header"
     return "headers" if size == KD_CROWDED else "damage"
@@ -287,8 +287,8 @@ class Rows:
         """Add rows to the batches of their lanes; under the gate, after `assign`.
 
         Stops before a row whose lane has no open batch with room, or for which there is no memory: but for the first
-        row, for which the caller made some. Stops also before a row that is no record any more, since somebody has
-        written to the columns' memory after `assign`.
+        row, for which the caller made some. Stops also before a row that is invalid, since the columns' memory was
+        written to after `assign`.
 
         Args:
             row: where to begin. batches: by lane. now: the timestamp (ms) of rows without one. most: rows at most.

@@ -4,7 +4,7 @@
  * (openssl.py says why, and how its address is obtained). Anything but bytes and "not now" is KD_ASK there: the caller
  * repeats the call through Python's ssl, which knows the exceptions.
  *
- * None of these functions touches the interpreter, so they may be called with it or without it. Where the native thread writes
+ * None of these functions touches the interpreter, so they may be called with it or without it. If the native thread writes
  * on the connection, too, it has a gate (gate.h), and each call passes through it.
  */
 #ifndef KADENCE_SESSION_H
@@ -76,7 +76,7 @@ static ssize_t kd_write_now(int fd, void *ssl, const void *data, size_t length) 
     return result < 0 ? kd_failed() : result;
 }
 
-/* The outcome of a TLS write by the native thread, which no Python can name. What stops it for good shows to the reader, too. */
+/* The outcome of a TLS write by the native thread, which no Python can name. A fatal error shows to the reader, too. */
 static ssize_t kd_ssl_outcome(void *ssl, int outcome) {
     int error = kd_ssl_get_error(ssl, outcome);
     return error == KD_SSL_ERROR_WANT_READ || error == KD_SSL_ERROR_WANT_WRITE ? KD_NOT_NOW : KD_ERRNO - EPIPE;
@@ -141,7 +141,7 @@ static ssize_t kd_session_write(kd_session *session, const void *data, size_t le
     return result;
 }
 
-/* Whether a frame may go to the outbox now. */
+/* True if a frame may go to the outbox now. */
 static int kd_session_takes(const kd_session *session) {
     return session->ssl == NULL && session->gate == NULL && session->outbox.unwritten == 0;
 }

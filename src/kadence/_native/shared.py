@@ -1,4 +1,4 @@
-"""What compiled modules have in Python: errors for bad records and serialisers, a record's repr, columns as values.
+"""The Python part of compiled modules: errors for bad records and serialisers, a record's repr, columns as values.
 
 Columns are plain buffers in Arrow's memory layout, made without knowing Arrow. Every buffer is an object with the
 buffer protocol that owns its memory, so `kadence.records.arrow` wraps it without a copy and a reader without pyarrow
@@ -80,7 +80,7 @@ _CONTENT: Final = ("key", "value", "headers")
 
 
 def failed(field: str, topic: str, error: Exception) -> SerializationError:
-    """What is raised from what a serialiser raised."""
+    """The error for an exception of a serialiser."""
     # Not the data, which may be secret, nor what a foreign exception says of it: that is the cause.
     said = type(error).__name__
     if isinstance(error, KafkaError):
@@ -98,7 +98,7 @@ def made_bytes(field: str, topic: str, made: Any) -> bytes:
 
 
 class RecordFormatError(ValueError):
-    """Bytes that are no record. `FetchedRecords` adds topic, partition and advice and raises `CorruptRecordError`."""
+    """Bytes that are not a record. `FetchedRecords` raises `CorruptRecordError` with topic, partition and advice."""
 
     def __init__(self, reason: int) -> None:
         super().__init__(REASONS[reason])
@@ -106,7 +106,7 @@ class RecordFormatError(ValueError):
 
 
 def _size(value: object) -> str:
-    """How large a key or value is, and never what it is: reprs go into logs and to reporters of errors."""
+    """The size of a key or value, and never its content: reprs go into logs and to reporters of errors."""
     if value is None:
         return "None"
     if isinstance(value, bytes):
@@ -141,7 +141,7 @@ def rebuild_record(*fields: Any) -> Record[Any, Any]:
 
 
 OWN_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""What columns are made without a choice, by their names in Spark's Kafka schema."""
+"""The default columns, by their names in Spark's Kafka schema."""
 
 ALL_COLUMNS: Final = (*OWN_COLUMNS, "headers")
 
@@ -254,7 +254,7 @@ def _cut(column: _Nullable | None, count: int) -> _Nullable | None:
 
 
 def _nulls(validity: Buffer | None, count: int) -> int:
-    """How many of the first ``count`` rows are null."""
+    """The number of null rows among the first ``count``."""
     if validity is None:
         return 0
     bits = int.from_bytes(memoryview(validity).cast("B")[: (count + 7) // 8], "little")

@@ -1,4 +1,4 @@
-/* What the compiled steps ask the system for; the call does not touch the interpreter. */
+/* The clock of the compiled steps; the call does not touch the interpreter. */
 #ifndef KADENCE_TICK_H
 #define KADENCE_TICK_H
 

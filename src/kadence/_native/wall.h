@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-/* Milliseconds since 1970, as kadence.clock.wall_ms has them; -1 where the system does not tell them so. */
+/* Milliseconds since 1970, as in kadence.clock.wall_ms; -1 where the system does not report them. */
 static inline long long kd_wall_ms(void) {
 #ifdef CLOCK_REALTIME
     struct timespec now;

@@ -77,7 +77,7 @@ class Admin(Operations):
         self._shell.network.stop(SystemClock().now_ms(), grace)
 
     def _unfinished(self) -> str | None:
-        """Calls that wait for brokers; None when there are none. Any thread."""
+        """Calls that wait for brokers, as a sentence; None if there are none. Any thread."""
         return self._shell.network.unfinished()
 
     _end_means = "closes its connections, which ends its calls"

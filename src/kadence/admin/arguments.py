@@ -30,7 +30,7 @@ P = TypeVar("P", bound=tuple[str, int])
 
 
 Partitions = TopicPartition | Iterable[TopicPartition | tuple[str, int]]
-"""What calls take that speak of partitions: several, or one."""
+"""The argument type of calls about partitions: several, or one."""
 
 
 def as_name(what: str, name: str) -> str:
@@ -40,7 +40,7 @@ def as_name(what: str, name: str) -> str:
 
 
 def as_names(names: str | Iterable[str]) -> list[str]:
-    """Names; one alone is a list of one, not a list of its letters."""
+    """Names; a single str is one name, not a list of characters."""
     return several(names, (str,), "names are wanted, such as 'orders' or ['orders', 'returns']")
 
 
@@ -79,7 +79,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def is_read_committed(isolation_level: str) -> bool:
-    """Whether a call looks at what is decided only."""
+    """True if a call reads committed records only."""
     if isolation_level not in ("read_uncommitted", "read_committed"):
         raise ValueError(f"isolation_level is read_uncommitted or read_committed, not {isolation_level!r}")
     return isolation_level == "read_committed"

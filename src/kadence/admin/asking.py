@@ -56,10 +56,10 @@ class _Sent(NamedTuple):
 
 
 class Asking:
-    """What one call asks. `Calls` adds how it is repeated, and who is to be asked.
+    """The requests of one call. `Calls` adds their repetition, and the choice of brokers.
 
     Args:
-        network: where requests go. leaders: what the client's calls have found out.
+        network: sends the requests. leaders: the leaders and coordinators that the client's calls have found.
         wake: lets this call's shell resume it. Called on the network thread.
     """
 
@@ -79,14 +79,14 @@ class Asking:
         self._began = clock.now_ms()
 
     def deadline(self, timeout: Seconds | None) -> int:
-        """When a call that starts now must end; None takes ``default.api.timeout.ms``."""
+        """The time by which a call that starts now must end; None takes ``default.api.timeout.ms``."""
         wait_ms = to_ms(timeout)
         return add_ms(
             self._clock.now_ms(), self._config.default_api_timeout_ms if wait_ms is None else wait_ms
         )
 
     def left_ms(self, deadline: int) -> int:
-        """How long brokers may take: until the deadline, and at most for ``request.timeout.ms``."""
+        """The time that brokers may take: until the deadline, and at most for ``request.timeout.ms``."""
         return max(0, min(deadline - self._clock.now_ms(), self._config.request_timeout_ms))
 
     def ask(self, ask: Ask, deadline: int) -> Waits[Any]:
@@ -103,7 +103,7 @@ class Asking:
     def ask_all(self, asks: Sequence[Ask], deadline: int) -> Waits[list[Any | KafkaError]]:
         """The answer or the transport error of each, asked at the same time."""
         if self._clock.now_ms() >= deadline:
-            # What was asked before took all the time: nobody is late with this.
+            # The requests before these took all the time: no broker is late with these.
             return [_not_sent(ask) for ask in asks]
         sent = self._sent(asks, deadline)
         try:
@@ -167,7 +167,7 @@ class Asking:
         return answers
 
     def _is_too_late(self, completed: Completed, deadline: int) -> bool:
-        """Whether the network thread has noticed the end of this call's time before this call has."""
+        """True if the network thread has noticed the end of this call's time before this call has."""
         return isinstance(completed.error, RequestTimedOutError) and self._clock.now_ms() >= deadline
 
     def _too_late(self, request: Request) -> KafkaTimeoutError:
@@ -200,5 +200,5 @@ def _not_sent(ask: Ask) -> KafkaTimeoutError:
 
 
 def _has_no_version(completed: Completed) -> bool:
-    """Whether the request was never sent, because the broker does not know it in a version that was asked for."""
+    """True if the request was never sent, because the broker does not know it in the versions that were asked for."""
     return completed.version < 0 and isinstance(completed.error, UnsupportedVersionError)

@@ -265,7 +265,7 @@ class AsyncOperations:
     ) -> Outcomes[TopicPartition, list[ProducerState]]:
         """The producers that partitions remember, those with idempotence or transactions, by producer id (KIP-664).
 
-        They tell which open transaction holds up ``read_committed`` readers of a partition: the one whose
+        Use it to find the open transaction that holds up ``read_committed`` readers of a partition: the one whose
         ``transaction_start`` is the last stable offset. `list_transactions` has its transactional id.
         """
         return checked(
@@ -355,7 +355,7 @@ class AsyncOperations:
         created.
 
         Returns:
-            The created topics, with the numbers of partitions and replicas that the broker chose, if it tells them.
+            The created topics, with the numbers of partitions and replicas that the broker chose, if it reports them.
         """
         return checked(
             await self._shell.run(timeout, _topics.create_topics, topics, validate_only=validate_only),
@@ -413,7 +413,7 @@ class AsyncOperations:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[str, TransactionDescription]:
-        """What the coordinators know of transactional ids: state, producer, partitions and since when (KIP-664).
+        """The coordinators' state of transactional ids: state, producer, partitions and start time (KIP-664).
 
         Raises:
             BrokerError: TRANSACTIONAL_ID_NOT_FOUND: brokers do not know the id, or not any more.
@@ -432,7 +432,7 @@ class AsyncOperations:
     ) -> Outcomes[str, FencedProducer]:
         """Fence the producers with these transactional ids (KIP-730): their next call fails.
 
-        What they have open is aborted. An id that no producer has used is taken, too.
+        Their open transactions are aborted. An id that no producer has used is created.
         """
         return checked(
             await self._shell.run(timeout, _transactions.fence_producers, transactional_ids), raise_errors

@@ -1,4 +1,4 @@
-"""How an event loop carries the admin client's calls: `client.async_shell`, and what each call waits on; see shell.py.
+"""Runs the admin client's calls on an event loop: `client.async_shell` and the wait of each call; see shell.py.
 
 Nothing here blocks the loop. When a task is cancelled, its call ends where it waits.
 """
@@ -67,7 +67,7 @@ class AsyncShell:
 
 
 class _Changes:
-    """What one call waits on (`kadence.client.async_shell.LoopChanges`)."""
+    """The changes that one call waits for (`kadence.client.async_shell.LoopChanges`)."""
 
     is_held: ClassVar[bool] = False
 

@@ -40,7 +40,7 @@ Attempt = Callable[[Collection[K], int], Waits[Mapping[K, V | KafkaError]]]
 """One try for the open items with a deadline (absolute ms): the value or the error of each."""
 
 PATIENCE_MS: Final = 1_000
-"""How long a topic may be unknown to a broker before that is an error: a new one takes a moment to spread."""
+"""The time for which a topic may be unknown to a broker without an error: a new one takes a moment to spread."""
 
 _PRESENCE: Final = frozenset({ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID})
 
@@ -124,7 +124,7 @@ class Calls(Asking):
     # ------------------------------------------------------------ who to ask
 
     def metadata(self, topics: Iterable[str] | None, deadline: int) -> Waits[MetadataResponse]:
-        """What a broker knows of these topics (None: all) and of the brokers. Never creates a topic."""
+        """A broker's metadata of these topics (None: all) and of the brokers. Never creates a topic."""
         response: MetadataResponse = yield from self.ask(Ask(by_names(topics), min_version=4), deadline)
         fault = fault_of(response, rebootstraps=self._network.begins_again)
         if fault is not None:
@@ -138,7 +138,7 @@ class Calls(Asking):
     def topics(
         self, partitions: Collection[TopicPartition], deadline: int
     ) -> Waits[Mapping[str, MetadataResponseTopic]]:
-        """What is known of the topics of these partitions; asks unless each partition has a leader by what is kept."""
+        """The topics of these partitions; requests metadata unless the cache has a leader of each partition."""
         names = sorted({tp.topic for tp in partitions})
         known = self._leaders.at(self._clock.now_ms()).topics
         led = {
@@ -203,7 +203,7 @@ class Calls(Asking):
         return {name: found[name] if name in found else kept[name] for name in names}
 
     def remember_coordinators(self, found: Mapping[str, int]) -> None:
-        """Keep who coordinates these transactional ids, as an answer has told."""
+        """Keep the coordinators of these transactional ids from a response."""
         self._leaders.at(self._clock.now_ms()).of_transactions.update(found)
 
     def coordinator(self, group: str, deadline: int) -> Waits[int]:
@@ -229,7 +229,7 @@ def refusal(code: int, what: object, message: str | None = None) -> KafkaError:
 
 
 def _passes(error: KafkaError, is_patient: bool) -> bool:
-    """Whether the same call may succeed in a moment."""
+    """True if the same call may succeed in a moment."""
     if isinstance(error, BrokerError):
         if error.code in _PRESENCE:
             return is_patient

@@ -13,7 +13,7 @@ __all__ = ["ClusterDescription", "describe_cluster"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The brokers of a cluster, and which of them is the controller (None while there is none)."""
+    """The brokers of a cluster, and its controller (None while there is none)."""
 
     cluster_id: str | None
     controller: Node | None

@@ -27,7 +27,7 @@ __all__ = ["ConfigChange", "ConfigEntry", "ConfigResource", "describe_configs", 
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A topic, broker or group whose settings are meant: ``kind`` is "topic", "broker" or "group"."""
+    """A topic, broker or group with settings: ``kind`` is "topic", "broker" or "group"."""
 
     kind: Literal["topic", "broker", "group"]
     name: str
@@ -59,7 +59,7 @@ class ConfigChange:
 
 
 ConfigValue = ConfigChange | str | int | float | bool | None
-"""What a setting becomes: a value, None for its default, or a `ConfigChange`."""
+"""The new value of a setting: a value, None for its default, or a `ConfigChange`."""
 
 V = TypeVar("V")
 
@@ -211,7 +211,7 @@ def _configs(resource: ConfigResource, item: DescribeConfigsResult) -> dict[str,
 
 
 def as_resources(resources: ConfigResource | Iterable[ConfigResource]) -> list[ConfigResource]:
-    """Whose settings; one or several."""
+    """Check resources; one or several."""
     wanted = "settings are of ConfigResource values, such as ConfigResource('topic', 'orders')"
     found = several(resources, (ConfigResource,), wanted)
     for each in found:
@@ -226,7 +226,7 @@ def as_resources(resources: ConfigResource | Iterable[ConfigResource]) -> list[C
 
 
 def as_changes(changes: Mapping[ConfigResource, Mapping[str, V]]) -> Mapping[ConfigResource, Mapping[str, V]]:
-    """Settings to change, by whose they are."""
+    """Check the settings to change, by resource."""
     wanted = "changes are {ConfigResource('topic', 'orders'): {'retention.ms': 3600000}}"
     check(changes, Mapping, wanted)
     as_resources(changes)

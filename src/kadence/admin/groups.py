@@ -49,9 +49,9 @@ class MemberDescription:
     """One member of a group and what it owns.
 
     Attributes:
-        target_assignment: what the coordinator wants it to own. While it differs from ``assignment``, the member has
-            partitions to give up, or waits for those of others. None: the group is a classic one, which has no target.
-        member_epoch: the epoch of a KIP-848 group that the member has reached. None: in a classic group, or not told.
+        target_assignment: the partitions that the coordinator has assigned to it. While it differs from ``assignment``,
+        the member has partitions to revoke, or waits for those of others. None: a classic group, which has no target.
+        member_epoch: the epoch of a KIP-848 group that the member has reached. None: a classic group, or not reported.
     """
 
     member_id: str
@@ -70,8 +70,8 @@ class ConsumerGroupDescription:
     Attributes:
         state: Kafka's name of the state, e.g. "Stable", "PreparingRebalance", "Empty".
         group_type: "classic" or "consumer" (KIP-848). assignor: the name of the assignor in use.
-        epoch: the epoch of a KIP-848 group, which grows with each rebalance. None for a classic group, because
-            brokers do not tell its generation.
+        epoch: the epoch of a KIP-848 group, which rises with each rebalance. None for a classic group, because
+            brokers do not report its generation.
     """
 
     group_id: str
@@ -247,7 +247,7 @@ def _of_classic(node: int, names: Iterable[str], answer: Any) -> dict[str, _Desc
 
 
 def _assigned(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
-    """What a classic member owns; nothing for other protocols than the consumer's, whose bytes mean something else."""
+    """The partitions of a classic member; none for other protocols than the consumer's, whose bytes differ."""
     if protocol_type != "consumer" or not data:
         return frozenset()
     try:

@@ -1,4 +1,4 @@
-"""Who leads partitions and who coordinates groups and transactional ids, as the calls of one admin client found out."""
+"""The leaders of partitions, and the coordinators of groups and transactional ids, that a client's calls found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Leaders"]
 class Leaders:
     """Remembered from one call to the next, so that a call that is repeated often costs one round trip.
 
-    After any error, and after ``metadata.max.age.ms``, all of it is forgotten together. What is old does no harm:
+    After any error, and after ``metadata.max.age.ms``, all of it is forgotten together. Outdated entries do no harm:
     brokers refuse requests for partitions and groups that they do not lead or coordinate.
     """
 
@@ -29,7 +29,7 @@ class Leaders:
         self.topics, self.coordinators, self.of_transactions = {}, {}, {}
 
     def at(self, now: int) -> Self:
-        """What is known and not older than ``metadata.max.age.ms``."""
+        """The cache, cleared if it is older than ``metadata.max.age.ms``."""
         if now >= self._fresh_until:
             self.forget()
             self._fresh_until = add_ms(now, self._max_age_ms)

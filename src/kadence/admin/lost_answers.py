@@ -1,4 +1,4 @@
-"""Changes of topics and groups whose answer was lost. The call repeats them, and is refused: it has made them before.
+"""Changes of topics and groups whose response was lost. The repeated request is refused, as they were made already.
 
 A repeated request is refused as TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION or
 GROUP_ID_NOT_FOUND where the one before it has taken effect. If the topic or group is as this call wants it, the call
@@ -132,7 +132,7 @@ def partitions_of(total: int, found: TopicDescription) -> tuple[int, str]:
 
 
 def _is(entry: ConfigEntry | None, value: str) -> bool:
-    """Whether a setting has this value, which a broker may write in another way."""
+    """True if a setting has this value, which a broker may write in another way."""
     return entry is not None and (entry.is_sensitive or _plain(entry.value or "") == _plain(value))
 
 

@@ -1,8 +1,8 @@
-"""The admin client's request manager: sends what its calls ask, and brings each call its answers. Network thread.
+"""The admin client's request manager: sends the requests of its calls, and returns the responses. Network thread.
 
-Calls of any number of threads and tasks run side by side. Each hands over what it asks, waits, and goes on once all of
-that has ended. A call that gives up (its time is over, its task was cancelled, the client is closed) takes back what
-was not sent yet; answers that still come belong to nobody.
+Calls of any number of threads and tasks run side by side. Each queues its requests, waits, and continues once all of
+them have ended. A call that ends early (it timed out, its task was cancelled, the client is closed) takes back requests
+that were not sent yet; responses that still come are dropped.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Asked:
 
     @property
     def is_done(self) -> bool:
-        """Whether all have ended."""
+        """True if all have ended."""
         return len(self.ended) == len(self.requests)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Let the call go on."""
         self._on_end()
 
@@ -78,18 +78,18 @@ class AdminManager:
 
     @property
     def has_handed_over(self) -> bool:
-        """Whether something is handed over that no turn has taken yet. Any thread."""
+        """True if calls have queued requests that no turn has taken yet. Any thread."""
         return bool(self._handed_over)
 
     def poll(self, now: int) -> Poll:
-        """What calls have handed over.
+        """The requests that calls have queued.
 
-        Only here those are told whose requests have ended: the network thread is about to wait, so they find the
-        interpreter free.
+        Calls whose requests have ended are notified only here: the network thread is about to wait, so they find the
+        GIL free.
         """
         if self._ended:
             for asked in self._ended:
-                asked.tell()
+                asked.notify()
             self._ended.clear()
         if self._recovery.due <= now:
             self._recovery.begin(now, _log)
@@ -102,7 +102,7 @@ class AdminManager:
         return Poll(requests, self._recovery.due)
 
     def on_response(self, now: int, completed: Completed) -> None:
-        """One has ended. What metadata tells of the cluster holds before the call goes on."""
+        """A request has ended. Metadata in its response is applied before the call continues."""
         del now
         if isinstance(completed.request.message, MetadataRequest):
             self._learn(completed)

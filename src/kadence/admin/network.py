@@ -1,7 +1,7 @@
-"""The network side of an admin client, as its calls see it: they hand over what they ask, and wait.
+"""The network side of an admin client, as its calls use it: they queue requests, and wait.
 
-The network thread starts with the first call and ends with the client. It refers to no client, so one that nobody
-closed is collected, and its thread ends. No lock is held here by anybody: a signal handler may make a call while the
+The network thread starts with the first call and ends with the client. It refers to no client, so an
+unclosed one is collected, and its thread ends. No lock is held here: a signal handler may make a call while the
 thread that it interrupts makes one.
 """
 
@@ -32,15 +32,15 @@ __all__ = ["KIND", "Network"]
 _log = logger("kadence.admin")
 
 KIND: Final = "admin client"
-"""What this is called in messages."""
+"""The name of this client in messages."""
 
 
 class Network:
-    """One for each admin client: what runs its turns, and what tells them to end. Any thread calls it.
+    """The network side of one admin client: its turns, and their end. Any thread calls it.
 
     Attributes:
-        trouble: why no broker can be reached, if none can. is_cut_off: whether none is there at all.
-        has_ended: whether the connections are closed. waiting: what wakes each call that waits.
+        trouble: the reason why no broker can be reached, if any. is_cut_off: no broker is connected at all.
+        has_ended: the connections are closed. waiting: wakes each call that waits.
         grace: until when calls may wait once `stop` was called. has_thread: see `kadence.client.engine.Engine`.
         begins_again: whether bootstrap.servers are asked again when a broker says so.
     """
@@ -55,7 +55,7 @@ class Network:
         )
         self._name = f"{config.client_id}-network"
         self._fork = FORKS.count
-        # Taken, for good, by whoever ends the connections: the network thread, or else close().
+        # Held for ever by the thread that ends the connections: the network thread, or else the caller of close().
         self._runs = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closing = False
@@ -70,13 +70,13 @@ class Network:
     # -- what calls ask
 
     def broker(self, node_id: int) -> str | None:
-        """A broker of the cluster and its address, for a message; None if it is not known, or is any."""
+        """A broker of the cluster and its address, for a message; None if it is not known, or any broker is meant."""
         return self._client.broker(node_id)
 
     def ask(self, requests: Sequence[Request], on_end: Callable[[], None]) -> Asked:
         """Send these requests; ``on_end`` is called on the network thread once all of them have ended.
 
-        Whoever carries the call sees to it that they go out, by `send_off`.
+        The shell of the call sends them with `send_off`.
         """
         asked = Asked(requests, on_end)
         self._manager.hand_over(asked)
@@ -141,11 +141,11 @@ class Network:
             self._thread.join(seconds)
 
     def is_alive(self) -> bool:
-        """Whether there are connections to close, be it that no turn has come yet."""
+        """True if there are connections to close, even if no turn has run yet."""
         return not self.has_ended and not self._is_forked
 
     def runs_here(self) -> bool:
-        """Whether this is the network thread."""
+        """True on the network thread."""
         return threading.current_thread() is self._thread
 
     # -- the end
@@ -156,14 +156,14 @@ class Network:
         self._wake_all()
 
     def unfinished(self) -> str | None:
-        """What still waits for brokers; None if nothing does, or it is closed. Any thread."""
+        """The calls that wait for brokers, as a sentence; None if there are none, or it is closed. Any thread."""
         if self._is_closing or self._is_forked or not self.waiting:
             return None
         return f"{plural(len(self.waiting), 'call')} that waits for brokers."
 
     @property
     def is_closing(self) -> bool:
-        """Whether it was told to end."""
+        """True if it was asked to end."""
         return self._is_closing
 
     def begin_close(self, deadline: int = 0) -> None:
@@ -188,15 +188,15 @@ class Network:
             yield FOREVER
 
     def left_behind(self) -> None:
-        """Whoever waited for the end waits no longer."""
-        _log.warning("%s: the end of the process does not wait any longer for the network thread", self._name)
+        """The end is no longer waited for: log it."""
+        _log.warning("%s: the process ends without waiting for the network thread any longer", self._name)
 
     def refuse(self, cause: BaseException | None) -> None:
         """The network thread ends, by ``cause`` if that was a bug: every call raises from now on."""
         self._fatal = cause
 
     def dismiss(self) -> None:
-        """It has ended: whoever still waits is to look again."""
+        """It has ended: wake the waiting calls."""
         self.has_ended = True
         self._wake_all()
 

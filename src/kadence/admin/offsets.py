@@ -160,7 +160,7 @@ def _offsets(
 
 
 def _requests(by_node: Mapping[int, list[_Wanted]]) -> list[tuple[int, dict[TopicPartition, int]]]:
-    """What each request asks: a broker refuses one that names a partition twice."""
+    """The partitions of each request: a broker refuses one that names a partition twice."""
     parts: list[tuple[int, dict[TopicPartition, int]]] = []
     for node, items in by_node.items():
         rounds: list[dict[TopicPartition, int]] = []
@@ -215,7 +215,7 @@ def _timestamp(spec: OffsetSpec) -> int:
 def by_leader(
     calls: Calls, items: Collection[Item], deadline: int, result: dict[Item, Any]
 ) -> Waits[dict[int, list[Item]]]:
-    """What to ask each leader; partitions without one get their error in ``result``."""
+    """Group items by the leader to ask; partitions without one get their error in ``result``."""
     topics = yield from calls.topics({tp for tp, _ in items}, deadline)
     by_node: dict[int, list[Item]] = {}
     # Of each topic once: made for each partition of a topic of thousands, it would take seconds.
@@ -350,7 +350,7 @@ def _ask_one(group: str, topics: _Topics, node: int, *, require_stable: bool) ->
 
 
 def _of_group(group: str, answer: OffsetFetchResponse | OffsetFetchResponseGroup) -> _Committed | KafkaError:
-    """What an answer says of one group. What passes in a moment fails the group, so that it is asked for again."""
+    """The offsets of one group in a response. A retriable error fails the whole group, so that it is asked again."""
     if answer.error_code:
         return refusal(answer.error_code, f"group {group!r}")
     outcomes: _Committed = Outcomes()
@@ -410,7 +410,7 @@ def alter_consumer_group_offsets(
             for item in topic.partitions:
                 tp = TopicPartition(topic.name or names.get(topic.topic_id, ""), item.partition_index)
                 if tp not in wanted:
-                    # `settle` tells of what the answer lacks.
+                    # Not asked for; `settle` fails partitions that the answer lacks.
                     continue
                 result[tp] = _refused_commit(item.error_code, group, tp) if item.error_code else wanted[tp]
         return result

@@ -23,7 +23,7 @@ class ProducerState:
     """A producer that has written to a partition, as the partition's leader remembers it.
 
     Attributes:
-        last_sequence: of its last batch; None: the leader knows none. last_timestamp: when it wrote last, in ms since
+        last_sequence: of its last batch; None: the leader knows none. last_timestamp: of its last write, in ms since
             1970.
         coordinator_epoch: of the coordinator that ended its last transaction; None: it has ended none here.
         transaction_start: the first offset of its open transaction; None: it has none here.
@@ -43,7 +43,7 @@ def describe_producers(
 ) -> Waits[Outcomes[TopicPartition, list[ProducerState]]]:
     """The producers that partitions remember, those with idempotence or transactions, by producer id (KIP-664).
 
-    They tell which open transaction holds up ``read_committed`` readers of a partition: the one whose
+    Use it to find the open transaction that holds up ``read_committed`` readers of a partition: the one whose
     ``transaction_start`` is the last stable offset. `list_transactions` has its transactional id.
     """
 

@@ -23,7 +23,7 @@ from kadence.types import TopicPartition
 __all__ = ["ElectionType", "LogDirDescription", "ReplicaInfo", "describe_log_dirs", "elect_leaders"]
 
 ElectionType = Literal["preferred", "unclean"]
-"""Which replica becomes the leader: the first in the list of replicas, or any, even one that lacks records."""
+"""The replica that becomes the leader: the first in the list of replicas, or any, even one that lacks records."""
 
 _ELECTIONS: Final = {"preferred": 0, "unclean": 1}
 
@@ -48,8 +48,8 @@ class LogDirDescription:
     """A log directory of a broker.
 
     Attributes:
-        error: why the broker cannot use it; None: it can. replicas: those that lie in it.
-        total_bytes, usable_bytes: of its disk; None: the broker does not tell (before Kafka 3.3).
+        error: the reason why the broker cannot use it; None: it can. replicas: those that are in it.
+        total_bytes, usable_bytes: of its disk; None: the broker does not report them (before Kafka 3.3).
     """
 
     error: KafkaError | None

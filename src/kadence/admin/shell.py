@@ -1,4 +1,4 @@
-"""How a thread carries the admin client's calls: `client.waits`, and what each call waits on.
+"""Runs the admin client's calls on a thread: `client.waits` and the wait of each call.
 
 Each call has a wait of its own, so those of several threads, and of a signal handler inside one of them, do not meet.
 The asyncio twin is async_shell.py.
@@ -54,7 +54,7 @@ class Shell:
 
 
 class _Changes:
-    """What one call waits on (`kadence.client.waits.Changes`).
+    """The changes that one call waits for (`kadence.client.waits.Changes`).
 
     One bare lock, held while nothing has changed: a signal handler that raises can come between two steps of
     `threading.Event`, and leave its lock taken for the network thread to hang on.
@@ -73,7 +73,7 @@ class _Changes:
         try:
             self._unchanged.release()
         except RuntimeError:
-            # It was told already.
+            # It was set already.
             pass
 
     def enter(self) -> None:

@@ -42,7 +42,7 @@ def create_topics(
     created.
 
     Returns:
-        The created topics, with the numbers of partitions and replicas that the broker chose, if it tells them.
+        The created topics, with the numbers of partitions and replicas that the broker chose, if it reports them.
     """
     by_name = {topic.name: topic for topic in as_topics(topics)}
     change = Change(calls, ec.TOPIC_ALREADY_EXISTS)
@@ -69,7 +69,7 @@ def create_topics(
         for answer in response.topics:
             given = by_name.get(answer.name)
             if given is None:
-                # Not asked for; `settle` tells of what the answer lacks.
+                # Not asked for; `settle` fails topics that the answer lacks.
                 continue
             change.refused(answer.name, answer.error_code)
             if answer.error_code:
@@ -109,7 +109,7 @@ def delete_topics(calls: Calls, deadline: int, names: str | Iterable[str]) -> Wa
             result[answer.name] = _refusal(answer) if answer.error_code else None
         return result
 
-    # The controller knows its topics: what it does not know does not exist.
+    # The controller knows all topics: one that it does not know does not exist.
     outcomes = yield from calls.settle(order, attempt, deadline, patience_ms=0)
     return change.settled(outcomes, order, dict.fromkeys(change.repeated(outcomes), (None, "")))
 

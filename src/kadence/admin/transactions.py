@@ -1,7 +1,7 @@
 """Transactions as their coordinators know them: the messages and what their answers mean (KIP-664, KIP-730).
 
-`end_transactions` is not part of the public client. It ends transactions that another process has written, for those
-who were told producer id and epoch: Spark's driver ends what its tasks have written.
+`end_transactions` is not part of the public client. It ends transactions that another process has written, for a
+process that got the producer id and epoch: Spark's driver ends those of its tasks.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def list_transactions(
 def describe_transactions(
     calls: Calls, deadline: int, transactional_ids: str | Iterable[str]
 ) -> Waits[Outcomes[str, TransactionDescription]]:
-    """What the coordinators know of transactional ids: state, producer, partitions and since when (KIP-664).
+    """The coordinators' state of transactional ids: state, producer, partitions and start time (KIP-664).
 
     Raises:
         BrokerError: TRANSACTIONAL_ID_NOT_FOUND: brokers do not know the id, or not any more.
@@ -168,7 +168,7 @@ def _described(found: TransactionState, node: int) -> TransactionDescription | K
         found.producer_id,
         found.producer_epoch,
         found.transaction_timeout_ms,
-        # Of a transaction that has ended brokers go on telling when it began.
+        # Brokers report the start time of a transaction even after it has ended.
         found.transaction_start_time_ms if found.transaction_state in _OPEN else None,
         frozenset(
             TopicPartition(topic.topic, partition) for topic in found.topics for partition in topic.partitions
@@ -182,7 +182,7 @@ def fence_producers(
 ) -> Waits[Outcomes[str, FencedProducer]]:
     """Fence the producers with these transactional ids (KIP-730): their next call fails.
 
-    What they have open is aborted. An id that no producer has used is taken, too.
+    Their open transactions are aborted. An id that no producer has used is created.
     """
     messages = {name: InitProducerIdRequest(name, _FENCED_TIMEOUT_MS) for name in as_names(transactional_ids)}
 

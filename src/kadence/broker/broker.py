@@ -57,7 +57,7 @@ class Broker:
         users: the password of each user; every listener then requires a login.
         mechanisms: the SASL mechanisms that it offers; None: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 if there are
             ``users``, OAUTHBEARER if there is a ``token_validator``.
-        token_validator: checks the tokens of OAUTHBEARER. None: unsigned JWTs are accepted, which prove nothing.
+        token_validator: checks the tokens of OAUTHBEARER. None: unsigned JWTs are accepted, which are no protection.
 
     Raises:
         ConfigError: a key, topic name, number, certificate or mechanism that cannot be used.
@@ -160,7 +160,7 @@ class Broker:
         self._core.free()
         _log.info("broker on %s closed", self.bootstrap_servers)
 
-    # What tests and demonstrations do behind the clients' backs. All thread-safe.
+    # For tests and demonstrations: what no client can do. All thread-safe.
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Create a topic.

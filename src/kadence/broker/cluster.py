@@ -66,7 +66,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether the coordinators own it; clients may read it, and not write or delete it."""
+        """True if the topic belongs to a coordinator; clients may read it, but not write or delete it."""
         return self.name in INTERNAL_TOPICS
 
     def partition(self, index: int) -> Partition | None:
@@ -105,10 +105,10 @@ class Cluster:
         self.nodes: dict[int, BrokerNode] = {}
         self.topics: dict[str, Topic] = {}
         self.group_configs: dict[str, dict[str, int]] = {}
-        """What groups have set for themselves, by group id."""
+        """Settings of single groups, by group id."""
         self._by_id: dict[bytes, Topic] = {}
         self._plain_names: Counter[str] = Counter()
-        """How many topics have a name that is this one but for dots and underscores."""
+        """The number of topics with this name, ignoring the difference between dots and underscores."""
         self._new_topic_id = new_topic_id
         self._next_leader = 0
         self._last_producer_id = 1_000
@@ -123,7 +123,7 @@ class Cluster:
 
     @property
     def log_dir(self) -> str:
-        """Where partitions lie, as clients are told."""
+        """The directory of the partitions, for responses."""
         return "/embedded" if self._disk is None else str(self._disk.path.absolute())
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
@@ -134,7 +134,7 @@ class Cluster:
         return None if found is None else found.partition(index)
 
     def collides(self, name: str) -> bool:
-        """Whether a topic's name is ``name`` but for dots and underscores: in names of Kafka's metrics they are one."""
+        """True if another topic's name differs only in dots and underscores, which names of Kafka's metrics do not."""
         return self._plain_names[_plain(name)] > (name in self.topics)
 
     def load(self, disk: DataDirectory, wall_ms: Callable[[], int]) -> int:
@@ -311,7 +311,7 @@ class Cluster:
 
     @property
     def trouble(self) -> str | None:
-        """Why some partition takes no records; None if all do."""
+        """The reason why some partition takes no records; None if all do."""
         return next(
             (
                 f"{each.topic.name}-{each.index}: {each.trouble}"

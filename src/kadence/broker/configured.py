@@ -30,7 +30,7 @@ class Configured(Protocol):
     """One topic or group.
 
     Attributes:
-        noun: what Kafka's messages call it. config: what is set for it.
+        noun: its name in Kafka's messages. config: its settings.
     """
 
     noun: str
@@ -39,7 +39,7 @@ class Configured(Protocol):
     def config(self) -> Mapping[str, str]: ...
 
     def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Fault | None:
-        """Why ``config``, in which ``names`` are new, cannot be; None if it can."""
+        """The error of ``config``, in which ``names`` are new; None if it is valid."""
 
     def configure(self, config: Mapping[str, str]) -> None:
         """Let ``config`` be all that is set. Raises `OSError`: the disk takes no more, and nothing has changed."""
@@ -57,7 +57,7 @@ class _TopicConfig:
         return self._topic.config
 
     def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Fault | None:
-        # A topic of the coordinators is compacted in name, so what was set stands; what is new is checked.
+        # A topic of the coordinators is compacted in name, so earlier settings stay; new ones are checked.
         new = {name: config[name] for name in names if name in config}
         wrong = check_topic_config(new) or contradiction(config)
         return None if wrong is None else (codes.INVALID_CONFIG, wrong)

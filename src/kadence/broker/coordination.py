@@ -1,4 +1,4 @@
-"""Connects the group coordinator to this broker: tells it of topics, groups' settings and ended transactions.
+"""Connects the group coordinator to this broker: passes it topics, groups' settings and ended transactions.
 
 `kadence.broker.coordinator_runtime` serves its requests and stores its records.
 """
@@ -30,7 +30,7 @@ class Coordination(CoordinatorRuntime[Outcome]):
     """The shell of `GroupCoordinator`. The broker's thread owns it.
 
     Args:
-        new_id: as for `GroupCoordinator`; None: its own.
+        new_id: as for `GroupCoordinator`; None: its default.
     """
 
     def __init__(

@@ -2,9 +2,9 @@
 
 A coordinator serves the keys (groups, or transactional ids) of all nodes; a node answers for those whose partition
 of the coordinator's topic it leads. An answer is sent once all records of its key that were appended before it are
-durable, so a crash loses nothing that a client was told. One that tells of no record, as most heartbeats, is sent at
-once. If records cannot be stored, the keys of that partition are loaded again from the log, and waiting clients are
-told to look for the coordinator, as Kafka does when an append fails.
+durable, so a crash loses nothing that a client knows. A response that depends on no record, as of most heartbeats, is
+sent at once. If records cannot be stored, the keys of that partition are loaded again from the log, and waiting clients
+get NOT_COORDINATOR, as in Kafka when an append fails.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["CoordinatorRuntime", "Owns", "kept_in"]
 _log = logger("kadence.broker")
 
 Owns = Callable[[str], bool]
-"""Whether a key belongs to what is meant."""
+"""Returns whether a key is selected."""
 
 Step = TypeVar("Step", bound=Outcome)
 _Step_co = TypeVar("_Step_co", bound=Outcome, covariant=True)
@@ -62,7 +62,7 @@ class CoordinatorRuntime(ABC, Generic[Step]):
     """The shell of a coordinator. The broker's thread owns it.
 
     Args:
-        coordinator: whose requests and records these are.
+        coordinator: the one whose requests and records these are.
         topic: where the records lie.
     """
 
@@ -70,10 +70,10 @@ class CoordinatorRuntime(ABC, Generic[Step]):
         self._coordinator = coordinator
         self._loop = loop
         self._pending: dict[str, PendingResponses] = {}
-        """By key: the newest step whose records are not stored for good yet."""
+        """By key: the newest step whose records are not durable yet."""
         self.topic = topic
 
-    # What differs
+    # Differences between the coordinators
 
     @abstractmethod
     def _key_of(self, record: Record) -> str:
@@ -84,7 +84,7 @@ class CoordinatorRuntime(ABC, Generic[Step]):
         """The keys that the request is about; None: it may be about any."""
 
     def _is_free(self, answer: Answer) -> bool:
-        """Whether an answer without records of its own tells of nothing that is stored."""
+        """True if an answer without records of its own depends on nothing that is stored."""
         return False
 
     def _ended(self, marker: Ended, owns: Owns) -> None:
@@ -107,10 +107,10 @@ class CoordinatorRuntime(ABC, Generic[Step]):
         return codes.NONE if node is not None and node.node_id == call.node_id else codes.NOT_COORDINATOR
 
     def serve(self, call: Call, amend: Callable[[Any], None] | None = None) -> None:
-        """Let the coordinator serve the call, and whoever else it has an answer for.
+        """Let the coordinator serve the call, and send its answers to this client and others.
 
         Args:
-            amend: what the broker adds to this call's answer, if it is answered at once.
+            amend: the broker's additions to this call's answer, if it is answered at once.
         """
         try:
             step = self._coordinator.handle(call.now, call.caller(), call.message)
@@ -134,10 +134,10 @@ class CoordinatorRuntime(ABC, Generic[Step]):
             self._settle(step)
 
     def _abandon(self, failed: Call | None = None) -> None:
-        """A rule has raised in its middle. What it changed goes back to what is stored; nobody hears that it happened.
+        """A rule has raised half-way. Its changes are reverted to the stored state; no client gets an answer of it.
 
         Args:
-            failed: the call that met it; whoever serves it ends its connection.
+            failed: the call that raised; the caller of this method ends its connection.
         """
         step = self._coordinator.abandon()
         refuse(each for each in step.answers if each.caller.ticket is not failed)
@@ -183,7 +183,7 @@ class CoordinatorRuntime(ABC, Generic[Step]):
         try:
             partition = self.topic.append(index, records)
         except (BatchError, OSError, WireError) as error:
-            # A WireError: some client's name is too long for a record. Nobody else's step may suffer.
+            # A WireError: some client's name is too long for a record. Steps of other clients must not suffer.
             pending.fail()
             self._not_stored(index, str(error))
             return
@@ -206,7 +206,7 @@ class CoordinatorRuntime(ABC, Generic[Step]):
         self.reload(index)
 
     def _waited_for(self, answers: Iterable[Answer]) -> set[PendingResponses]:
-        """The steps whose records the answers may tell of."""
+        """The steps whose records the answers may depend on."""
         waited: set[PendingResponses] = set()
         for answer in answers:
             keys = self._asked_for(answer.caller.ticket.message)
@@ -221,8 +221,8 @@ class CoordinatorRuntime(ABC, Generic[Step]):
         try:
             self.topic.rewrite(index, self._coordinator.snapshot(kept_in(index)))
         except (BatchError, OSError) as error:
-            # What is stored already stands; the next step that grows the partition tries again.
-            _log.warning("%s-%d could not be written anew: %s", self.topic.name, index, error)
+            # The stored records stay valid; the next step that grows the partition tries again.
+            _log.warning("%s-%d could not be rewritten: %s", self.topic.name, index, error)
 
     # Loading and giving up
 
@@ -265,5 +265,5 @@ class CoordinatorRuntime(ABC, Generic[Step]):
 
 
 def kept_in(index: int) -> Owns:
-    """Whether one partition of the topic keeps a key."""
+    """Returns whether the partition ``index`` of the topic keeps a key."""
     return lambda key: coordinator_partition(key) == index

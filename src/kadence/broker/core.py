@@ -39,7 +39,7 @@ _log = logger("kadence.broker")
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a broker has from the machine. A simulation has its own (`kadence.testing.simulation`).
+    """The broker's access to the machine. A simulation has its own (`kadence.testing.simulation`).
 
     Attributes:
         clock: the monotonic one. selector: None: the system's, which other threads can wake.
@@ -60,7 +60,7 @@ class BrokerCore:
     """A whole broker without a thread of its own. Turn its `loop` until it is to end, then call `free`.
 
     Args:
-        sockets: listening, one for each node, from node 1 on. host: what they listen on.
+        sockets: listening, one for each node, from node 1 on. host: the address that they listen on.
         disk: None: in memory. It is closed with the broker, and when this fails.
     """
 
@@ -99,13 +99,15 @@ class BrokerCore:
         )
         self.dispatcher = Dispatcher(self._services, self.faults)
         self.server = Server(self.loop, security, settings.limits(), self.dispatcher.on_frame)
-        self.nodes = Nodes(self.server, self.cluster, host, self._services.tell_leaders, surroundings.listen)
+        self.nodes = Nodes(
+            self.server, self.cluster, host, self._services.leaders_changed, surroundings.listen
+        )
         for node_id, sock in enumerate(sockets, 1):
             self.server.add(node_id, sock)
         self._upkeep = Upkeep(self.loop, self.cluster, settings, disk)
 
     def start(self, topics: Mapping[str, int]) -> None:
-        """Load what is stored, and make the topics that are not there. When this raises, nothing is left open.
+        """Load the stored topics, and create the missing ones. If this raises, nothing is left open.
 
         Raises:
             ConfigError: the data directory, or a topic, cannot be used.
@@ -138,14 +140,14 @@ class BrokerCore:
             self._disk.close()
         self.loop.close()
 
-    # What tests and demonstrations do behind the clients' backs; see `Broker`.
+    # For tests and demonstrations: what no client can do; see `Broker`.
 
     def create_topic(self, name: str, partitions: int) -> None:
         if name in self.cluster.topics:
             raise ConfigError(f"topic {name!r} exists")
         if not is_valid_topic_name(name):
             raise ConfigError(
-                f"{name!r} is no topic name: 1 to 249 of letters, digits, dot, underscore and hyphen"
+                f"{name!r} is not a topic name: 1 to 249 of letters, digits, dot, underscore and hyphen"
             )
         if not self.cluster.nodes:
             raise ConfigError(f"topic {name!r} needs a node to lead it, and all are stopped")
@@ -154,14 +156,14 @@ class BrokerCore:
         self.cluster.create_topic(name, partitions)
 
     def lead(self, partition: Partition, node_id: int) -> None:
-        """Let a node lead the partition (-1: none), and tell whoever must know."""
+        """Let a node lead the partition (-1: none), and notify the coordinators."""
         self.cluster.lead({partition: node_id})
-        self._services.tell_leaders([partition])
+        self._services.leaders_changed([partition])
 
     def elect_uncleanly(self, partition: Partition, end_offset: int, node_id: int | None) -> None:
         self.cluster.lead({partition: partition.leader_id if node_id is None else node_id})
         partition.truncate(end_offset, self.loop.wall_ms())
-        self._services.tell_leaders([partition])
+        self._services.leaders_changed([partition])
 
     def partition(self, topic: str, index: int) -> Partition:
         """Raises `ConfigError` if it is not there."""

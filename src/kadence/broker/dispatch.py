@@ -29,7 +29,7 @@ class Dispatcher:
     """Takes the frames of all connections.
 
     Attributes:
-        watch: told of each call before it is served.
+        watch: called with each call before it is served.
     """
 
     __slots__ = ("_faults", "_services", "watch")

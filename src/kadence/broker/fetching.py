@@ -35,13 +35,13 @@ _TOPIC_ID_VERSION = 13
 _ENDPOINTS_VERSION = 16
 _PARTITION_US: Final = 25
 _NEW_LEADER_HINTS = frozenset({codes.NOT_LEADER_OR_FOLLOWER, codes.FENCED_LEADER_EPOCH})
-"""Errors whose answer tells who leads now (KIP-951)."""
+"""Errors whose response names the present leader (KIP-951)."""
 
 
 def check_leader(partition: Partition | None, node_id: int, current_leader_epoch: int) -> int:
-    """Whether ``node_id`` may serve ``partition`` to a client that believes in ``current_leader_epoch`` (KIP-320).
+    """The code for serving ``partition`` from ``node_id`` to a client that knows ``current_leader_epoch`` (KIP-320).
 
-    -1 is a client that knows no epoch.
+    -1: the client knows no epoch.
     """
     if partition is None:
         return codes.UNKNOWN_TOPIC_OR_PARTITION
@@ -57,7 +57,7 @@ def check_leader(partition: Partition | None, node_id: int, current_leader_epoch
 
 
 def _diverges(partition: Partition, wanted: WantedPartition) -> bool:
-    """Whether the log parted from what the reader read before its offset (KIP-320)."""
+    """True if the log diverged from the records that the reader read before its offset (KIP-320)."""
     if wanted.last_fetched_epoch < 0:
         return False
     epoch, end_offset = partition.epoch_end(wanted.last_fetched_epoch)
@@ -65,7 +65,7 @@ def _diverges(partition: Partition, wanted: WantedPartition) -> bool:
 
 
 class ReadablePartitions:
-    """Partitions whose readers may see more: who waits for them looks again once this round of the loop is served."""
+    """Partitions with more to read: requests that wait for them are retried after this round of the loop."""
 
     __slots__ = ("_loop", "_partitions")
 
@@ -75,17 +75,17 @@ class ReadablePartitions:
 
     def add(self, partition: Partition) -> None:
         if not self._partitions:
-            self._loop.soon(self._tell)
+            self._loop.soon(self._wake_all)
         self._partitions[partition] = None
 
-    def _tell(self) -> None:
+    def _wake_all(self) -> None:
         partitions, self._partitions = self._partitions, {}
         for partition in partitions:
             partition.wake()
 
 
 class ParkedFetch:
-    """One fetch. `start` answers it or parks it; whatever ends it takes it off its partitions."""
+    """One fetch. `start` answers it or parks it; its end removes it from its partitions."""
 
     __slots__ = ("_call", "_context", "_isolation", "_message", "_services", "_timer", "_watched")
 
@@ -118,7 +118,7 @@ class ParkedFetch:
         self._call.on_abandoned = self._stop_waiting
 
     def _watch(self, partition: Partition, wanted: WantedPartition) -> None:
-        """What rested has changed, and will say so to those who wait."""
+        """A resting partition has changed: fetches look at it again when it notifies them."""
         self._watched[partition] = wanted
         partition.waiting[self] = None
 
@@ -152,7 +152,7 @@ class ParkedFetch:
             if wanted.offset < partition.start_offset:
                 code = codes.OFFSET_OUT_OF_RANGE
             elif wanted.last_fetched_epoch >= 0 and partition.epoch_end(wanted.last_fetched_epoch)[1] < 0:
-                # As Kafka: what was read before that offset is of an epoch that this log knows nothing of.
+                # As in Kafka: the records before that offset are of an epoch that this log does not know.
                 code = codes.OFFSET_OUT_OF_RANGE
             elif wanted.offset > partition.end_offset and not _diverges(partition, wanted):
                 code = codes.OFFSET_OUT_OF_RANGE
@@ -177,7 +177,7 @@ class ParkedFetch:
         return missing <= 0
 
     def _missing_after(self, wanted: WantedPartition, missing: int) -> int:
-        """How many bytes are missing after those of a partition; 0 when the client should hear of an error now."""
+        """The bytes still missing after those of a partition; 0 if the client should get an error now."""
         partition, code = self._check(wanted)
         if code != codes.NONE or partition is None or _diverges(partition, wanted):
             return 0
@@ -185,11 +185,11 @@ class ParkedFetch:
         return missing - partition.available(wanted.offset, wanted.max_bytes, self._isolation)
 
     def _has_no_news(self, partition: Partition, wanted: WantedPartition) -> bool:
-        """Whether a session's client knows all of a partition already. Most of its partitions are so at most times."""
+        """True if a session's client is up to date with a partition, as with most of them at most times."""
         return (
             wanted.offset >= partition.limit(self._isolation)
-            and wanted.told_high_watermark == partition.high_watermark
-            and wanted.told_log_start == partition.start_offset
+            and wanted.known_high_watermark == partition.high_watermark
+            and wanted.known_log_start == partition.start_offset
             and not _diverges(partition, wanted)
         )
 
@@ -264,12 +264,12 @@ class ParkedFetch:
                 has_records
                 or is_parted
                 or code != codes.NONE
-                or data.high_watermark != wanted.told_high_watermark
-                or data.log_start_offset != wanted.told_log_start
+                or data.high_watermark != wanted.known_high_watermark
+                or data.log_start_offset != wanted.known_log_start
             )
             if context.is_incremental and not is_news:
                 continue
-            context.told(wanted, data.high_watermark, data.log_start_offset, has_records=has_records)
+            context.answered(wanted, data.high_watermark, data.log_start_offset, has_records=has_records)
             if code == codes.NONE and partition is not None and self._has_no_news(partition, wanted):
                 wanted.rest(partition)
             if not topics or (topics[-1].topic, topics[-1].topic_id) != (wanted.topic, wanted.topic_id):

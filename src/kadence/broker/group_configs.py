@@ -1,7 +1,7 @@
 """Configuration that a group may have of its own (KIP-848), with Kafka 4.3's defaults and least values.
 
 Of Kafka's names only those of consumers are known: share groups (KIP-932) and streams groups (KIP-1071) are not served.
-What values mean is the coordinator's (`kadence.coordinator.consumer.settings`).
+The meaning of the values is in `kadence.coordinator.consumer.settings`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROUP_KEYS: Final[Mapping[str, TopicKey]] = {
 
 
 def check_group_config(coordinator: CoordinatorConfig, config: Mapping[str, str]) -> str | None:
-    """What is wrong with a group's configuration, in Kafka's words; None if nothing is."""
+    """The error of a group's configuration, in Kafka's words; None if it is valid."""
     for name, value in config.items():
         key = GROUP_KEYS.get(name)
         if key is None:

@@ -21,35 +21,35 @@ class Nodes:
     """The nodes of one broker. Its thread owns it.
 
     Args:
-        host: what they listen on.
-        tell_leaders: called with partitions that have another leader, or none.
+        host: the address that they listen on.
+        leaders_changed: called with partitions that have another leader, or none.
         listen: opens the socket of a node that starts again.
     """
 
-    __slots__ = ("_cluster", "_host", "_listen", "_server", "_stopped", "_tell_leaders")
+    __slots__ = ("_cluster", "_host", "_leaders_changed", "_listen", "_server", "_stopped")
 
     def __init__(
         self,
         server: Server,
         cluster: Cluster,
         host: str,
-        tell_leaders: Callable[[Iterable[Partition]], None],
+        leaders_changed: Callable[[Iterable[Partition]], None],
         listen: Listen,
     ) -> None:
         self._listen = listen
         self._server = server
         self._cluster = cluster
         self._host = host
-        self._tell_leaders = tell_leaders
+        self._leaders_changed = leaders_changed
         self._stopped: dict[int, BrokerNode] = {}
 
     def all(self) -> list[BrokerNode]:
-        """Those that run and those that do not, by id."""
+        """All nodes, running or not, by id."""
         known = {**self._cluster.nodes, **self._stopped}
         return [known[node_id] for node_id in sorted(known)]
 
     def stop(self, node_id: int, *, elect: bool) -> None:
-        """Close its listener and connections; what it led goes to the others, or has no leader.
+        """Close its listener and connections; its partitions go to the others, or have no leader.
 
         Raises:
             ConfigError: it does not run. OSError: the disk cannot keep who leads; the node runs on.
@@ -62,13 +62,13 @@ class Nodes:
         self._cluster.lead(leaders)
         self._stopped[node_id] = self._cluster.nodes.pop(node_id)
         self._server.stop(node_id)
-        self._tell_leaders(leaders)
+        self._leaders_changed(leaders)
 
     def start(self, node_id: int) -> None:
-        """Listen on its port again; partitions whose only replica it has, and that have no leader, are its own again.
+        """Listen on its port again; partitions without a leader whose only replica it has get it as their leader again.
 
         Raises:
-            ConfigError: it was not stopped. ConnectError: its port is taken. OSError: the disk cannot keep who leads;
+            ConfigError: it was not stopped. ConnectError: its port is taken. OSError: the disk cannot keep the leaders;
                 the node is stopped as it was.
         """
         node = self._stopped.get(node_id)
@@ -85,7 +85,7 @@ class Nodes:
             raise
         self._cluster.nodes[node_id] = self._stopped.pop(node_id)
         self._server.add(node_id, sock)
-        self._tell_leaders(leaders)
+        self._leaders_changed(leaders)
 
     def _partitions(self) -> list[Partition]:
         return [each for topic in self._cluster.topics.values() for each in topic.partitions]

@@ -1,7 +1,7 @@
-"""What a client may do to a topic, a group or the cluster, as answers tell it on request (KIP-430).
+"""The operations that a client may perform on a topic, a group or the cluster, for responses (KIP-430).
 
-There are no access rules here, so everybody may do all that Kafka knows for the kind of resource. An answer has one bit
-for each operation, at the number that the operation has in ACLs.
+There are no access rules here, so every client may perform all that Kafka knows for the kind of resource. A response
+has one bit for each operation, at the number that the operation has in ACLs.
 """
 
 from __future__ import annotations

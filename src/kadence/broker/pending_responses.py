@@ -74,7 +74,7 @@ class PendingResponses:
 
 
 def refuse(answers: Iterable[Answer]) -> None:
-    """Send their clients to look for the coordinator: what these answers tell has not happened."""
+    """Answer these requests with NOT_COORDINATOR instead: their effects were reverted."""
     for answer in answers:
         call: Call = answer.caller.ticket
         call.reply(call.handler.refuse(call, codes.NOT_COORDINATOR))

@@ -1,4 +1,4 @@
-"""A response as a list of buffers: what is small is joined, record batches stay where the log keeps them.
+"""A response as a list of buffers: small ones are joined, record batches stay where the log keeps them.
 
 A fetch answer of megabytes is then written by `sendmsg` straight from the log's segments.
 """
@@ -72,7 +72,7 @@ class _ScatterWriter(Writer):
 
 
 class Encoded:
-    """One element of an answer's array, as the bytes that it will be: what it was made of need not be kept."""
+    """One element of an answer's array, already encoded, so that its objects need not be kept."""
 
     __slots__ = ("data",)
 

@@ -1,4 +1,4 @@
-"""What handlers work with: the one request they answer (`Call`), and the broker's state (`Services`)."""
+"""The arguments of handlers: the request to answer (`Call`), and the broker's state (`Services`)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Steps = Generator[int, None, Any]
 None as a handler does."""
 
 _PIECE_US: Final = 10_000
-"""For so long, as the steps count, others wait for one request."""
+"""The time for which other requests wait for the steps of one, as these count it."""
 
 
 class Call:
@@ -44,7 +44,7 @@ class Call:
         message: the decoded request. node_id: the node it was sent to. version: the version of its API.
         now: when it came (monotonic ms). on_abandoned: a callback for when the client disconnects before the
             answer.
-        on_reply: told of the answer, before it is sent (a simulation's watch).
+        on_reply: called with the answer, before it is sent (a simulation's watch).
         answer_bytes: what `element` has made so far.
     """
 
@@ -95,17 +95,17 @@ class Call:
 
     @property
     def principal(self) -> str:
-        """Who asks: "User:" and the name of the login or the certificate's subject; "User:ANONYMOUS" without either."""
+        """The client: "User:" with the name of the login or the certificate's subject; "User:ANONYMOUS" if neither."""
         return self.connection.principal
 
     def caller(self) -> Caller:
-        """This call as the coordinator knows it."""
+        """This call as the argument of a coordinator."""
         return Caller(self, self.version, self.client_id, f"/{self.connection.host}")
 
     def element(self, result: Any) -> Any:
-        """``result``, which may be one of thousands in an array of the answer, as little as it can be until then."""
+        """Encode ``result`` now, to save memory: it may be one of thousands in an array of the answer."""
         if self.on_reply is not None:
-            return result  # Somebody wants to see what it says.
+            return result  # The watch reads its fields.
         encoded = Encoded(result, self.version)
         self.answer_bytes += len(encoded.data)
         return encoded
@@ -213,9 +213,9 @@ class _Paced:
 
     @staticmethod
     def _piece(call: Call, steps: Steps) -> bool:
-        """Whether nothing is left to do."""
+        """Run steps for a while; return whether all are done."""
         if call.is_done and not call.handler.changes:
-            steps.close()  # Nobody waits for the answer.
+            steps.close()  # The answer is no longer awaited.
             return True
         spent = 0
         try:
@@ -251,14 +251,14 @@ class Services:
         elif response is not None:
             call.reply(response)
 
-    def tell_leaders(self, partitions: Iterable[Partition]) -> None:
-        """Partitions have other leaders (`Cluster.lead`): what coordinators keep there has another coordinator."""
+    def leaders_changed(self, partitions: Iterable[Partition]) -> None:
+        """Partitions have other leaders (`Cluster.lead`): the keys that they store have other coordinators."""
         for each in partitions:
             self.coordination.on_new_leader(each)
             self.transactions.on_new_leader(each)
 
     def in_pieces(self, call: Call, steps: Steps) -> None:
-        """Do the steps of a call, and let others be served in between where there are many."""
+        """Run the steps of a call; if there are many, serve other calls in between."""
         self._paced.begin(call, steps)
 
     def reply_durably(self, call: Call, response: Any) -> None:
@@ -288,7 +288,7 @@ class _Refuse(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One API: what it serves and how.
+    """One API: its versions and its function.
 
     Attributes:
         request: the message class; its versions are the ones offered, unless ``offered`` says otherwise.
@@ -312,5 +312,5 @@ class Handler:
 
     @property
     def versions(self) -> tuple[int, int]:
-        """The first and the last version that ApiVersions tells clients of."""
+        """The first and the last version in ApiVersions."""
         return self.offered or (self.request.MIN_VERSION, self.request.MAX_VERSION)

@@ -7,8 +7,8 @@
 Versions below 7 have no sessions and look like (0, -1). From v13 partitions are named by topic id; a
 session keeps to the kind of name that it was opened with.
 
-What is unchanged costs nothing: a partition of which a client knows all rests until it changes or the client names it
-again, and a fetch of the session looks at the others alone.
+An unchanged partition costs nothing: if a client is up to date with it, it rests until it changes or the client names
+it again, and a fetch of the session skips it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _Key = tuple[str, bytes, int]
 
 @dataclass(slots=True, eq=False)
 class WantedPartition:
-    """One partition of a fetch, and what the client was told about it last.
+    """One partition of a fetch, and the last answer about it.
 
     Attributes:
         known_as: the name of the topic whose id was given, once it has been found.
-        place: where it stands in the order of its session. session: None for a fetch without one.
+        place: its place in the order of its session. session: None for a fetch without one.
         rests_at: the partition that wakes it when it changes; None while fetches look at it.
     """
 
@@ -51,8 +51,8 @@ class WantedPartition:
     max_bytes: int
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
-    told_high_watermark: int = -1
-    told_log_start: int = -1
+    known_high_watermark: int = -1
+    known_log_start: int = -1
     known_as: str = ""
     place: int = 0
     session: FetchSession | None = None
@@ -92,12 +92,12 @@ Watch = Callable[["Partition", WantedPartition], None]
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """What a client fetches.
+    """The partitions that a client fetches, from request to request.
 
     Attributes:
         epoch: the one that the next request must carry.
         awake: the partitions that its next fetch looks at; the others rest.
-        view: as whose (node, isolation level) they rest. waiting: of its fetches that wait.
+        view: the (node, isolation level) for which they rest. waiting: of its fetches that wait.
     """
 
     session_id: int
@@ -136,7 +136,7 @@ class FetchSession:
 
 @dataclass(slots=True)
 class FetchContext:
-    """What one request asks for after its session has been taken into account.
+    """The partitions of one request after its session has been taken into account.
 
     Attributes:
         named: its partitions, where they are no session's.
@@ -156,19 +156,19 @@ class FetchContext:
         return not (self.named if self.session is None else self.session.partitions)
 
     def partitions(self) -> list[WantedPartition]:
-        """What must be looked at, in order: all but what rests."""
+        """The partitions to look at, in order: all that do not rest."""
         if self.session is None:
             return self.named
         return sorted(self.session.awake, key=attrgetter("place"))
 
-    def told(
+    def answered(
         self, wanted: WantedPartition, high_watermark: int, log_start: int, *, has_records: bool
     ) -> None:
-        """Remember what the answer says; partitions that gave records go to the end, so all get their turn."""
+        """Remember the answer; partitions that returned records go to the end, so that all get their turn."""
         if self.session is None:
             return
-        wanted.told_high_watermark = high_watermark
-        wanted.told_log_start = log_start
+        wanted.known_high_watermark = high_watermark
+        wanted.known_log_start = log_start
         if has_records and self.session.partitions.get(_key(wanted)) is wanted:
             self.session.add(wanted)
 
@@ -239,7 +239,7 @@ class SessionCache:
         return FetchContext([], session)
 
     def _make_room(self, now: int, size: int) -> bool:
-        """Whether there is a place for a session of ``size`` partitions now."""
+        """Make room for a session of ``size`` partitions; False if there is none now."""
         if len(self._sessions) < self._slots:
             return True
         sessions = self._sessions.values()

@@ -1,4 +1,4 @@
-"""What the embedded broker can be told, under the names of Kafka's broker configuration.
+"""The settings of the embedded broker, under the names of Kafka's broker configuration.
 
 A subset: an unknown key is refused with the nearest known one, because a broker that ignores a setting
 makes a test mean something else.
@@ -100,7 +100,7 @@ class Settings:
         return settings
 
     def check_connections(self) -> None:
-        """Refuse bounds that nobody could keep.
+        """Refuse bounds that cannot be kept.
 
         Raises:
             ConfigError: which, and why.
@@ -154,7 +154,7 @@ class Settings:
         return {each.metadata["name"]: _text(getattr(self, each.name)) for each in fields(self)}
 
     def log(self) -> LogConfig:
-        """What a topic's log is told unless the topic says otherwise."""
+        """The defaults of a topic's log."""
         return LogConfig(
             max_message_bytes=self.message_max_bytes,
             retention_bytes=self.retention_bytes,

@@ -2,9 +2,9 @@
 
 A partition keeps the groups, or the transactional ids, that hash to it, and its leader is their coordinator. The layout
 is Kafka's own (record keys and values, the hash, batches of one producer when they belong to a transaction), so that
-Kafka's tools can read it. A topic is made at first use. Nothing is compacted: a partition that has grown much is
-written anew from a snapshot, and what lies before the snapshot goes. A header of its records, which Kafka's tools pass
-over, tells a whole snapshot from one that a crash has torn.
+Kafka's tools can read it. A topic is created at first use. Nothing is compacted: a partition that has grown much is
+rewritten from a snapshot, and everything before the snapshot is removed. A header of its records, which Kafka's tools
+ignore, distinguishes a complete snapshot from one that a crash has torn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Ended", "StateTopic"]
 _log = logger("kadence.broker")
 
 REWRITE_BYTES: Final = 1024 * 1024
-"""How much a partition grows before it is written anew; or by twice its last snapshot, if that is more."""
+"""The growth after which a partition is rewritten; or twice its last snapshot, if that is more."""
 
 _CONFIG: Final = {
     "cleanup.policy": "compact",
@@ -59,11 +59,11 @@ class Ended(NamedTuple):
 
 
 class StateTopic:
-    """The partitions of one such topic, and how much each has grown since it was written anew.
+    """The partitions of one such topic, and the growth of each since it was last rewritten.
 
     Args:
-        wall_ms: tells the time of day in ms.
-        decode: makes a record of a key and a value, None of one that is not known.
+        wall_ms: returns the time of day in ms.
+        decode: makes a record of a key and a value; None for an unknown type.
     """
 
     __slots__ = ("_cluster", "_decode", "_rewrite_at", "_rewrite_bytes", "_wall_ms", "name")
@@ -83,7 +83,7 @@ class StateTopic:
         self._decode = decode
         self._rewrite_bytes = rewrite_bytes
         self._rewrite_at: dict[int, int] = {}
-        """By partition: the size at which it is written anew."""
+        """By partition: the size at which it is rewritten."""
 
     def partitions(self) -> list[Partition]:
         """At least as many as keys hash to. The topic is made if it is not there; its leaders go round the nodes.
@@ -115,7 +115,7 @@ class StateTopic:
     def node_of(self, key: str) -> BrokerNode | None:
         """The node that coordinates a group, or a transactional id: it leads the partition.
 
-        None: nobody does, or there is no disk to keep it.
+        None: no node does, or there is no disk to keep it.
         """
         if not self._cluster.nodes:
             return None
@@ -152,10 +152,10 @@ class StateTopic:
             partition.append(now, memoryview(batch), origin=Origin.COORDINATOR)
 
     def read(self, index: int) -> Iterator[Record | Ended]:
-        """Everything that is stored in one partition, oldest first. What cannot be read is logged and left out.
+        """All stored records of one partition, oldest first. Records that cannot be read are logged and left out.
 
-        A snapshot that a crash has torn is left out, too: all that it would stand for is still there. To read a part of
-        it would change the order of a partition's offsets, and of those the last one counts.
+        A snapshot that a crash has torn is left out, too: the records that it would replace are still there. To read
+        a part of it would change the order of a partition's offsets, of which the last one counts.
         """
         snapshot: list[Record | Ended] = []
         for each, place in self._entries(self.partition(index)):
@@ -169,7 +169,7 @@ class StateTopic:
                 snapshot.clear()
 
     def _entries(self, partition: Partition) -> Iterator[tuple[Record | Ended | None, _Place | None]]:
-        """What `read` chooses from, with its place in a snapshot; a record that cannot be read is None."""
+        """The input of `read`: records, each with its place in a snapshot; None for one that cannot be read."""
         offset = partition.start_offset
         while views := partition.read(offset, _READ_BYTES, Isolation.LOG_END):
             for header, batch in itertools.chain.from_iterable(map(iter_batches, views)):
@@ -187,11 +187,11 @@ class StateTopic:
         self._rewrite_at.clear()
 
     def is_grown(self, index: int) -> bool:
-        """Whether the partition should be written anew."""
+        """True if the partition should be rewritten."""
         return self.partition(index).log.size_bytes >= self._rewrite_at.get(index, self._rewrite_bytes)
 
     def rewrite(self, index: int, snapshot: Iterable[Record]) -> None:
-        """Append what stands for all that is stored so far, and let that go once the snapshot is on the disk.
+        """Append a snapshot of all that is stored so far, and remove what it replaces once it is on the disk.
 
         Raises:
             BatchError, OSError: it could not be stored; everything before it is still there.
@@ -212,7 +212,7 @@ class StateTopic:
                 partition.delete_before(begin)
                 self._rewrite_at[index] = partition.log.size_bytes + max(self._rewrite_bytes, 2 * written)
 
-        # Where nobody else waits for the disk, this does: a power cut would else take both the old and the new.
+        # If no other request waits for the disk, this does: otherwise a power cut would take both the old and the new.
         partition.on_flushed(stored)
 
     def _records(

@@ -1,7 +1,7 @@
 """Configuration that a topic may be created with: all of Kafka 4.3's names, defaults and bounds (TopicConfig there).
 
-What has an effect here is in `kadence.broker.storage.config.LogConfig`; the others are kept and told, since tools set
-them. Compaction is refused: a topic that should keep the last record of each key would grow for ever instead.
+Those with an effect here are in `kadence.broker.storage.config.LogConfig`; the others are kept and returned, since
+tools set them. Compaction is refused: a topic that should keep the last record of each key would grow for ever instead.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TopicKey:
     pattern: re.Pattern[str] | None = None
 
     def fault(self, value: str) -> str | None:
-        """Why ``value`` cannot be, in Kafka's words; None if it can."""
+        """The error of ``value``, in Kafka's words; None if it is valid."""
         if self.kind == "BOOLEAN":
             known = value.strip().lower() in ("true", "false")
             return None if known else "Expected value to be either true or false"
@@ -87,7 +87,7 @@ class TopicKey:
         return float(value) if self.kind == "DOUBLE" else int(value)
 
     def parsed(self, value: str) -> str:
-        """The value as Kafka reads it, and tells it."""
+        """The value as Kafka parses and returns it."""
         if self.kind == "LIST":
             return ",".join(self._parts(value))
         if self.kind == "STRING":
@@ -173,11 +173,11 @@ UNTOLD_DEFAULTS: Final = frozenset(
         "segment.ms",
     }
 )
-"""Topic keys whose default Kafka does not list among their synonyms: no key of the broker's has it by itself."""
+"""Topic keys whose default has no synonym in Kafka: no key of the broker sets it alone."""
 
 
 def topic_defaults(settings: Settings) -> dict[str, tuple[str, bool]]:
-    """What a topic has where it says nothing, by name; and whether the broker's configuration says so."""
+    """The defaults of a topic's configuration, by name, each with whether the broker's configuration sets it."""
     brokers = settings.describe()
     defaults = {}
     for name, known in TOPIC_KEYS.items():
@@ -187,7 +187,7 @@ def topic_defaults(settings: Settings) -> dict[str, tuple[str, bool]]:
 
 
 def check_topic_config(config: Mapping[str, str | None]) -> str | None:
-    """What is wrong with a topic's configuration, as a sentence; None if nothing is."""
+    """The error of a topic's configuration, as a sentence; None if it is valid."""
     for name, value in config.items():
         key = TOPIC_KEYS.get(name)
         if key is None:
@@ -210,12 +210,12 @@ def check_topic_config(config: Mapping[str, str | None]) -> str | None:
 
 
 def parsed(config: Mapping[str, str]) -> dict[str, str]:
-    """A topic's configuration, which `check_topic_config` has let pass, as Kafka tells it."""
+    """A topic's configuration, which passed `check_topic_config`, as Kafka returns it."""
     return {name: TOPIC_KEYS[name].parsed(value) for name, value in config.items()}
 
 
 def contradiction(config: Mapping[str, str | None]) -> str | None:
-    """Which of a topic's settings, each right by itself, cannot be together; None if all can."""
+    """The settings of a topic, each valid by itself, that contradict each other; None if none do."""
     least, most = (
         int(config.get(name) or TOPIC_KEYS[name].default)
         for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")

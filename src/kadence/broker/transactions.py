@@ -38,7 +38,7 @@ __all__ = ["Transactions"]
 _log = logger("kadence.broker")
 
 _RETRY_MS: Final = 50
-"""After which a marker is tried again whose partition has no leader."""
+"""The delay before a marker whose partition has no leader is tried again."""
 
 
 class Transactions(CoordinatorRuntime[Step]):
@@ -54,7 +54,7 @@ class Transactions(CoordinatorRuntime[Step]):
         self._cluster = cluster
         self._coordination = coordination
         self._endings: dict[str, Ending] = {}
-        """What is being carried out, by transactional id; whatever is not here has been overtaken."""
+        """Endings in progress, by transactional id; one that is not here has been overtaken."""
         self.coordinator = TransactionCoordinator(
             config,
             topics=ClusterTopics(cluster),
@@ -75,12 +75,12 @@ class Transactions(CoordinatorRuntime[Step]):
         return (transactional_id,) if transactional_id else None
 
     def start(self) -> None:
-        """Load what an earlier broker has stored, and abort what nobody will end."""
+        """Load the stored ids, and abort transactions that no coordinator has."""
         super().start()
         self._abort_orphans()
 
     def topic_deleted(self, topic: str) -> None:
-        """With the topic of the coordinator all ids go, and open transactions, which nobody will end, are aborted."""
+        """The coordinator's topic was deleted: forget all ids, and abort open transactions, which none can end."""
         super().topic_deleted(topic)
         if topic == self.topic.name:
             self._abort_orphans()
@@ -93,7 +93,7 @@ class Transactions(CoordinatorRuntime[Step]):
             _log.error("no producer id can be given out: %s", error)
             call.reply(call.handler.refuse(call, codes.KAFKA_STORAGE_ERROR))
 
-    # What a producer writes within a transaction (KIP-890)
+    # Writes of a producer within a transaction (KIP-890)
 
     def admit(
         self,
@@ -105,7 +105,7 @@ class Transactions(CoordinatorRuntime[Step]):
         adds: bool,
         knows_abortable: bool,
     ) -> int:
-        """Whether a producer may write to ``partition`` now: an error code, in the words of its version.
+        """The code for a producer's write to ``partition`` now, as of the version of its request.
 
         Args:
             adds: it speaks transactions v2, so its write makes the partition part of the transaction; others must have
@@ -113,7 +113,7 @@ class Transactions(CoordinatorRuntime[Step]):
             knows_abortable: it knows TRANSACTION_ABORTABLE.
         """
         if transactional_id and self.node_of(transactional_id) is None:
-            # Nobody can say; producers try again after this one.
+            # The transaction cannot be checked; producers retry after this code.
             return codes.NOT_ENOUGH_REPLICAS
         if not adds:
             code = self.coordinator.verify(transactional_id, producer_id, producer_epoch, partition)
@@ -144,7 +144,7 @@ class Transactions(CoordinatorRuntime[Step]):
         adds: bool,
         knows_abortable: bool,
     ) -> int:
-        """As `admit`, for offsets of a group. Nobody is asked once the transaction is open in the group's partition."""
+        """As `admit`, for offsets of a group. Not checked once the transaction is open in the group's partition."""
         runtime = self._coordination.topic.coordinator_of(group_id)
         if runtime.producers.is_open(producer_id, producer_epoch):
             return codes.NONE
@@ -210,7 +210,7 @@ class Transactions(CoordinatorRuntime[Step]):
                 )
             except BatchError as error:
                 if error.code == codes.INVALID_PRODUCER_EPOCH:
-                    # Somebody has ended it there under a later epoch.
+                    # It was ended there under a later epoch.
                     _log.warning("no marker of %r in %s: %s", ending.transactional_id, each, error)
                 else:
                     left.append(each)
@@ -253,7 +253,7 @@ class Transactions(CoordinatorRuntime[Step]):
                 if producer_id in known:
                     continue
                 _log.warning(
-                    "aborting a transaction of producer %d in %s that nobody knows", producer_id, here
+                    "aborting a transaction of producer %d in %s that no coordinator has", producer_id, here
                 )
                 try:
                     self._decide(partition, producer_id, epoch, 0, committed=False)
@@ -267,8 +267,8 @@ class Transactions(CoordinatorRuntime[Step]):
     ) -> None:
         """Write a marker for this coordinator, whose epoch is ``epoch``. Raises `BatchError`.
 
-        No other coordinator is there to fence it. Where an administrator's marker had a later epoch, that one stands in
-        this marker too: refused, it would leave the transaction open for ever.
+        No other coordinator can fence it. If an administrator's marker had a later epoch, this marker has that one,
+        too: refused, it would leave the transaction open for ever.
         """
         known = partition.producers.known.get(producer_id)
         if known is not None:

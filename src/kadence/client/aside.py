@@ -32,7 +32,7 @@ class Aside(Protocol):
     """Makes calls for code on an event loop, which they must not block."""
 
     async def call(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Make a call that may block, and wait for its end. What it raises is raised here."""
+        """Make a call that may block, and wait for its end. Raises what the call raises."""
         ...
 
     def later(self, seconds: float, function: Callable[[], object]) -> None:
@@ -47,11 +47,11 @@ class Aside(Protocol):
 class ThreadsAside:
     """Calls are made on threads: those of the event loop's pool, and one for each call that is due later.
 
-    They have the context of whoever asked: what they send belongs to the same trace.
+    They have the context of their caller: records that they send belong to the same trace.
     """
 
     async def call(self, function: Callable[..., object], *arguments: Any) -> None:
-        # Who has only threads need not load it.
+        # A program without an event loop need not load it.
         import asyncio
 
         await asyncio.get_running_loop().run_in_executor(None, copy_context().run, function, *arguments)
@@ -94,7 +94,7 @@ def _make(calls: Calls, here: ThisProcess) -> None:
             try:
                 with here:
                     result = call()
-            except Exception as error:  # noqa: BLE001 - whoever asked for the call decides what it means
+            except Exception as error:  # noqa: BLE001 - the generator handles it
                 call = calls.throw(error)
             else:
                 call = calls.send(result)

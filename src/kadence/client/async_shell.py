@@ -1,4 +1,4 @@
-"""How an event loop carries the calls of a client; see waits.py. Nothing here blocks the loop.
+"""Runs the calls of a client on an event loop; see waits.py. Nothing here blocks the loop.
 
 A lock that a call holds while it looks is given back before each await. Between the last await of a call and its return
 there is none, so what a call has taken, or handed over, is not lost when its task is cancelled.
@@ -21,14 +21,15 @@ __all__ = ["BREATH_MS", "AsyncShell", "LoopChanges"]
 T = TypeVar("T")
 
 BREATH_MS: Final = 5
-"""How long calls that need no wait may keep the loop, about as long as a thread keeps the interpreter."""
+"""The time for which calls without a wait may keep the loop, about as long as a thread keeps the GIL."""
 
 
 class LoopChanges(Protocol):
-    """What the calls of a client wait for on an event loop.
+    """The changes that the calls of a client wait for on an event loop.
 
     Attributes:
-        loop: whose tasks wait. is_held: whether a call holds a lock while it looks, so that nothing changes meanwhile.
+        loop: the loop of the waiting tasks. is_held: whether a call holds a lock while it looks, against
+        changes meanwhile.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -39,7 +40,7 @@ class LoopChanges(Protocol):
         ...
 
     def forget(self, changed: asyncio.Event) -> None:
-        """Nobody waits for it any more."""
+        """Stop waiting for it."""
         ...
 
     def release(self) -> None:
@@ -69,7 +70,7 @@ class AsyncShell:
 
     @property
     def forked(self) -> bool:
-        """Whether this process is a child of the one that made the client."""
+        """True if this process is a child of the one that made the client."""
         return self._fork != FORKS.count
 
     def check_loop(self) -> None:
@@ -133,7 +134,7 @@ class AsyncShell:
             pass
 
     async def _error_of(self, step: Run) -> BaseException | None:
-        """Run user code. What it raises is for the call, which ends by StopIteration: no coroutine may raise that."""
+        """Run user code. Its exception is for the call, which ends by StopIteration: no coroutine may raise that."""
         try:
             await self._do(step)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the call decides what it means

@@ -1,7 +1,7 @@
-"""Who coordinates a group, a transactional id or a share partition: FindCoordinator, written and read. Sans-IO.
+"""The coordinators of groups, transactional ids and share partitions: FindCoordinator, written and read. Sans-IO.
 
 A request is one for any number of keys (KIP-699). A broker before 3.0 takes one key at a time; a request with one key
-is written in its form where a connection finds such a broker, and who asks for many must then ask for each.
+is written in its form if a connection finds such a broker, and the caller for many must then ask for each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MANY_KEYS: Final = 4
 
 
 class KeyType(IntEnum):
-    """What is coordinated."""
+    """The kind of key."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -74,11 +74,12 @@ def read(
     """The coordinator of each key that was asked for, or why it has none."""
     if isinstance(answer, KafkaError):
         return dict.fromkeys(message.coordinator_keys, answer)
-    told = {each.key: each for each in answer.coordinators}
-    if not told and (answer.host or answer.error_code):
-        told = {key: _only(key, answer) for key in message.coordinator_keys}
+    by_key = {each.key: each for each in answer.coordinators}
+    if not by_key and (answer.host or answer.error_code):
+        by_key = {key: _only(key, answer) for key in message.coordinator_keys}
     return {
-        key: _found(_NAMES[KeyType(message.key_type)], key, told.get(key)) for key in message.coordinator_keys
+        key: _found(_NAMES[KeyType(message.key_type)], key, by_key.get(key))
+        for key in message.coordinator_keys
     }
 
 
@@ -87,10 +88,10 @@ def _only(key: str, answer: FindCoordinatorResponse) -> Coordinator:
     return Coordinator(key, answer.node_id, answer.host, answer.port, answer.error_code, answer.error_message)
 
 
-def _found(kind: str, key: str, told: Coordinator | None) -> Node | KafkaError:
-    if told is None:
+def _found(kind: str, key: str, found: Coordinator | None) -> Node | KafkaError:
+    if found is None:
         return MalformedMessageError(f"FindCoordinator was answered without the {kind} {printable(key)!r}")
-    if told.error_code:
-        why = told.error_message or ec.MESSAGES.get(told.error_code, "no coordinator")
-        return for_code(told.error_code, f"{kind} {key!r}: {why}")
-    return Node(told.node_id, told.host, told.port)
+    if found.error_code:
+        why = found.error_message or ec.MESSAGES.get(found.error_code, "no coordinator")
+        return for_code(found.error_code, f"{kind} {key!r}: {why}")
+    return Node(found.node_id, found.host, found.port)

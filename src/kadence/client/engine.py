@@ -1,13 +1,13 @@
-"""The engine of a client, as its calls see it: what runs its turns, what is raised after them, and who ends it.
+"""The engine of a client, which runs its turns; its end, and the errors of calls after that.
 
 A client that was made before a fork of this process is the parent's, and every call in the child says so.
 
-What clients that nobody closed were given is still delivered, and groups are still left (B7). Any thread may be the
+The records of unclosed clients are still delivered, and their groups are still left (B7). Any thread may be the
 one that collects a client, an event loop's or a network thread: it only asks the network side to end, and waits for
 nothing. Only the end of the process waits, for all clients together: it would cut them off. It ends them when the
 program's own `atexit` handlers have run, which may still use them.
 
-All that are open are known here for `kadence.stopping`, which ends them when a signal comes. No client loads it.
+All open clients are registered here for `kadence.stopping`, which ends them when a signal comes. No client loads it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ __all__ = [
 
 
 class Engine(Protocol):
-    """What runs the turns of one network side: a `kadence.client.network_thread.NetworkThread`, or a simulation."""
+    """Runs the turns of one network side: a `kadence.client.network_thread.NetworkThread`, or a simulation."""
 
     @property
     def has_thread(self) -> bool:
-        """Whether turns come while a call waits. In a simulation none does: the end of the process waits for none."""
+        """True if turns run while a call waits. In a simulation none does: the end of the process waits for none."""
         ...
 
     def start(self) -> None:
@@ -57,16 +57,16 @@ class Engine(Protocol):
         ...
 
     def is_alive(self) -> bool:
-        """Whether turns still come."""
+        """True while turns still run."""
         ...
 
     def runs_here(self) -> bool:
-        """Whether this is the thread of its turns, which cannot wait for their end."""
+        """True on the thread of its turns, which cannot wait for their end."""
         ...
 
 
 def ended(kind: str, cause: BaseException | None) -> KafkaError:
-    """What a call raises once the network side has ended: because of ``close()``, or of a bug (B6).
+    """The error of a call once the network side has ended: because of ``close()``, or of a bug (B6).
 
     Args:
         kind: of the client: consumer, producer, admin client.
@@ -81,20 +81,20 @@ def ended(kind: str, cause: BaseException | None) -> KafkaError:
 
 
 def forked_error(kind: str) -> ForkedError:
-    """What a call of a client of this kind raises in a child of the process that made it."""
+    """The error of a call of a client of this kind in a child of the process that made it."""
     return ForkedError(f"this {kind} was made before fork(); make a new one in the child")
 
 
 END_MS: Final = 500
-"""What a network side needs at the end of its time to fail what is left, and to close its sockets."""
+"""The time that a network side needs at its end to fail the remaining calls, and to close its sockets."""
 
 
 class Ending(Protocol):
-    """What tells a network side to end. It refers to no client: what would be collected would never be."""
+    """Asks a network side to end. It refers to no client, which could otherwise never be collected."""
 
     @property
     def is_closing(self) -> bool:
-        """Whether it was told."""
+        """True if it was asked to end."""
         ...
 
     def begin_close(self, deadline: int) -> None:
@@ -102,7 +102,7 @@ class Ending(Protocol):
         ...
 
     def left_behind(self) -> None:
-        """Whoever waited for the end waits no longer. Any thread."""
+        """The end is no longer waited for: log it. Any thread."""
         ...
 
     def refuse(self, cause: BaseException | None) -> None:
@@ -128,7 +128,7 @@ class Delivering(Protocol):
 
 
 class Unclosed(NamedTuple):
-    """A client whose network side may have to be told at the end of the process."""
+    """A client whose network side may have to be ended at the end of the process."""
 
     kind: str
     ending: Ending
@@ -151,7 +151,7 @@ def end_if_unclosed(
         kind: name of its class, for the warning. time_ms: how long the end may take.
 
     Returns:
-        What close() has to detach.
+        The finalizer, which close() has to detach.
     """
     unclosed = Unclosed(kind, ending, time_ms)
     _unclosed[engine] = unclosed
@@ -164,7 +164,7 @@ def end_if_unclosed(
 
 def abandoned(unclosed: Unclosed, engine: Engine, pid: int) -> None:
     """A client was collected unclosed: have its network side do what is left. Waits for nothing. Any thread."""
-    # In a child after fork() there is nobody to ask.
+    # In a child after fork() no network side runs.
     if not engine.is_alive() or os.getpid() != pid:
         return
     unclosed.ending.begin_close(add_ms(SystemClock().now_ms(), unclosed.time_ms))
@@ -188,7 +188,7 @@ def _be_called_by_multiprocessing() -> None:
         return
     from multiprocessing.util import Finalize
 
-    # Those of the program come first.
+    # Finalizers of the program run first.
     Finalize(None, _end_at_exit, exitpriority=-sys.maxsize)
     _children.add(os.getpid())
 
@@ -198,7 +198,7 @@ def _alive() -> list[tuple[Engine, Unclosed]]:
 
 
 def _deliver_at_exit() -> None:
-    """Have clients deliver what they were given. Those that cannot end here, so that it is logged what is lost."""
+    """Let clients deliver their records. A client that cannot end here logs its losses."""
     clock = SystemClock()
     delivering = [
         (engine, each, each.ending) for engine, each in _alive() if isinstance(each.ending, Delivering)
@@ -261,7 +261,7 @@ class Stoppable(Protocol):
         ...
 
     def _unfinished(self) -> str | None:
-        """What the application still has to do before it closes this; None if nothing, or it is closed. Any thread."""
+        """The work that is left before the application closes this, as a sentence; None if nothing. Any thread."""
         ...
 
     def _end_unfinished(self) -> None:
@@ -273,7 +273,7 @@ OPEN: Final[weakref.WeakSet[Stoppable]] = weakref.WeakSet()
 """Every consumer, producer and admin client of this process."""
 
 ENDING: Final[list[Callable[[Stoppable], None]]] = []
-"""What those call who got their signal and speak for all clients."""
+"""Called by those that got a signal and act for all clients."""
 
 
 def opened(client: Stoppable) -> None:

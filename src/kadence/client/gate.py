@@ -1,6 +1,6 @@
 """The lock of a client that many threads share, under which they wait for changes.
 
-Nothing runs under it but the client's own code: no log line, callback, partitioner or serialiser. So a thread that
+No other code runs under it than the client's own: no log line, callback, partitioner or serialiser. So a thread that
 holds it comes again only by a signal handler, which Python runs between any two steps of the main thread, or by a
 finalizer, as ``__del__``, which the cycle collector runs on any thread. It cannot wait for the call that it
 interrupted, and what that was about to change is half changed. So its call is refused.
@@ -38,7 +38,7 @@ class Gate(RLock):  # type: ignore[misc]  # typeshed calls it final, which it is
 
     @property
     def is_mine(self) -> bool:
-        """Whether this very thread holds it."""
+        """True if this very thread holds it."""
         return self._is_owned()
 
     def check_entry(self) -> None:
@@ -56,7 +56,7 @@ class Gate(RLock):  # type: ignore[misc]  # typeshed calls it final, which it is
             )
 
     waiting: Final = False
-    """A call in a signal handler tells the wait that it interrupts by `notify_all`, as any other call does."""
+    """A call in a signal handler notifies the wait that it interrupts by `notify_all`, as any other call does."""
 
     enter = check_entry
 
@@ -65,7 +65,7 @@ class Gate(RLock):  # type: ignore[misc]  # typeshed calls it final, which it is
         return self._changed.wait(timeout)
 
     def leave(self, *, interrupts: bool) -> None:
-        """Nothing is to be done: whoever waits was told of each change."""
+        """Nothing to do: waiting calls were notified of each change."""
 
     def wait_for(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
         """Wait until something is so. False when the time is over before."""

@@ -1,6 +1,6 @@
-"""Until when the calls of a client may wait for brokers, once the program is to end: what its ``stop(grace=)`` says.
+"""The time until which the calls of a client may wait for brokers after ``stop(grace=)``.
 
-Whatever waits ends with the grace period, also where no broker was ever there (H10). Its last part is for ``close``.
+Every wait ends with the grace period, even if there was never a broker (H10). Its last part is for ``close``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Grace:
     """The grace period of one client. A signal handler may begin it.
 
     Attributes:
-        close_by: when (ms) everything must be closed; FOREVER: no grace period was told.
+        close_by: when (ms) everything must be closed; FOREVER: there is no grace period.
     """
 
     __slots__ = ("_began", "close_by")
@@ -39,7 +39,7 @@ class Grace:
         self.close_by = FOREVER
 
     def wait_until(self, now: int, began: int | None = None) -> int:
-        """Until when (ms) a call may wait; FOREVER: no grace period was told.
+        """The time (ms) until which a call may wait; FOREVER: there is no grace period.
 
         Args:
             began: when (ms) it began: one that begins late has as much time as ``close`` has then. None: long ago.

@@ -1,4 +1,4 @@
-"""The lock of a client whose calls wait on an event loop: what notifies threads wakes the loop's tasks, too."""
+"""The lock of a client whose calls wait on an event loop: `notify_all` wakes the loop's tasks, too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
     """A condition that tasks can wait for, beside threads.
 
     Args:
-        loop: whose tasks wait. kind: see `Gate`.
+        loop: the loop of the waiting tasks. kind: see `Gate`.
     """
 
     is_held: ClassVar[bool] = True
@@ -36,21 +36,21 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
         self._waiting[changed] = None
 
     def forget(self, changed: asyncio.Event) -> None:
-        """Nobody waits for it any more. On the loop."""
+        """Stop waiting for it. On the loop."""
         self._waiting.pop(changed, None)
 
     def notify_all(self) -> None:
         """Something has changed. Any thread that holds the lock."""
         super().notify_all()
         if self._waiting:
-            # In this order: who waits already is told by the walk that is under way, or by the one after it.
+            # In this order: present waiters are woken by the pass that is running, or by the one after it.
             self._is_stale = True
             if not self._is_waking:
                 self._is_waking = True
                 self.call_soon(self._wake)
 
     def _wake(self) -> None:
-        """Tell all who wait now, those first that have waited longest. On the loop."""
+        """Wake all present waiters, the longest waiting first. On the loop."""
         self._is_stale = False
         self._slices.add(self._wake_one, [*self._waiting, None])
 
@@ -72,11 +72,11 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
         try:
             self._slices.add(act, things)
         except RuntimeError:
-            # The loop was closed before the client: nobody waits on it any more.
+            # The loop was closed before the client: no task waits on it any more.
             self._waiting.clear()
 
     def runs_here(self) -> bool:
-        """Whether this thread runs the loop, which nothing may block."""
+        """True if this thread runs the loop, which nothing may block."""
         from asyncio import get_running_loop
 
         try:

@@ -1,14 +1,14 @@
-"""What a client knows of its cluster, when it asks again, and when it begins again: what all clients have in common.
+"""A client's metadata of its cluster, its refreshes, and rebootstrapping: the rules of all clients.
 
 Sans-IO.
 
-All is asked for again when somebody found it wrong (`request_update`), or when it is older than
+All topics are requested again after `request_update`, or when the metadata are older than
 ``metadata.max.age.ms``. One such request is on its way at a time, it answers whatever was found wrong meanwhile, and
 the next one waits for the backoff.
 
-`Recovery` begins again at ``bootstrap.servers`` when no broker has answered metadata requests for
-``metadata.recovery.rebootstrap.trigger.ms``, or one says that it is not to be asked any more (KIP-899, KIP-1102). What
-is known of the brokers is forgotten then.
+`Recovery` rebootstraps from ``bootstrap.servers`` when no broker has answered metadata requests for
+``metadata.recovery.rebootstrap.trigger.ms``, or when one answers REBOOTSTRAP_REQUIRED (KIP-899, KIP-1102). The known
+brokers are forgotten then.
 
 `LowerLeaderEpochs` are leader epochs that went back for good: a cluster that was restored from a copy, under the same
 topic ids. One answer with an older epoch is older news, from a broker that is behind (KIP-320), and is ignored. But
@@ -62,8 +62,8 @@ class LowerLeaderEpochs:
                 given_up.append(partition)
             else:
                 counted[partition] = (since, answers + 1)
-        told = {topic.name for topic in response.topics}
-        self._behind = {p: at for p, at in self._behind.items() if p.topic not in told} | counted
+        answered = {topic.name for topic in response.topics}
+        self._behind = {p: at for p, at in self._behind.items() if p.topic not in answered} | counted
         return given_up
 
 
@@ -72,19 +72,19 @@ def _behind(cluster: Cluster, response: MetadataResponse) -> Iterator[TopicParti
         known = cluster.topics.get(topic.name or "")
         if known is None or known.topic_id != topic.topic_id:
             continue
-        for told in topic.partitions:
-            partition = TopicPartition(known.name, told.partition_index)
+        for answer in topic.partitions:
+            partition = TopicPartition(known.name, answer.partition_index)
             info = cluster.partition(partition)
             if (
                 info is not None
                 and info.leader_epoch is not None
-                and 0 <= told.leader_epoch < info.leader_epoch
+                and 0 <= answer.leader_epoch < info.leader_epoch
             ):
                 yield partition
 
 
 class Recovery:
-    """Is told how metadata requests end; tells when to begin again.
+    """Decides from the outcomes of metadata requests when to rebootstrap.
 
     Attributes:
         is_on: whether this ever happens: ``metadata.recovery.strategy``.
@@ -111,7 +111,7 @@ class Recovery:
 
     @property
     def due(self) -> int:
-        """When to begin again, unless a broker answers before (ms)."""
+        """The time (ms) to rebootstrap, unless a broker answers before."""
         if self._is_told:
             return 0
         if self._failing_since is None or not self.is_on:
@@ -119,7 +119,7 @@ class Recovery:
         return add_ms(self._failing_since, self._trigger_ms)
 
     def begin(self, now: int, log: Logger) -> None:
-        """The client begins again, and time counts anew."""
+        """The client rebootstraps: restart the time."""
         silent_ms = now - (self._failing_since or now)
         why = "a broker said so" if self._is_told else f"no broker has answered for {silent_ms} ms"
         log.warning("%s: asking bootstrap.servers for the brokers again", why)
@@ -127,7 +127,7 @@ class Recovery:
 
 
 def fault_of(response: MetadataResponse, *, rebootstraps: bool) -> KafkaError | None:
-    """Why an answer says nothing of the cluster; None when it does.
+    """The error of a response without metadata of the cluster; None if it has them.
 
     Args:
         rebootstraps: whether the client begins again when a broker says so.
@@ -143,7 +143,7 @@ def fault_of(response: MetadataResponse, *, rebootstraps: bool) -> KafkaError | 
 
 
 def _miscounted(response: MetadataResponse) -> MalformedMessageError | None:
-    """What is wrong with the partitions: they count from 0, which partitioners and assignors rely on."""
+    """An error if partitions are not numbered from 0, which partitioners and assignors rely on."""
     for topic in response.topics:
         numbers = sorted(each.partition_index for each in topic.partitions)
         if numbers != list(range(len(numbers))):
@@ -178,7 +178,7 @@ class Metadata:
     """Knows one immutable `Cluster`, and when it is asked for again. Network thread.
 
     Attributes:
-        cluster: what is known now. on_rebootstrap: called when all brokers are to be forgotten.
+        cluster: the present metadata. on_rebootstrap: called when all brokers are to be forgotten.
     """
 
     def __init__(self, config: ClientConfig, log: Logger) -> None:
@@ -204,7 +204,7 @@ class Metadata:
     def moved(
         self, now: int, partition: TopicPartition, leader: int, epoch: int, endpoints: Mapping[int, Node]
     ) -> bool:
-        """A broker told who leads a partition now (KIP-951). False when it is older news than ours."""
+        """A broker reported the present leader of a partition (KIP-951). False if that is older than the known one."""
         known = follow(self.cluster, partition, leader, epoch, endpoints)
         if known is self.cluster:
             return False
@@ -218,7 +218,7 @@ class Metadata:
 
     @property
     def _due(self) -> int:
-        """When to ask for all again, if no request for it is on its way."""
+        """The time to request all topics again, if no such request is in flight."""
         return self._backoff.until if self._needs_update else max(self._refresh_at, self._backoff.until)
 
     def _refresh(
@@ -272,8 +272,8 @@ class Metadata:
                 ", ".join(str(partition) for partition in sorted(restored)[:5]),
             )
             known = forget_epochs(known, restored)
-        told = None if request.tag is None else {topic.name for topic in response.topics if topic.name}
-        self._ended(now, request, None, apply(known, response, request.tag), told)
+        answered = None if request.tag is None else {topic.name for topic in response.topics if topic.name}
+        self._ended(now, request, None, apply(known, response, request.tag), answered)
         return None
 
     def _ended(
@@ -282,15 +282,15 @@ class Metadata:
         request: Request,
         error: KafkaError | None,
         known: Cluster,
-        told: Iterable[str] | None = None,
+        topics: Iterable[str] | None = None,
     ) -> None:
         """A request has ended: with ``error``, or with a cluster that is ``known`` now.
 
         Args:
-            told: the topics that the answer is about; None: all.
+            topics: the topics of the response; None: all.
         """
         if error is None:
-            self._replace(known, told)
+            self._replace(known, topics)
         if request is self._in_flight:
             self._in_flight = None
             if error is None and self._is_full:
@@ -298,5 +298,5 @@ class Metadata:
                 self._refresh_at = add_ms(now, self._max_age_ms)
 
     def _replace(self, known: Cluster, topics: Iterable[str] | None) -> None:
-        """The one place where what is known changes. ``topics``: those that may be others now; None: all of them."""
+        """The one place where the metadata change. ``topics``: those that may differ now; None: all of them."""
         self.cluster = known

@@ -1,6 +1,6 @@
-"""What the calls of a client know of its network side, and tell it, where many threads share the client.
+"""The state of a network side and its end, shared with the calls of a client that many threads share.
 
-The network side writes how it goes, the calls write when it is to end. The consumer has its shared state instead.
+The network side writes its state, the calls request its end. The consumer has its shared state instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class NetworkState:
 
     Args:
         gate: the client's lock; notified at the end.
-        wakeup: tells the network side that there is something new to look at. Any thread may call it.
+        wakeup: wakes the network side. Any thread may call it.
 
     Attributes:
         trouble: why no broker can be reached, for the message of a call that waits in vain (network).
@@ -48,13 +48,13 @@ class NetworkState:
 
     @property
     def is_closing(self) -> bool:
-        """Whether `begin_close` was called."""
+        """True if `begin_close` was called."""
         return self.close_at != FOREVER
 
     # -- network side
 
     def shut(self) -> None:
-        """Take nothing any more. What was taken came before."""
+        """Take no more records or calls; those that were taken came before."""
         with self._gate:
             self.is_shut = True
             self._gate.notify_all()
@@ -65,7 +65,7 @@ class NetworkState:
         self.shut()
 
     def dismiss(self) -> None:
-        """It has ended: whoever still waits is to look again."""
+        """It has ended: wake the waiting calls."""
         with self._gate:
             self.has_ended = True
             self._gate.notify_all()

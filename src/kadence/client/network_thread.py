@@ -2,7 +2,7 @@
 
 A turn asks the managers what they want sent and when they must be asked again, does one round of I/O that is no longer
 than the nearest of these times, and brings the answers to the managers that asked. A client's own turn says what else
-happens in it. `NetworkClientDelegate` remembers whose request it was (C3).
+happens in it. `NetworkClientDelegate` keeps the manager of each request (C3).
 
 A bug anywhere in it ends the thread, and every call raises its cause from then on (B6); none hangs. `NetworkSide` runs
 turns on whatever thread: a simulation runs them without one.
@@ -26,7 +26,7 @@ _log = logger("kadence.client")
 
 
 class RequestMeasures(Protocol):
-    """Told of each request, whatever manager asked. Network thread."""
+    """Called for each request, of any manager. Network thread."""
 
     def sent(self, request: Request) -> None:
         """It was handed to the network."""
@@ -90,7 +90,7 @@ class Turn:
         return True
 
     def finish(self, cause: BaseException | None) -> None:
-        """There will be no other turn: tell whoever waits for an answer. ``cause``: the bug, if one ended it."""
+        """There will be no other turn: fail the waiting calls. ``cause``: the bug, if one ended it."""
 
     def _ask(self, now: int, managers: Iterable[RequestManager]) -> int:
         """Ask managers what they want sent, and send it. Returns when the first of them must be asked again."""
@@ -112,14 +112,14 @@ class Turn:
 
 
 class Callers(Protocol):
-    """The threads or tasks whose calls wait for a network side, as its end sees them."""
+    """The threads or tasks whose calls wait for a network side, for its end."""
 
     def refuse(self, cause: BaseException | None) -> None:
         """The network side ends, by ``cause`` if that was a bug: every call raises from now on."""
         ...
 
     def dismiss(self) -> None:
-        """It has ended: whoever still waits is to look again."""
+        """It has ended: wake the waiting calls."""
         ...
 
 
@@ -158,7 +158,7 @@ class NetworkSide:
         return False
 
     def _end(self, cause: BaseException | None) -> None:
-        # From here on every call raises; only then is whoever waits already told, so nobody waits for nothing.
+        # From here on every call raises; only then are the waiting calls notified, so none waits in vain.
         self._callers.refuse(cause)
         try:
             if self._turn is not None:

@@ -1,6 +1,6 @@
 """Something that must not be given up is done again: after waits that grow, and with a WARNING a minute at most.
 
-The one home of both for what repeats by itself without end: dead letters and retry records, commits and transactions
+The one home of both for endless repetitions: dead letter and retry records, commits and transactions
 of `Consumer.process`. No clock is read here: callers give the time.
 """
 
@@ -21,18 +21,18 @@ _LONGEST_MS: Final = 30_000
 
 
 class Again(NamedTuple):
-    """When a thing is done again (ms), and at which level the log says so."""
+    """The time (ms) of the next try, and the level of its log line."""
 
     at: int
     level: int
 
 
 class Repeating:
-    """When one thing is done again, and whether the log says so.
+    """The next try of one thing, and whether it is logged.
 
     Args:
         first_ms: the first wait. Each is twice as long as the one before, up to 30 s, more or less 20 % of chance.
-        limiter: what was said; several things share it, of which one line tells. None: one of its own.
+        limiter: of log lines; several things may share it, and are then logged in one line. None: one of its own.
     """
 
     __slots__ = ("_backoff", "_failures", "_limiter")

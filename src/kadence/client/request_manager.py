@@ -20,9 +20,9 @@ __all__ = ["NOTHING", "Jobs", "Poll", "RequestManager"]
 # Not frozen, which would cost each turn of the network thread more than what it asks for.
 @dataclass(slots=True)
 class Poll:
-    """What a manager wants: requests now, and to be asked again at ``wake_at`` (absolute ms) at the latest.
+    """The result of a manager's poll: requests to send now, and ``wake_at``, the latest time (ms) of the next poll.
 
-    Nobody changes it.
+    It is never changed.
     """
 
     requests: list[Request] = field(default_factory=list)
@@ -30,11 +30,11 @@ class Poll:
 
 
 NOTHING = Poll()
-"""Nothing to send, nothing to wait for."""
+"""No request, and no time for the next poll."""
 
 
 class RequestManager(Protocol):
-    """What the network thread calls on each request manager."""
+    """The methods that the network thread calls on each request manager."""
 
     def poll(self, now: int) -> Poll: ...
 

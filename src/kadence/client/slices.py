@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["AT_ONCE", "Slices", "slices_of"]
 
 AT_ONCE: Final = 64
-"""How many in one turn. Each may wake a task or call a callback, which runs for some microseconds at least."""
+"""The number of actions in one turn. Each may wake a task or call a callback, for some microseconds at least."""
 
 
 class Slices:
-    """What is to be done on one event loop, in the order in which it came.
+    """Actions to run on one event loop, in the order in which they were added.
 
     Args:
-        loop: where it is done.
+        loop: the loop that runs them.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -41,7 +41,7 @@ class Slices:
         # No lock: a signal handler that interrupts `_run` may wait for the thread that calls this.
         loop = self._loop()
         if loop is None or loop.is_closed():
-            # What it has left undone may lead to the client, which could not be collected, and would never end.
+            # Its remaining actions may refer to the client, which could then not be collected, and would never end.
             self.drop()
             raise RuntimeError("the event loop is closed")
         self._queue.append((act, iter(things)))
@@ -55,7 +55,7 @@ class Slices:
             raise
 
     def drop(self) -> None:
-        """Nothing is done any more: the loop is closed. Any thread."""
+        """Drop all actions: the loop is closed. Any thread."""
         self._queue.clear()
 
     def _run(self) -> None:
@@ -69,7 +69,7 @@ class Slices:
                 if left:
                     self._queue.popleft()
         finally:
-            # Also when a callback ended the loop: it may be run again. In this order: whoever adds something from now
+            # Also when a callback ended the loop: it may be run again. In this order: an action that is added from now
             # on either finds that nothing is due, or adds before the queue is looked at here. Both may happen, which
             # costs a turn for nothing.
             self._is_due = False
@@ -84,15 +84,15 @@ _known: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Slices] = weakref.W
 
 
 def slices_of(loop: asyncio.AbstractEventLoop) -> Slices:
-    """Those of a loop. Whatever clients have to do on it takes turns."""
+    """The slices of a loop. Actions of all clients take turns on it."""
     closed: list[Slices] = []
     with _lock:
         found = _known.get(loop)
         if found is None:
-            # What a closed loop has left undone refers to it.
+            # Remaining actions of a closed loop refer to it.
             closed = [_known.pop(each) for each in [*_known] if each.is_closed()]
             _known[loop] = found = Slices(loop)
     for each in closed:
-        # Without the lock: what is dropped may be the last that refers to something of the program.
+        # Without the lock: a dropped action may hold the last reference to an object of the program.
         each.drop()
     return found

@@ -1,4 +1,4 @@
-"""What a client has from the machine: clocks, network thread, connections, helper thread. A simulation has its own.
+"""A client's access to the machine: clocks, network thread, connections, helper thread. A simulation has its own.
 
 The helper thread runs work that may block or take long, which never runs on the network thread: assignors (custom ones
 too), and the reading of the classic group protocol's files. Name look-ups and tokens have their own in ``net``. The
@@ -43,23 +43,23 @@ __all__ = [
 ]
 
 Done = Callable[[int, object, Exception | None], None]
-"""Told at what time (ms) the job's result, or what it raised, is handed over."""
+"""Called with the time (ms), the job's result, and its exception."""
 
 
 class JobRunner(Jobs, Protocol):
-    """Where what may block is done, as the loop sees it."""
+    """Runs jobs that may block, as the network thread's turn sees it."""
 
     def deliver(self, now: int) -> None:
         """Hand over what has ended. Network thread."""
         ...
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Take no more jobs."""
         ...
 
 
 class FinishedJobs:
-    """What jobs have led to, on its way from where they ran to the network thread.
+    """Results of jobs, on their way from where they ran to the network thread.
 
     Args:
         wake: called after each job: there is something to deliver. It runs where the job did.
@@ -119,15 +119,15 @@ class JobThread(FinishedJobs):
 
 
 class Surroundings:
-    """Those of one client (`kadence.testing.simulation` has others).
+    """The surroundings of one client (`kadence.testing.simulation` has others).
 
     Attributes:
         clock: the monotonic one. wall_ms: gives ms since 1970.
         has_threads: whether a network side has a thread of its own.
         has_native_heartbeat: whether a native thread may send heartbeats.
         new_member_id: makes the ids of KIP-848 members; None: random UUIDs.
-        new_sender: makes, of a producer's settings, what sends without being awaited; None: a `Producer`.
-        aside: where calls are made that may block; None: on threads.
+        new_sender: makes a producer, from its settings, whose sends are not awaited; None: a `Producer`.
+        aside: runs calls that may block; None: threads do.
     """
 
     clock: Clock = SystemClock()
@@ -147,11 +147,11 @@ class Surroundings:
         return NetworkClient(config, self.clock, meters=meters)
 
     def engine(self, name: str, side: NetworkSide) -> Engine:
-        """What runs the turns of its network side, not yet started."""
+        """The engine of its network side, not yet started."""
         return NetworkThread(name, side)
 
     def jobs(self, name: str, wake: Callable[[], None]) -> JobRunner:
-        """Where what may block is done."""
+        """A runner for jobs that may block."""
         return JobThread(name, wake)
 
 
@@ -162,7 +162,7 @@ simulated: Final[ContextVar[Callable[[], Surroundings] | None]] = ContextVar("si
 
 
 def here() -> Surroundings:
-    """Those of a client that runs in this context."""
+    """The surroundings of a client that is made in this context."""
     make = simulated.get()
     return _MACHINE if make is None else make()
 
@@ -178,7 +178,7 @@ def surroundings(kind: str, *, awaits: bool) -> Surroundings:
         RuntimeError: they are awaited, and no event loop is running.
     """
     if awaits:
-        # Before the network side is made: somebody would have to end it.
+        # Before the network side is made, which would have to be ended.
         running_loop(kind)
     make = simulated.get()
     if make is None:

@@ -1,4 +1,4 @@
-"""What a client's call yields while it waits, and the shell that does so on a thread.
+"""The waits that a client's call yields, and the shell that waits on a thread.
 
 A call that may wait is a generator, so that one text of it runs under threads and under asyncio. Its shell (`Shell` for
 threads, that of `async_shell` for asyncio) does what it yields and resumes it. The call looks each time it is resumed,
@@ -33,10 +33,10 @@ BREATH: Final = 0
 
 
 class Changes(Protocol):
-    """What the calls of a client wait for: a consumer's signal, or the lock of a client that threads share.
+    """The changes that the calls of a client wait for: a consumer's signal, or the lock of a client that threads share.
 
     Attributes:
-        waiting: whether a call has entered and not left. Where another one begins it interrupts that one, in a signal
+        waiting: whether a call has entered and not left. A call that begins then interrupts that one, in a signal
             handler or in user code. Always False of a lock.
     """
 
@@ -93,7 +93,7 @@ class Shell:
         self._changes.wait(wait_seconds(deadline, self._clock.now_ms()))
 
     def _resume(self, call: Waits[T], step: Run) -> int | Run:
-        """Run user code and tell the call how it ended."""
+        """Run user code and resume the call with its outcome."""
         try:
             self._do(step)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the call decides what it means

@@ -2,8 +2,8 @@
 
 Keys are Kafka's dotted names in a dict, or the same in snake_case as keyword arguments. Every field of a client's
 class is a row of the table (`table.key`): name, type, default, bounds, meaning, since when. Unknown keys (the error
-names the nearest known one), values outside their bounds and contradictory values are refused, because nobody
-notices a key that is silently ignored.
+names the nearest known one), values outside their bounds and contradictory values are refused, because a key
+that is silently ignored would not be noticed.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ __all__ = ["AdminConfig", "ClientConfig", "Fault", "api_timeout", "generated_cli
 _client_ids = itertools.count(1)
 
 _SECURITY: Final = ("security.", "sasl.", "ssl.")
-"""How keys begin that say how to log in and whom to trust."""
+"""The prefixes of keys about login and trust."""
 
 Fault = tuple[str | None, str]
 """A key that is wrong, and the sentence that says why."""
@@ -39,10 +39,10 @@ def api_timeout() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What every client of a cluster needs."""
+    """The settings of every client of a cluster."""
 
     _BESIDES: ClassVar[str] = ""
-    """What else to say where something else than settings is given."""
+    """An addition to the error for an argument that is not settings."""
 
     bootstrap_servers: tuple[str, ...] = key(
         "list",
@@ -267,7 +267,7 @@ class ClientConfig:
                 values[name.replace(".", "_")] = read(rows[name], value, spelled[name])
             except ConfigError as error:
                 mistakes.append((name, _advice(name, value, {}) or str(error)))
-        # What to do instead of a login of Java's is the same sentence for each of its keys.
+        # The advice for a login of Java's is the same sentence for each of its keys.
         texts = [text for _, text in mistakes]
         mistakes = [each for at, each in enumerate(mistakes) if each[1] not in texts[:at]]
         result = cls(**values)
@@ -278,7 +278,7 @@ class ClientConfig:
         return result
 
     def _faults(self) -> Iterator[Fault]:
-        """What is wrong with a key by itself, where its type alone does not show it."""
+        """The errors of single keys that their types alone do not show."""
         for address in self.bootstrap_servers:
             host, colon, port = address.rpartition(":")
             if not (colon and host and "://" not in host and port.isdigit() and 0 < int(port) < 65536):
@@ -288,7 +288,7 @@ class ClientConfig:
                 )
 
     def _contradictions(self, given: Mapping[str, str]) -> Iterator[Fault]:
-        """What is wrong with the keys together.
+        """The errors of keys that contradict each other.
 
         Args:
             given: the keys that the caller set, dotted, and how they were written.
@@ -313,7 +313,7 @@ class ClientConfig:
 
 
 def _advice(name: str, value: object, given: Mapping[str, Any]) -> str | None:
-    """What to do instead of a login of Java's, or of a password of its stores. Loaded for the first mistake."""
+    """The advice for a login of Java's, or for a password of its stores. Loaded for the first mistake."""
     from kadence.security import jaas, stores
 
     return jaas.advice(name, value) or stores.advice(name, given)

@@ -233,7 +233,7 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def unpack_bytes(self) -> int:
-        """What of ``buffer.memory`` is kept for decompressed batches."""
+        """The part of ``buffer.memory`` for decompressed batches."""
         return self.buffer_memory // 4
 
     @property
@@ -243,17 +243,17 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def decoded_bytes(self) -> int:
-        """What of ``buffer.memory`` is kept for records decoded ahead of small polls."""
+        """The part of ``buffer.memory`` for records decoded ahead of small polls."""
         return min(self.buffer_memory // 64, 1 << 20)
 
     @property
     def auto_commit(self) -> bool:
-        """Whether there is anything to commit by itself."""
+        """True if the consumer commits by itself."""
         return self.enable_auto_commit and self.group_id is not None
 
     @property
     def reset_duration_ms(self) -> int | None:
-        """How far back ``auto.offset.reset=by_duration`` goes; None for the other policies."""
+        """The duration of ``auto.offset.reset=by_duration``; None for the other policies."""
         word, _, duration = self.auto_offset_reset.partition(":")
         if word != _BY_DURATION:
             return None
@@ -271,7 +271,7 @@ class ConsumerConfig(ClientConfig):
             yield (
                 "group.instance.id",
                 (
-                    f"group.instance.id: {name!r} is no name that brokers take: 1 to 249 letters (a-z, A-Z), digits, "
+                    f"group.instance.id: {name!r} is not a name that brokers take: 1 to 249 letters a-z, A-Z, digits, "
                     "dots, underscores and hyphens, and not '.' or '..'"
                 ),
             )
@@ -363,7 +363,7 @@ class ConsumerConfig(ClientConfig):
                 "group.remote.assignor",
                 (
                     "group.remote.assignor needs group.protocol=consumer, and no key of the classic protocol, "
-                    "whose own is partition.assignment.strategy"
+                    "which has partition.assignment.strategy"
                 ),
             )
 

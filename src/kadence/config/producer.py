@@ -197,10 +197,10 @@ class ProducerConfig(ClientConfig):
         _log.info("%s turns enable.idempotence off: a record that is sent again may be written twice", cause)
 
     def _check_delivery(self, given: Mapping[str, str]) -> Iterator[Fault]:
-        """Whether there is time to wait for more records and then for the answer to a request.
+        """Check that there is time to linger and then to wait for the response to a request.
 
         Java's producer also refuses a delivery.timeout.ms that is too short for the default of request.timeout.ms.
-        librdkafka's takes it, and it means something: a record that fails soon.
+        librdkafka's takes it, and it has a meaning: a record that fails soon.
         """
         needed = self.linger_ms + self.request_timeout_ms
         if self.delivery_timeout_ms >= needed:

@@ -18,7 +18,7 @@ __all__ = ["AUTO", "INT32_MAX", "Key", "is_coroutine_function", "key", "keys", "
 INT32_MAX: Final = 2**31 - 1
 
 AUTO: Final = 0
-"""What a count of kind "count" is when it is set to the word auto."""
+"""The number that the word auto stands for, in a key of kind "count"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Key:
 
     Attributes:
         name: Kafka's dotted name. kind: how values are read. default: None = not set.
-        low, high: inclusive bounds of numbers. choices: allowed words. doc: what it means.
+        low, high: inclusive bounds of numbers. choices: allowed words. doc: its meaning.
         since: the KIP or release that it comes from, "" for Kafka's oldest.
     """
 
@@ -65,10 +65,10 @@ def keys(config: type) -> list[Key]:
 
 
 def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
-    """What to say of a key that is not in the table: another client's key, another table's, or the nearest.
+    """The error for a key that is not in the table: another client's key, another table's, or the nearest.
 
     Args:
-        name: as the caller wrote it, with dots or underscores; what is advised is written in the same way.
+        name: as the caller wrote it, with dots or underscores; the advice is written in the same way.
     """
     written, name = name, name.replace("_", ".")
     client = _client(cls)
@@ -163,7 +163,7 @@ def _read_choice(row: Key, value: Any) -> str:
 
 
 def is_coroutine_function(given: object) -> bool:
-    """Whether it is one, or an object that is called as one."""
+    """True if it is one, or an object that is called as one."""
     call = getattr(given, "__call__", None)  # noqa: B004 - not whether it can be called, but how
     return inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call)
 
@@ -191,7 +191,7 @@ def _not_awaited(row: Key, value: Any, method: object) -> Any:
 
 
 def _of_side(row: Key, value: Any) -> Any:
-    """What a key takes of a serialiser or deserialiser that is another one for keys, as those of a registry are."""
+    """The serialiser or deserialiser for keys, if it has a method for that, as those of a registry have."""
     for_keys = getattr(value, "for_keys", None)
     return for_keys() if row.name.startswith("key.") and callable(for_keys) else value
 
@@ -258,7 +258,7 @@ def _read_interceptors(row: Key, value: Any) -> tuple[Any, ...]:
 
 def _read_string(_: Key, value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError  # noqa: TRY004 - told as one ConfigError with the key's name by the caller
+        raise ValueError  # noqa: TRY004 - the caller turns it into a ConfigError with the key's name
     return value
 
 

@@ -1,6 +1,6 @@
 """Values that are given as text and stand for something else: assignors, durations and functions.
 
-Whoever may write a function as text, ``module:function``, chooses code that runs where the client is made: such a
+A user who may write a function as text, ``module:function``, chooses code that runs where the client is made: such a
 setting is worth as much as the program itself.
 """
 
@@ -108,7 +108,7 @@ _FUNCTION: Final = "a callable, or the text module:function such as company.logi
 
 
 def imported(key: str, text: str) -> Callable[..., Any]:
-    """What ``module:function`` names; a function of an object or class has its name after a dot.
+    """The function that ``module:function`` names; a function of an object or class has its name after a dot.
 
     Args:
         key: names the setting in errors.

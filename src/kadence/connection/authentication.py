@@ -38,11 +38,11 @@ _MOST_CHALLENGES: Final = 16
 
 @contextmanager
 def exchanging(login: Login, address: str) -> Iterator[None]:
-    """Whatever a mechanism raises in here is a refused login.
+    """Turns any exception of a mechanism in here into a refused login.
 
     Raises:
         AuthenticationError: a `BadChallengeError` with its text, anything unforeseen by its type alone: its text may
-            have a part of the password. What is a `KafkaError` already is let pass.
+            have a part of the password. A `KafkaError` is passed on.
     """
     try:
         yield
@@ -65,7 +65,7 @@ class Authentication:
     """See the top of the file.
 
     Args:
-        address: how messages name the broker. ranges: what it offers.
+        address: the broker's, for messages. ranges: its API versions.
 
     Attributes:
         lifetime_ms: how long the broker's session lasts, 0 for ever. Known once it is complete.
@@ -83,7 +83,7 @@ class Authentication:
 
     @property
     def renew_after_ms(self) -> int:
-        """How long after this one the next is due, where the broker's session ends."""
+        """The time from this login to the next, if the broker's session ends."""
         return max(_SHORTEST_SESSION_MS, int(self.lifetime_ms * _SESSION_SHARE))
 
     def start(self) -> SaslHandshakeRequest:
@@ -104,7 +104,7 @@ class Authentication:
         return SaslHandshakeRequest(mechanism=self._login.mechanism)
 
     def version(self, message: SaslMessage) -> int | None:
-        """The version in which to send a message; None when there is none in common."""
+        """The version in which to send a message; None if there is none in common."""
         if isinstance(message, SaslHandshakeRequest):
             return _HANDSHAKE_VERSION
         ours = (SaslAuthenticateRequest.MIN_VERSION, SaslAuthenticateRequest.MAX_VERSION)

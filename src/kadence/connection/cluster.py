@@ -30,7 +30,7 @@ _PASSING = error_codes.RETRIABLE - {error_codes.UNKNOWN_TOPIC_OR_PARTITION, erro
 class Topic:
     """One topic. ``partitions`` in the order of their numbers; empty with an ``error_code``.
 
-    ``topic_id`` is `ZERO_UUID` where the broker tells none (metadata below v10).
+    ``topic_id`` is `ZERO_UUID` if the broker reports none (metadata below v10).
     """
 
     name: str
@@ -42,7 +42,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Brokers and topics as last heard of. What is known of topics that did not change, a newer cluster shares."""
+    """Brokers and topics as of the last responses. A newer cluster shares the topics that did not change."""
 
     nodes: Mapping[int, Node] = field(default_factory=lambda: MappingProxyType({}))
     topics: Layered[str, Topic] = field(default_factory=Layered)
@@ -50,7 +50,7 @@ class Cluster:
     controller_id: int | None = None
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
-        """What is known of one partition; None when it, or its topic, is not."""
+        """The metadata of one partition; None if it, or its topic, is not known."""
         topic = self.topics.get(partition.topic)
         if topic is None:
             return None
@@ -60,7 +60,7 @@ class Cluster:
         return next((info for info in partitions if info.partition == number), None)
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """The id of the broker that leads it; None while nobody is known to."""
+        """The id of the broker that leads it; None while no leader is known."""
         info = self.partition(partition)
         return None if info is None else info.leader
 
@@ -77,12 +77,12 @@ class Cluster:
         return {topic.topic_id: topic.name for topic in self.topics.values() if topic.topic_id in wanted}
 
     def is_made_anew(self, name: str, topic_id: bytes) -> bool:
-        """Whether the name belongs to a topic with another id now."""
+        """True if the name belongs to a topic with another id now."""
         known = self.topics.get(name)
         return known is not None and known.topic_id not in (ZERO_UUID, topic_id)
 
     def says_as(self, other: Cluster) -> bool:
-        """Whether nothing is new since ``other``, from which this one was made. No topic is looked at for it."""
+        """True if it equals ``other``, from which it was made. No topic is compared for it."""
         return self.topics is other.topics and (self.nodes, self.cluster_id, self.controller_id) == (
             other.nodes,
             other.cluster_id,
@@ -91,23 +91,23 @@ class Cluster:
 
 
 def apply(cluster: Cluster, response: MetadataResponse, requested: Iterable[str] | None) -> Cluster:
-    """The cluster after an answer that is no error as a whole.
+    """The cluster after a response without an error for the whole.
 
     It costs as much as the answer is long, however many topics are known: `Topic` objects, and the mapping of them, are
     the very same as before where the answer says nothing new.
 
     Args:
-        requested: the topics that were asked for, which the answer replaces; None when it was about all
-            topics, so those that it does not name are gone.
+        requested: the topics that were requested, which the response replaces; None if it was about all
+            topics, so those that it does not contain are gone.
     """
     nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
     known = cluster.topics
-    told = {
+    listed = {
         each.name: _topic(known.get(each.name), each) for each in response.topics if each.name is not None
     }
-    news = {name: topic for name, topic in told.items() if known.get(name) is not topic}
-    if requested is None and not known.keys() <= told.keys():
-        topics = Layered(told)
+    news = {name: topic for name, topic in listed.items() if known.get(name) is not topic}
+    if requested is None and not known.keys() <= listed.keys():
+        topics = Layered(listed)
     else:
         topics = known.changed(news) if news else known
     return Cluster(
@@ -119,10 +119,10 @@ def apply(cluster: Cluster, response: MetadataResponse, requested: Iterable[str]
 
 
 def forget_brokers(cluster: Cluster) -> Cluster:
-    """What remains when the brokers are to be found anew from the bootstrap addresses (KIP-899, KIP-1102).
+    """The cluster that remains when brokers are looked up again at the bootstrap addresses (KIP-899, KIP-1102).
 
-    Topics stay known, so that nobody takes them for deleted. Leaders and epochs go: who answers next may be another
-    cluster, or the same one restored from a copy, and is believed.
+    Topics stay known, so that they are not taken for deleted. Leaders and epochs go: the next broker may be of another
+    cluster, or of the same one restored from a copy, and its metadata count.
     """
     known = [(name, each.partition) for name, topic in cluster.topics.items() for each in topic.partitions]
     return Cluster(topics=forget_epochs(cluster, known).topics, cluster_id=cluster.cluster_id)
@@ -148,10 +148,10 @@ def forget_epochs(cluster: Cluster, partitions: Iterable[tuple[str, int]]) -> Cl
 def follow(
     cluster: Cluster, partition: TopicPartition, leader: int, epoch: int, endpoints: Mapping[int, Node]
 ) -> Cluster:
-    """The cluster after a broker that lost ``partition`` has told who leads it now (KIP-951).
+    """The cluster after a broker that lost ``partition`` has reported the present leader (KIP-951).
 
-    The same cluster when that is no news (KIP-320: an epoch that is not newer), or when nobody knows where that
-    leader is.
+    The same cluster if that is not news (KIP-320: an epoch that is not newer), or if the address of that
+    leader is not known.
     """
     topic, known = cluster.topics.get(partition.topic), cluster.partition(partition)
     node = endpoints.get(leader) or cluster.nodes.get(leader)
@@ -168,30 +168,30 @@ def follow(
     )
 
 
-def _topic(before: Topic | None, told: MetadataResponseTopic) -> Topic:
-    """What is known of a topic from now on: the very same as before where that is no news."""
-    assert told.name is not None
-    name = told.name
+def _topic(before: Topic | None, answer: MetadataResponseTopic) -> Topic:
+    """The topic after a response: the same object as before if nothing changed."""
+    assert answer.name is not None
+    name = answer.name
     known: dict[int, PartitionInfo] = {}
     if before is not None and (
-        before.topic_id == told.topic_id or ZERO_UUID in (before.topic_id, told.topic_id)
+        before.topic_id == answer.topic_id or ZERO_UUID in (before.topic_id, answer.topic_id)
     ):
         known = {info.partition: info for info in before.partitions}
-        if known and told.error_code in _PASSING:
+        if known and answer.error_code in _PASSING:
             # One broker's trouble is no reason to forget where the leaders are.
             return before
     partitions = sorted(
-        (_partition(told, known.get(p.partition_index), p) for p in told.partitions),
+        (_partition(answer, known.get(p.partition_index), p) for p in answer.partitions),
         key=lambda p: p.partition,
     )
-    topic = Topic(name, told.topic_id, told.error_code, told.is_internal, tuple(partitions))
+    topic = Topic(name, answer.topic_id, answer.error_code, answer.is_internal, tuple(partitions))
     return before if before == topic else topic
 
 
 def _partition(
-    topic: MetadataResponseTopic, before: PartitionInfo | None, told: MetadataResponsePartition
+    topic: MetadataResponseTopic, before: PartitionInfo | None, answer: MetadataResponsePartition
 ) -> PartitionInfo:
-    epoch = told.leader_epoch if told.leader_epoch >= 0 else None
+    epoch = answer.leader_epoch if answer.leader_epoch >= 0 else None
     if (
         before is not None
         and epoch is not None
@@ -201,11 +201,11 @@ def _partition(
         return before
     return PartitionInfo(
         topic.name or "",
-        told.partition_index,
-        told.leader_id if told.leader_id >= 0 else None,
+        answer.partition_index,
+        answer.leader_id if answer.leader_id >= 0 else None,
         epoch,
-        tuple(told.replica_nodes),
-        tuple(told.isr_nodes),
-        tuple(told.offline_replicas),
+        tuple(answer.replica_nodes),
+        tuple(answer.isr_nodes),
+        tuple(answer.offline_replicas),
         topic.topic_id,
     )

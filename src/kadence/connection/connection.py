@@ -10,11 +10,11 @@ asked in our highest version first: a broker that does not know it answers UNSUP
 version 0, with its own range since KIP-511 (2.4), and is asked again in a version that it knows. Throttling is
 the client's duty since KIP-219: nothing more is sent until the time named by an answer has passed.
 
-With SASL the broker may end a session after some time (KIP-368). Well before that the connection authenticates anew:
+With SASL the broker may end a session after some time (KIP-368). Well before that the connection authenticates again:
 requests sent before are answered before, those that come meanwhile wait until it is done.
 
-The shell owns the bytes: it writes `outgoing`, cuts the incoming stream into frames and hands them to
-`receive`. What `receive` raises is the end of the connection; the shell passes it to `lose`.
+The shell owns the bytes: it writes `outgoing`, cuts the incoming stream into frames and passes them to
+`receive`. An exception of `receive` ends the connection; the shell passes it to `lose`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = ["BrokerConnection", "Phase"]
 
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _LAST_TO_REPEAT: Final = _MAX_CORRELATION_ID - 10_000
-"""Where the ids begin anew is no place for a request that counts them by itself."""
+"""The last id of a request that may be repeated: the repetitions count ids by themselves, and must not wrap."""
 _PRODUCE: Final = 0
 """The key of the API of which a request may go without an answer, and lies in several pieces."""
 _FIRST_NATIVE_ID: Final = -2
@@ -59,7 +59,7 @@ _LAST_NATIVE_ID: Final = -(2**31)
 
 
 class Phase(Enum):
-    """Where a connection stands; the picture is at the top of the file."""
+    """The state of a connection; the picture is at the top of the file."""
 
     OPENING = "opening"
     AUTHENTICATING = "authenticating"
@@ -73,7 +73,7 @@ class BrokerConnection:
     Attributes:
         address: how messages name the broker.
         encoded_bytes: of all requests so far. own_sizes: bytes of each of its own requests (ApiVersions, SASL) that
-            nobody has counted yet.
+            were not counted yet.
         logins: how often the broker accepted us. login_ms: how long it took the last time.
     """
 
@@ -124,7 +124,7 @@ class BrokerConnection:
         self._request_timeout_ms = request_timeout_ms
         self._software = software
         self._login = login
-        # What is under way; credentials may have to be fetched before it can begin.
+        # The authentication in progress; credentials may have to be fetched before it can begin.
         self._authentication: Authentication | None = None
         self._wants_login = False
         self._renew_at = FOREVER
@@ -190,7 +190,7 @@ class BrokerConnection:
         return again(sent.frame, sent.message, sent.version, sent.correlation_id, self._client_id)
 
     def follows(self) -> bool:
-        """Whether the answers to `repeating` may bring records: those that name topics by id."""
+        """True if the answers to `repeating` may have records: those that name topics by id."""
         return self._in_flight[0].version >= FIRST_WITH_IDS
 
     def repeated(self, count: int, sent_at: int, size: int) -> None:
@@ -203,9 +203,9 @@ class BrokerConnection:
         self.encoded_bytes += size
 
     def outgoing(self) -> list[memoryview]:
-        """The next bytes to write, in pieces: what is left of one frame. Empty when there are none.
+        """The next bytes to write, in pieces: the rest of one frame. Empty when there are none.
 
-        Of a request that has no answer it is one piece, for `sent` has to be told when its last byte is written.
+        A request without an answer is one piece, because `sent` must be called when its last byte is written.
         """
         if not self._out:
             return []
@@ -231,7 +231,7 @@ class BrokerConnection:
     # -- receiving
 
     def fetch_due(self) -> Request | None:
-        """The fetch whose answer begins to arrive, to lie in an arena; None: it is the answer to something else.
+        """The fetch whose answer begins to arrive, to be stored in an arena; None: it is the answer to something else.
 
         Raises:
             MalformedMessageError: nothing was asked, so nothing is due.
@@ -275,7 +275,7 @@ class BrokerConnection:
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self.held_until = max(self.held_until, now + throttle_ms)
-            # The broker reads nothing of a connection that it throttles: what waits there has so much more time.
+            # The broker reads nothing of a connection that it throttles: waiting requests have so much more time.
             for sent in self._in_flight:
                 sent.deadline = add_ms(sent.deadline, throttle_ms)
         return Completed(head.request, response, None, head.version, now, loan, head.sent_at)
@@ -283,7 +283,7 @@ class BrokerConnection:
     # -- authenticating
 
     def tick(self, now: int) -> None:
-        """Authenticate anew when the session nears its end.
+        """Authenticate again when the session nears its end.
 
         Raises:
             AuthenticationError, ConnectError: there are no credentials.
@@ -306,7 +306,7 @@ class BrokerConnection:
     def lose(self, error: KafkaError, now: int) -> list[Completed]:
         """The connection is gone; returns how the requests on it ended.
 
-        What was overdue has timed out, an error about bytes belongs to the request that they answered, and the
+        Overdue requests have timed out, an error about bytes belongs to the request that they answered, and the
         rest was lost on the way: it may or may not have been served.
         """
         self.phase = Phase.CLOSED
@@ -346,7 +346,7 @@ class BrokerConnection:
 
     @property
     def owes_since(self) -> int:
-        """When (ms) the request was sent that has waited longest for its answer; `FOREVER`: none is in flight."""
+        """The time (ms) at which the oldest request in flight was sent; `FOREVER`: none is in flight."""
         return self._in_flight[0].sent_at if self._in_flight else FOREVER
 
     def can_send(self, now: int) -> bool:
@@ -359,7 +359,7 @@ class BrokerConnection:
         return self.phase is Phase.READY and self._authentication is None
 
     def next_deadline(self) -> int:
-        """When the first request in flight is overdue, or the session nears its end."""
+        """The time at which the first request in flight is overdue, or the session nears its end."""
         deadline = self._renew_at
         for sent in self._in_flight:
             if sent.deadline < deadline:  # noqa: PLR1730 - min() costs more, in each turn

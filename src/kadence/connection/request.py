@@ -1,8 +1,8 @@
 """Requests that managers pass to the network, in which version, and their results. Values, of the network thread only.
 
-A broker serves the requests of one connection one after the other, so a parked long poll delays whatever is
-behind it. Requests therefore name a purpose, and each node has a connection for each purpose. Whoever repeats a request
-keeps a `Backoff`.
+A broker serves the requests of one connection one after the other, so a parked long poll delays every
+later request. Requests therefore name a purpose, and each node has a connection for each purpose. The owner of a
+repeated request keeps a `Backoff`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Backoff:
     def __init__(self, first_ms: int, most_ms: int, rng: random.Random | None = None) -> None:
         self._first = first_ms
         self._most = most_ms
-        # Without one of its own it shares the process's generator, which a test can seed and a fork seeds anew.
+        # Without one of its own it shares the process's generator, which a test can seed and a fork seeds again.
         self._uniform = rng.uniform if rng else random.uniform
         self._attempts = 0
         self.until = 0
@@ -77,7 +77,7 @@ ANY_NODE: Final = -1
 
 
 class ConnectionPurpose(IntEnum):
-    """Which of a node's connections a request takes."""
+    """The purpose of a request, which has its own connection to a node."""
 
     MAIN = 0
     """Metadata, offsets and whatever else is short."""
@@ -88,7 +88,7 @@ class ConnectionPurpose(IntEnum):
     SIDE = 3
     """Fetches outside the session, for a partition that cannot wait behind a parked one."""
     GROUP = 4
-    """Heartbeats, commits and the goodbye: what a membership hangs on is delayed by no other request (B10)."""
+    """Heartbeats, commits and the goodbye: the requests of a membership are delayed by no other request (B10)."""
 
 
 class Message(Protocol):
@@ -116,7 +116,7 @@ class Loan(Protocol):
 
     @property
     def holds(self) -> int:
-        """How many hold it."""
+        """The number of holders."""
         ...
 
     def retain(self) -> None:
@@ -136,8 +136,8 @@ class Arrival(Protocol):
     """An answer with records that came without the interpreter, and was followed by the next fetch.
 
     Attributes:
-        number: which answer it was, counted from 1 for the first since its sender was told.
-        parts: what it brought. fetches: what `Follow.read` made of that; None: it did not fit.
+        number: the number of its fetch, counted from 1 for the first since the last call of `Repeat.told`.
+        parts: its partitions. fetches: the result of `Follow.read`; None: it did not fit.
     """
 
     number: int
@@ -150,20 +150,20 @@ class Follow(Protocol):
 
     Attributes:
         table: of each partition of the session the topic id, number, leader epoch and size, as a request has them.
-        asked: what the application knows of the fetch that is answered next.
+        asked: the application's state of the fetch that is answered next.
     """
 
     table: bytes
     asked: Any
 
     def room(self) -> int:
-        """How many bytes of answers may come before the sender is told. Asked as `Repeat.allowed` is."""
+        """The bytes of answers that may come before the next call of `Repeat.told`. Called as `Repeat.allowed` is."""
         ...
 
     def read(self, parts: list[Part]) -> tuple[list[Any] | None, Any]:
-        """What the application takes of the next answer, and ``asked`` after it. None: not what was asked for.
+        """The next answer for the application, and ``asked`` after it. None: it does not fit the request.
 
-        Read once, but for an interruption; from the first on that does not fit nothing is passed on any more.
+        Called once, unless interrupted; after the first that does not fit none is passed on any more.
         """
         ...
 
@@ -175,30 +175,30 @@ class Arrivals(Protocol):
     """
 
     def flag(self) -> Any:
-        """What the application waits on: as `kadence.consumer`'s signal, and raised also when records come."""
+        """The flag that the application waits on: as `kadence.consumer`'s signal, and also raised when records come."""
         ...
 
     def has_some(self) -> bool:
-        """Whether there is anything to take."""
+        """True if there is anything to take."""
         ...
 
     def take(self, into: deque[Any]) -> None:
-        """Append what came and fits, as `Follow.read` has it. Any thread; an interruption loses nothing."""
+        """Append the answers that fit, as `Follow.read` returns them. Any thread; an interruption loses nothing."""
         ...
 
 
 class Repeat:
-    """Leave to send a fetch again while the broker answers that there is nothing, without telling its sender at once.
+    """Permission to send a fetch again while the broker answers that there is nothing, without its sender each time.
 
-    The compiled poller does so without the interpreter, each time with the next correlation id and session epoch.
+    The compiled poller does so without the GIL, each time with the next correlation id and session epoch.
 
     Args:
         may: whether it may; asked before each wait of the network thread, which may be long.
-        told: takes the time (ms), how often that was done since it was told last, when (ms) the last time, and the
-            answers with records that came. Returns whether all of these fit to what was asked.
+        told: called with the time (ms), the number of repetitions since its last call, the time (ms) of the last one,
+            and the answers with records that came. Returns whether all of these fit the request.
 
     Attributes:
-        follow: leave for answers with records, too; None: they come to the sender.
+        follow: permission for answers with records, too; None: they come to the sender.
     """
 
     __slots__ = ("_is_withdrawn", "_may", "follow", "told")
@@ -213,7 +213,7 @@ class Repeat:
 
     @property
     def allowed(self) -> bool:
-        """What ``may`` says, until the leave is withdrawn."""
+        """The result of ``may``, until the permission is withdrawn."""
         return not self._is_withdrawn and self._may()
 
     def withdraw(self) -> None:
@@ -286,8 +286,8 @@ class NativeHeartbeatPlan(NamedTuple):
     """A request that the native thread sends when the network thread cannot (`kadence.net.native_heartbeat`).
 
     Attributes:
-        request: what is sent, any number of times. Each is answered as a request of its own with the same tag.
-        due: when the network thread will have sent one itself. until: from when on nobody may (ms).
+        request: it is sent any number of times. Each is answered as a request of its own with the same tag.
+        due: when the network thread will have sent one itself. until: when the permission ends (ms).
         interval_ms: how long after one the next is due.
     """
 
@@ -301,7 +301,7 @@ class Completed(NamedTuple):
     """The end of a request: an answer or an error, exactly one of them (acks=0 has neither).
 
     Attributes:
-        request: what was sent. response: the decoded answer, None with an error.
+        request: the one that was sent. response: the decoded answer, None with an error.
         error: a transport error; a broker's error codes are inside ``response``.
         version: the version that was used, -1 if it was never sent.
         received_at: ms when it ended. loan: the arena of a Fetch response, else None.

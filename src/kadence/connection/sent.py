@@ -1,4 +1,4 @@
-"""What was sent and what comes back from a broker: the length before a message, which is checked, and the answer.
+"""The frames of a broker: the length before a message, which is checked, and the answer to a request.
 
 No socket. A wrong peer shows in the first length: a TLS port without TLS on this side, an HTTP server, or a plaintext
 port with TLS on this side all send bytes that read as an absurd length. The error says which of them it was, instead of
@@ -45,7 +45,7 @@ class Sent:
     """A request in flight. ``request`` is None for the connection's own ApiVersions and SASL.
 
     Attributes:
-        frame: what was sent, with its length, where that may go out again (`Request.repeat`); else None.
+        frame: the sent bytes, with their length, where those may go out again (`Request.repeat`); else None.
     """
 
     __slots__ = ("correlation_id", "deadline", "frame", "message", "request", "sent_at", "version")
@@ -131,18 +131,18 @@ def check_length(length: int, limit: int, address: str) -> None:
 
 def _likely_cause(length: int, limit: int) -> str:
     if (greeting := _GREETINGS.get(length)) is not None:
-        return f"These bytes are {greeting}, so this is no Kafka listener"
+        return f"These bytes are {greeting}, so this is not a Kafka listener"
     # A TLS record starts with its type (21 alert, 22 handshake) and the version 3.x.
     if (length >> 24) & 0xFF in (0x15, 0x16) and (length >> 16) & 0xFF == 0x03:
         return "These bytes are a TLS record: the listener speaks TLS; set security.protocol=SSL"
     if limit == OPENING_LIMIT:
-        return "No answer before the login is so long: this is no Kafka listener, or the stream is damaged"
+        return "No answer before the login is so long: this is not a Kafka listener, or the stream is damaged"
     if 0 < length < 2**31 and length > limit:
         return (
-            "Either this is no Kafka listener, or one batch of a topic is larger than that: lower "
+            "Either this is not a Kafka listener, or one batch of a topic is larger than that: lower "
             "fetch.max.bytes, or the size of the topic's messages"
         )
-    return "This is no Kafka listener, or the stream is damaged"
+    return "This is not a Kafka listener, or the stream is damaged"
 
 
 FIRST_WITH_IDS: Final = 13
@@ -151,8 +151,7 @@ FIRST_WITH_IDS: Final = 13
 LAST_KNOWN_LAYOUT: Final = 18
 """The last version of Fetch whose layout is known here and to the compiled poller (following.h and intake.h).
 
-Later ones work, but no fetch of them goes out again by itself. Raise it with the poller's own, once both know what is
-new.
+Later ones work, but are not repeated by it. Raise the number with the poller's own, once both know the new layout.
 """
 
 _HEADER_BYTES: Final = 10
@@ -169,7 +168,7 @@ class Again(NamedTuple):
     Attributes:
         frame: the request with its length, as it was sent, but naming no partition. epoch_at: where its session epoch
             stands.
-        answer: the frame of its answer with its length, if the session has nothing to tell.
+        answer: the frame of its answer with its length, if the session has no news.
     """
 
     frame: bytes
@@ -180,7 +179,7 @@ class Again(NamedTuple):
 def again(
     frame: memoryview, message: FetchRequest, version: int, correlation_id: int, client_id: str
 ) -> Again:
-    """What `Again` says of this frame.
+    """Make the `Again` of this frame.
 
     Versions 7 to `LAST_KNOWN_LAYOUT`: those before know no sessions.
     """
@@ -197,7 +196,7 @@ def again(
 
 
 def can_go_again(message: FetchRequest, version: int) -> bool:
-    """Whether it can be sent again: it names nothing, or what it names can be left out."""
+    """True if it can be sent again: it names no partition, or those can be left out."""
     if version > LAST_KNOWN_LAYOUT:
         return False
     return version >= FIRST_WITH_IDS or not (message.topics or message.forgotten_topics_data)

@@ -58,7 +58,7 @@ def _describe(shard: Shard, group_id: str, version: int) -> DescribedGroup:
             group_state=State.DEAD.value,
             error_message=f"Group {group_id} {'is not a classic group' if group_id in shard.groups else 'not found'}.",
         )
-    # Before it is stable, its protocol may still change; what members have is what they were given last.
+    # Before it is stable its protocol may still change; the members' assignments are those of the last generation.
     is_stable = group.state is State.STABLE
     protocol = (group.protocol_name or "") if is_stable else ""
     return DescribedGroup(
@@ -85,7 +85,7 @@ def delete_groups(shard: Shard, now: int, caller: Caller, request: DeleteGroupsR
     """Remove groups without members, and their offsets with them."""
     results = [
         DeletableGroupResult(group_id=name, error_code=_delete(shard, name))
-        for name in dict.fromkeys(request.groups_names)  # a name that comes twice is told once, as in Kafka
+        for name in dict.fromkeys(request.groups_names)  # a repeated name gets one result, as in Kafka
     ]
     shard.answer(caller, DeleteGroupsResponse(results=results))
 
@@ -101,7 +101,7 @@ def _delete(shard: Shard, group_id: str) -> int:
 
 
 def remove_group(shard: Shard, group: Group) -> None:
-    """A group without members goes, with its offsets and with ids that were given out for it."""
+    """Remove a group without members, with its offsets and its pending member ids."""
     forget_all(shard, group.group_id)
     for key in group.tombstones():
         shard.write(key, None)

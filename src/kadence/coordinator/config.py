@@ -13,22 +13,22 @@ class CoordinatorConfig:
 
     Attributes:
         min_session_timeout_ms, max_session_timeout_ms: bounds for members, else INVALID_SESSION_TIMEOUT (B8).
-        initial_rebalance_delay_ms: how long the first rebalance of an empty group waits for more members.
-            Kafka's broker defaults to 3 s; here 0, since an embedded broker is there to be quick.
-        max_size: members a group may have.
-        new_member_join_timeout_ms: how long a first JoinGroup may stay parked before its member is given up.
-        max_batch_bytes: what the records of one request may have together (``message.max.bytes``).
-        offset_metadata_max_bytes: longest note beside a committed offset.
+        initial_rebalance_delay_ms: the time for which the first rebalance of an empty group waits for more members.
+            Kafka's broker defaults to 3 s; here 0, so that tests with an embedded broker are fast.
+        max_size: the most members of a group.
+        new_member_join_timeout_ms: how long a first JoinGroup may stay parked before its member is removed.
+        max_batch_bytes: the most bytes of the records of one request together (``message.max.bytes``).
+        offset_metadata_max_bytes: the most bytes of a committed offset's metadata.
         offsets_retention_ms, offsets_retention_check_interval_ms: expiry of committed offsets.
-        rebalance_protocols: without ``consumer`` KIP-848's heartbeats are refused
+        rebalance_protocols: without ``consumer`` the heartbeats of KIP-848 are refused
             (``group.coordinator.rebalance.protocols``).
         consumer_session_timeout_ms, consumer_heartbeat_interval_ms, consumer_assignment_interval_ms: of KIP-848 groups
-            (``group.consumer.*``), unless a group has its own; the bounds are for those. Kafka's broker asks for a
-            heartbeat each 5 s, and members learn by heartbeats what they may use; here each second, to be quick.
-        consumer_max_size: members a KIP-848 group may have.
-        consumer_assignors: those that members may name; the first is the default.
-        consumer_regex_refresh_interval_ms: regular expressions are matched anew after it, whatever happened.
-        consumer_upgrades, consumer_downgrades: whether live groups change the protocol
+            (``group.consumer.*``), unless a group has its own; the bounds are for those. Kafka's broker has a
+            heartbeat interval of 5 s, and members get new assignments by heartbeats; here 1 s, to be fast.
+        consumer_max_size: the most members of a KIP-848 group.
+        consumer_assignors: the names that members may use; the first is the default.
+        consumer_regex_refresh_interval_ms: regular expressions are matched again after this time in any case.
+        consumer_upgrades, consumer_downgrades: whether groups with members change the protocol
             (``group.consumer.migration.policy``).
     """
 

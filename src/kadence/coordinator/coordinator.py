@@ -56,7 +56,7 @@ _RULES: Final[dict[type[Any], Callable[[Shard, int, Caller, Any], None]]] = {
     ConsumerGroupHeartbeatRequest: heartbeat.heartbeat,
     ConsumerGroupDescribeRequest: describing.describe,
 }
-"""What serves each request: called with the shard, the time, the caller and the request."""
+"""The handler of each request: called with the shard, the time, the caller and the request."""
 
 _RULES_OF_CONSUMER_GROUPS: Final[dict[type[Any], Callable[[Shard, int, Caller, Any], None]]] = {
     HeartbeatRequest: classic_members.heartbeat,
@@ -64,7 +64,7 @@ _RULES_OF_CONSUMER_GROUPS: Final[dict[type[Any], Callable[[Shard, int, Caller, A
     SyncGroupRequest: classic_members.sync,
     LeaveGroupRequest: classic_members.leave,
 }
-"""What serves a request in their place when its group is one of KIP-848's."""
+"""Handlers used instead if the group is a KIP-848 group."""
 
 _TIMERS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey], None]]] = {
     TimerKind.SESSION: rebalance.on_session_timer,
@@ -72,7 +72,7 @@ _TIMERS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey], None]]] = {
     TimerKind.SYNC: rebalance.on_sync_timer,
     TimerKind.EXPIRY: expiry.on_expiry_timer,
 }
-"""What a timer does when it is due."""
+"""The action of each kind of timer."""
 
 _TIMERS_OF_CONSUMER_GROUPS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey], None]]] = {
     TimerKind.SESSION: consumer_leaving.on_session_timer,
@@ -81,7 +81,7 @@ _TIMERS_OF_CONSUMER_GROUPS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey
     TimerKind.SYNC: consumer_leaving.on_join_or_sync_timer,
     TimerKind.MATCH: expressions.on_match_timer,
 }
-"""The same, when the timer's group is one of KIP-848's."""
+"""Actions used instead if the timer's group is a KIP-848 group."""
 
 
 def _random_id() -> str:
@@ -96,9 +96,9 @@ class GroupCoordinator:
 
     Args:
         config: bounds and delays.
-        topics: of the cluster. Without it no topic exists.
+        topics: of the cluster. Default: no topic exists.
         new_id: makes the random part of member ids; a simulation passes its own. None: UUIDs.
-        wall: turns ``now`` into the time of day in ms, which is what records carry. Without it both are the same.
+        wall: turns ``now`` into the time of day in ms, which records contain. Default: both are the same.
     """
 
     __slots__ = ("_shard",)
@@ -120,26 +120,26 @@ class GroupCoordinator:
 
     @property
     def groups(self) -> dict[str, Group]:
-        """The groups as they are, to look at."""
+        """The groups, for reading only."""
         return self._shard.groups
 
     @property
     def offsets(self) -> OffsetStore:
-        """Committed offsets of all groups. For looking only: records change them."""
+        """Committed offsets of all groups, for reading only: records change them."""
         return self._shard.offsets
 
     def set_group_configs(self, group_id: str, configs: Mapping[str, int]) -> None:
-        """Let one group have just these settings of its own (KIP-848's dynamic group configs); empty: the broker's.
+        """Replace one group's own settings (KIP-848's dynamic group configs); empty: it uses the broker's.
 
-        `kadence.coordinator.consumer.settings.group_configs_fault` says beforehand whether a group may have them.
+        Call `kadence.coordinator.consumer.settings.group_configs_fault` before: it checks that a group may have them.
         """
         consumer_settings.set_group_configs(self._shard, group_id, configs)
 
     def handle(self, now: int, caller: Caller, request: Any) -> Outcome:
-        """Take one request; answers may be to this caller, to parked ones, to both or to nobody yet.
+        """Handle one request; the answers may be for this caller, for parked ones, for both or for none.
 
         Raises:
-            TypeError: a request that is not the coordinator's.
+            TypeError: a request that this coordinator does not serve.
         """
         shard = self._shard
         rule = _RULES.get(type(request))
@@ -162,11 +162,11 @@ class GroupCoordinator:
         return shard.take()
 
     def abandon(self) -> Outcome:
-        """What `handle` or `poll` had begun when it raised: it may not be stored, and its keys must be loaded again."""
+        """Return the effects of a `handle` or `poll` that raised: do not store them, and load their keys again."""
         return self._shard.take()
 
     def next_deadline(self) -> int:
-        """When `poll` must be called next, at the latest; FOREVER if nothing is under way."""
+        """The latest time of the next `poll`; FOREVER if there are no timers."""
         return self._shard.timers.next_deadline()
 
     def topic_deleted(self, now: int, topic: str) -> Outcome:
@@ -174,14 +174,14 @@ class GroupCoordinator:
         offsets.forget_topic(self._shard, topic)
         return self._shard.take()
 
-    # Loading and giving up groups: a coordinator that starts, moves, or could not store what it did.
+    # Loading and giving up groups: for a coordinator that starts, moves, or could not store its records.
 
     def replay(self, record: Record) -> None:
-        """Let a stored record take effect. Nobody is answered."""
+        """Apply a stored record. No request is answered."""
         replay(self._shard, record)
 
     def loaded(self, now: int, owns: Callable[[str], bool] = lambda _: True) -> Outcome:
-        """What is stored of the groups that ``owns`` names is replayed: members get their time from ``now`` on."""
+        """All records of the groups that ``owns`` selects are replayed: start their timers at ``now``."""
         expiry.arm(self._shard, now)
         for group in self._shard.groups.values():
             if not owns(group.group_id):
@@ -189,14 +189,14 @@ class GroupCoordinator:
             if isinstance(group, ClassicGroup):
                 classic.loaded(self._shard, now, group)
                 if len(group.members) > self._shard.config.max_size:
-                    # The bound is smaller than it was: who joins last again finds no room.
+                    # The limit is smaller than before: the members that join last will be refused.
                     rebalance.prepare(self._shard, now, group)
             elif isinstance(group, ConsumerGroup):
                 consumer_leaving.loaded(self._shard, now, group)
         return self._shard.take()
 
     def unload(self, now: int, owns: Callable[[str], bool]) -> Outcome:
-        """Give up the groups that ``owns`` names, and their offsets; whoever is parked there hears NOT_COORDINATOR."""
+        """Give up the groups that ``owns`` selects, and their offsets; parked requests end with NOT_COORDINATOR."""
         shard = self._shard
         for group_id in [each for each in shard.groups.keys() | shard.offsets.groups() if owns(each)]:
             group = shard.groups.get(group_id)
@@ -208,7 +208,7 @@ class GroupCoordinator:
         return shard.take()
 
     def snapshot(self, owns: Callable[[str], bool]) -> Iterator[Record]:
-        """The state of the groups that ``owns`` names, as the fewest records that make it."""
+        """The state of the groups that ``owns`` selects, as the fewest records that make it."""
         shard = self._shard
         for group_id in sorted(filter(owns, shard.groups.keys() | shard.offsets.groups())):
             if (group := shard.groups.get(group_id)) is not None:
@@ -218,9 +218,9 @@ class GroupCoordinator:
     def end_transaction(
         self, now: int, producer_id: int, epoch: int, committed: bool, owns: Callable[[str], bool]
     ) -> Outcome:
-        """A producer's transaction is decided: its offsets in the groups that ``owns`` names count now, or never.
+        """A producer's transaction is decided: commit or drop its offsets in the groups that ``owns`` selects.
 
-        The shell has stored the marker in the partition of `__consumer_offsets` that keeps these groups, or found it
+        The shell has stored the marker in the partition of `__consumer_offsets` of these groups, or found it
         there while loading.
         """
         self._shard.offsets.end_transaction(producer_id, owns, committed=committed)

@@ -10,17 +10,17 @@ from kadence.coordinator.records import Record
 __all__ = ["Answer", "Caller", "Outcome"]
 
 
-# Made for each request, so not frozen: that would cost three times as much. Nobody changes them.
+# Made for each request, so not frozen: that would cost three times as much. They are never changed.
 
 
 @dataclass(slots=True, eq=False)
 class Caller:
-    """Who asks, and in which version of the API; identity is equality, since two requests may look alike.
+    """The sender of a request, with its version of the API. Equal only if identical: two requests may look alike.
 
     Attributes:
-        ticket: the shell's own handle of the request. The coordinator only carries it, from `handle` to the
-            one `Answer` that ends it, perhaps much later (a parked JoinGroup or SyncGroup).
-        version: version of the request; some rules differ by it, and the answer is encoded in it.
+        ticket: the shell's own handle of the request. The coordinator only passes it from `handle` to the
+            `Answer` of the request, perhaps much later (a parked JoinGroup or SyncGroup).
+        version: version of the request; some rules depend on it, and the answer is encoded in it.
     """
 
     ticket: Any
@@ -30,7 +30,7 @@ class Caller:
 
 
 class Answer(NamedTuple):
-    """One request is over: give ``response`` to ``caller``."""
+    """The end of one request: send ``response`` to ``caller``."""
 
     caller: Caller
     response: Any
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """What one step of the coordinator leads to.
+    """The effects of one step of the coordinator.
 
     Attributes:
         records: changes of state that the coordinator has made already and that must be stored, in this order.

@@ -14,7 +14,7 @@ __all__ = ["Group"]
 
 
 class Group(Protocol):
-    """A group of some kind. Codes are error codes, NONE if there is nothing against it."""
+    """A group of some kind. Codes are error codes, NONE if the call is allowed."""
 
     group_id: str
 
@@ -32,36 +32,36 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members; only then may it be deleted."""
+        """True if it has no members; only then may it be deleted."""
 
     @property
     def is_removable(self) -> bool:
-        """Whether it may go by itself once it has no offsets left: nobody is in it or on the way."""
+        """True if it may be removed once it has no offsets left: it has no members and no pending ones."""
 
     def commit_code(
         self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool
     ) -> int:
-        """Whether this member may commit offsets; ``generation`` is the member epoch in a KIP-848 group."""
+        """The code for a commit by this member; ``generation`` is the member epoch in a KIP-848 group."""
 
     def partition_code(
         self, member_id: str, generation: int, topic_id: bytes, partition: int, *, transactional: bool
     ) -> int:
-        """Whether a commit that `commit_code` lets through may name this partition."""
+        """The code for a commit of this partition, if `commit_code` allows the commit."""
 
     def fetch_code(self, member_id: str | None, member_epoch: int) -> int:
-        """Whether this member may be told the group's offsets."""
+        """The code for a fetch of the group's offsets by this member."""
 
     def offset_delete_code(self) -> int:
-        """Whether offsets of topics that it does not subscribe to may be deleted."""
+        """The code for deleting offsets of topics that it does not subscribe to."""
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether it may be reading ``topic``; its offsets there neither expire nor may be deleted."""
+        """True if it may be reading ``topic``; its offsets there neither expire nor may be deleted."""
 
     def offset_age_from(self, committed_at: int) -> int | None:
-        """Since when an offset that was committed at that time ages; None while none does."""
+        """The time from which an offset that was committed at ``committed_at`` ages; None if it does not age."""
 
     def records(self) -> Iterator[Record]:
-        """The fewest records that make the group what is stored of it."""
+        """The fewest records that make the group's stored state."""
 
     def tombstones(self) -> Iterator[Any]:
-        """Keys of all its records: what must be deleted for it to be gone."""
+        """The keys of all its records, to remove the group."""

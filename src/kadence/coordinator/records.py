@@ -1,7 +1,7 @@
-"""The records that coordinators store, with Kafka's own keys and values, and their bytes in the log.
+"""The records that coordinators store, with Kafka's own keys and values, and their encoding in the log.
 
-A key is an int16 type and the key's fields, a value an int16 version and the value's fields. No value is a tombstone:
-what the key names is gone. Kafka's tools read these bytes. Source: CoordinatorRecordSerde of Kafka 4.3.1.
+A key is an int16 type and the key's fields, a value an int16 version and the value's fields. A null value is a
+tombstone, which removes the key. Kafka's tools read these bytes. Source: CoordinatorRecordSerde of Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _TRANSACTION_TYPES: Final[_Types] = {TransactionLogKey.RECORD_TYPE: (Transaction
 
 
 TRANSACTION_STATES: Final = range(6)
-"""The numbers of `kadence.coordinator.transactions.transaction.State`, which stands on this module."""
+"""The numbers of `kadence.coordinator.transactions.transaction.State`, which imports this module."""
 MEMBER_STATES: Final = range(3)
 """Those of `kadence.coordinator.consumer.member.MemberState`."""
 
@@ -106,19 +106,19 @@ class Record:
 
 
 def group_of(record: Record) -> str:
-    """The group that the record is about; it decides which partition of `__consumer_offsets` keeps it."""
+    """The group of the record; it decides the partition of `__consumer_offsets`."""
     key = record.key
     return str(key.group if isinstance(key, OffsetCommitKey | GroupMetadataKey) else key.group_id)
 
 
 def batch_bytes(records: Iterable[Record]) -> int:
-    """How long a batch of them is."""
+    """The length of a batch of these records."""
     each = (len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in map(encode, records))
     return _BATCH_OVERHEAD + sum(each)
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
-    """Key and value as the log keeps them.
+    """Key and value as in the log.
 
     Raises:
         WireError: a field does not fit its type.
@@ -132,10 +132,10 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: Buffer, value: Buffer | None) -> Record | None:
-    """The record of these bytes; None for a type that is not known here, which a reader of the log skips.
+    """The record of these bytes; None for an unknown type, which a reader of the log skips.
 
     Raises:
-        WireError: bytes that are no such record.
+        WireError: the bytes are not such a record.
     """
     return _decode(_TYPES, key, value)
 
@@ -166,7 +166,7 @@ def _decode(types: _Types, key: Buffer, value: Buffer | None) -> Record | None:
 
 
 def _fault(value: Any) -> str | None:
-    """What no coordinator that is known here has written; to replay it would end the loading of all the others."""
+    """The error of a value that no known coordinator writes; to replay it would end the loading of all others."""
     if isinstance(value, TransactionLogValue) and value.transaction_status not in TRANSACTION_STATES:
         return f"there is no state {value.transaction_status}"
     if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
@@ -186,7 +186,7 @@ def _encode(message: Any, head: int, version: int) -> bytes:
 
 
 def _version(value: Any) -> int:
-    """The version that Kafka 4.3.1 writes. An offset that expires by itself has one of its own."""
+    """The version that Kafka 4.3.1 writes. An offset with an expiry time of its own has another version."""
     if isinstance(value, OffsetCommitValue):
         return 1 if value.expire_timestamp >= 0 else 4
     if isinstance(value, GroupMetadataValue):

@@ -1,7 +1,7 @@
 """Applies each kind of record to the state. State that survives a restart is changed in no other way.
 
-A rule writes a record and it is replayed at once; a coordinator that loads the log replays it again, with the same
-result. The functions belong to the rooms; this is the table of them.
+A rule writes a record, which is replayed at once; a coordinator that loads the log replays it again, with the same
+result. The functions are in the rooms of their records; this is the table of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TABLE: Final[dict[type[Any], Callable[[Shard, Record], None]]] = {
 
 
 def replay(shard: Shard, record: Record) -> None:
-    """Let ``record`` take effect. A type that no room has claimed has no effect."""
+    """Apply ``record``. A type that is not in the table has no effect."""
     apply = _TABLE.get(type(record.key))
     if apply is not None:
         apply(shard, record)

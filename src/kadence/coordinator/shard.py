@@ -1,8 +1,8 @@
 """The state of the group coordinator (groups, offsets, timers), and the results of the present step.
 
-Kafka's word: one shard of the coordinator is the owner of some groups, and runs one request at a time. A rule changes
-what must outlive the process only by `Shard.write`, which replays the record at once: so what is loaded from the log is
-what was there before.
+Kafka's term: one shard of the coordinator owns some groups, and runs one request at a time. A rule changes
+durable state only by `Shard.write`, which replays the record at once: so the state that is loaded from the log is
+the state before.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Shard:
         self.new_id = new_id
         self.topics = topics
         self.wall = wall
-        """Time of day in ms at a ``now``: for what is stored, since a monotonic clock begins anew with each boot."""
+        """Turns ``now`` into the time of day in ms: for records, since a monotonic clock restarts with each boot."""
         self.groups: dict[str, Group] = {}
         self.group_configs: dict[str, dict[str, int]] = {}
-        """What single groups set for themselves; see `kadence.coordinator.consumer.settings`."""
+        """The settings of single groups; see `kadence.coordinator.consumer.settings`."""
         self.offsets = OffsetStore()
         self.timers = Timers()
         self._replay = replay
@@ -67,7 +67,7 @@ class Shard:
         return group if isinstance(group, ClassicGroup) else None
 
     def write(self, key: Any, value: Any | None, *, producer: tuple[int, int] | None = None) -> None:
-        """Change the state by a record: it takes effect now, and goes out with this step's answers."""
+        """Change the state by a record: it takes effect now, and is returned with this step's answers."""
         record = Record(key, value, producer)
         self._replay(self, record)
         self._records.append(record)
@@ -76,7 +76,7 @@ class Shard:
         self._answers.append(Answer(caller, response))
 
     def take(self) -> Outcome:
-        """What this step has led to."""
+        """Return the results of this step, and start the next."""
         outcome = Outcome(self._records, self._answers)
         self._records, self._answers = [], []
         return outcome

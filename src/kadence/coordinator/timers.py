@@ -1,8 +1,8 @@
 """Timers as data: a deadline for each key, the earliest first. Scheduling a key again replaces it.
 
 Heartbeats push the same key's deadline back thousands of times before it is due, so that costs no work in the heap: a
-key has one entry there, which goes to its true place when it comes to the top. Entries of cancelled keys are dropped
-there too, and all at once when they outnumber the living.
+key has one entry there, which is moved to its true place when it comes to the top. Entries of cancelled keys are
+dropped there too, and all at once when they outnumber the others.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _REBUILD_ABOVE = 64
 
 
 class TimerKind(StrEnum):
-    """What a timer is about. Text, because each heartbeat looks timers up by it: an `Enum` is hashed in Python."""
+    """The kind of a timer. Text, because each heartbeat looks timers up by it: an `Enum` is hashed in Python."""
 
     SESSION = "session"
-    """A member's (or pending member's) heartbeats have been missing for a session timeout."""
+    """A member, or a pending member id, has sent nothing for a session timeout."""
     JOIN = "join"
     """The join phase has lasted a rebalance timeout, or the initial delay is over."""
     SYNC = "sync"
     """Members that joined have had a rebalance timeout to sync."""
     REBALANCE = "rebalance"
-    """A KIP-848 member has had a rebalance timeout to give partitions up."""
+    """A KIP-848 member has had a rebalance timeout to revoke partitions."""
     MATCH = "match"
     """A KIP-848 group has more regular expressions to match than fit into one step."""
     EXPIRY = "expiry"
-    """Time to look for offsets, or transactional ids, that may go."""
+    """Time to look for expired offsets, or transactional ids."""
     TRANSACTION = "transaction"
     """A transaction has been open for its timeout."""
 
 
 class TimerKey(NamedTuple):
-    """Which timer; ``member_id`` is empty for timers of the group. A transaction's is named by its transactional id."""
+    """Identifies a timer; ``member_id`` is empty for timers of the group. A transaction's has the transactional id."""
 
     kind: TimerKind
     group_id: str = ""
@@ -46,7 +46,7 @@ class TimerKey(NamedTuple):
 
 
 class _Entry:
-    """One key's deadline, and its entry in the heap: not later than the deadline, and known by its serial number."""
+    """One key's deadline, and its entry in the heap: not later than the deadline, identified by its serial number."""
 
     __slots__ = ("deadline", "queued_at", "serial")
 
@@ -72,12 +72,12 @@ class Timers:
         return key in self._entries
 
     def deadline(self, key: TimerKey) -> int | None:
-        """When ``key`` is due; None if it is not scheduled."""
+        """The deadline of ``key``; None if it is not scheduled."""
         entry = self._entries.get(key)
         return None if entry is None else entry.deadline
 
     def schedule(self, key: TimerKey, deadline: int) -> None:
-        """Make ``key`` due at ``deadline``, in place of what it had."""
+        """Set the deadline of ``key``, in place of an earlier one."""
         entry = self._entries.get(key)
         if entry is not None and entry.queued_at <= deadline:
             entry.deadline = deadline
@@ -88,7 +88,7 @@ class Timers:
         self._drop_many()
 
     def cancel(self, key: TimerKey) -> None:
-        """Forget ``key``; nothing happens if it is not scheduled."""
+        """Forget ``key``; no effect if it is not scheduled."""
         if self._entries.pop(key, None) is not None:
             self._drop_many()
 
@@ -100,7 +100,7 @@ class Timers:
     def pop_due(self, now: int) -> TimerKey | None:
         """Take one key whose deadline is at or before ``now``, the earliest first.
 
-        One at a time, because what the caller does about it may cancel or re-arm the next.
+        One at a time, because the caller's action may cancel or re-arm the next.
         """
         self._settle_top()
         if not self._heap or self._heap[0][0] > now:
@@ -110,7 +110,7 @@ class Timers:
         return key
 
     def _settle_top(self) -> None:
-        """Drop what is stale, and move what was put off, until the top is a deadline."""
+        """Drop stale entries, and move postponed ones, until the top is a deadline."""
         heap, entries = self._heap, self._entries
         while heap:
             at, serial, key = heap[0]

@@ -14,8 +14,8 @@ class TopicImage:
     """One topic.
 
     Attributes:
-        partitions: how many it has.
-        racks: of each partition, the racks that have a replica of it; empty if racks are not known.
+        partitions: the number of its partitions.
+        racks: for each partition, the racks with a replica of it; empty if racks are not known.
     """
 
     name: str

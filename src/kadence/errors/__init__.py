@@ -30,7 +30,7 @@
     │   ├── ConnectError                DNS, TCP or TLS failed, with the step and the address
     │   ├── DisconnectedError           connection lost with requests in flight
     │   ├── RequestTimedOutError        no answer within request.timeout.ms
-    │   ├── MalformedMessageError       bytes that are no Kafka message
+    │   ├── MalformedMessageError       bytes that are not a Kafka message
     │   ├── UnsupportedVersionError     no version in common with the broker
     │   ├── AuthenticationError         the broker refused the SASL login or the certificate
     │   └── SchemaRegistryError         the schema registry did not answer as a registry does

@@ -102,7 +102,7 @@ class LogTruncationError(OffsetOutOfRangeError):
 
     Attributes:
         partition: the partition. position: the next offset that would have been read.
-        diverging_offset: the first offset from which the log now has other records; None if the broker cannot tell.
+        diverging_offset: the first offset from which the log now has other records; None if it is unknown.
         leader_epoch: the leader epoch before that offset, for ``seek(partition, OffsetAndMetadata(...))``; None if
             unknown.
     """
@@ -123,8 +123,8 @@ class LogTruncationError(OffsetOutOfRangeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         rebuild, arguments, state = super().__reduce__()
-        told = {"diverging_offset": self.diverging_offset, "leader_epoch": self.leader_epoch}
-        return rebuild, arguments, {**state, **told}
+        own = {"diverging_offset": self.diverging_offset, "leader_epoch": self.leader_epoch}
+        return rebuild, arguments, {**state, **own}
 
 
 class UnknownTopicOrPartitionError(BrokerError):

@@ -1,8 +1,8 @@
-"""Copies of an error that many callers are told: one for each.
+"""Copies of an error that many callers raise: one for each.
 
-An exception that is raised collects the traceback of whoever raised it, and with it all that its frames refer to; it
-also takes notes, and the exception that was handled meanwhile. So what a client keeps is never raised itself, nor is
-what caused it: a program may raise that, too.
+A raised exception collects the traceback of its caller, and with it all that its frames refer to; it
+also takes notes, and the exception that was handled meanwhile. So an error that a client keeps is never raised itself,
+nor is its cause: a program may raise that, too.
 """
 
 from __future__ import annotations

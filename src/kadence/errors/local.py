@@ -1,4 +1,4 @@
-"""The base of all errors, and those that are no broker's answer: on the way to one, and in the client itself."""
+"""The base of all errors, and those that are not a broker's answer: of the transport, and of the client itself."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RequestTimedOutError(TransportError):
 
 
 class MalformedMessageError(TransportError):
-    """The received bytes are no Kafka message: truncated, with a wrong length, or with extra bytes at the end."""
+    """The received bytes are not a Kafka message: truncated, with a wrong length, or with extra bytes at the end."""
 
     retriable = False
 
@@ -102,7 +102,7 @@ class LocalError(KafkaError):
 
 
 class ConfigError(LocalError, ValueError):
-    """A configuration key or value cannot be used. The message says what was given, what is allowed and what to do.
+    """A configuration key or value cannot be used. The message has the value, the allowed ones and advice.
 
     Attributes:
         key: the key or option that is wrong, as Kafka or the room's documentation spells it; where several are, the
@@ -194,9 +194,9 @@ class RecordDeserializationError(SerializationError):
 
 
 class DeadLetterError(LocalError):
-    """The dead letter of a record could not be written. The record was not skipped; the next poll tries again.
+    """The dead letter record of a record could not be written. The record was not skipped; the next poll tries again.
 
-    `Consumer.process` ends with it where the topic can never take the dead letter; the record is not done then.
+    `Consumer.process` ends with it if the topic can never take the dead letter record; the record is not done then.
     """
 
 
@@ -287,11 +287,11 @@ class SchemaRefusedError(SerializationError):
 class AnswerPendingError(BaseException):
     """A serialiser or deserialiser needs an answer that must be waited for, and is called on an event loop.
 
-    The loop must not wait, so the client calls it again once the answers are there. It is no `Exception`: one that
-    wraps another one, and takes what that raises for bad data, must let this pass.
+    The loop must not wait, so the client calls it again once the answers are there. It is not an `Exception`: a
+    serialiser that wraps another one, and takes its exceptions for bad data, must let this pass.
 
     Args:
-        answers: what is waited for. Somebody is asking already, on another thread.
+        answers: the futures to wait for. Another thread is making the requests already.
     """
 
     def __init__(self, answers: tuple[Future[Any], ...]) -> None:
@@ -300,14 +300,14 @@ class AnswerPendingError(BaseException):
 
     @property
     def is_over(self) -> bool:
-        """Whether all answers are there."""
+        """True if all answers are there."""
         return all(answer.done() for answer in self.answers)
 
     def check(self) -> None:
         """Raise the error that took the place of an answer, if there is one; when all are there."""
         for answer in self.answers:
             error = answer.exception()
-            # Whoever asked may have been interrupted: then it is asked again.
+            # The caller of an answer may have been interrupted: then the request is made again.
             if isinstance(error, Exception):
                 raise error
 

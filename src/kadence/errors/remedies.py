@@ -1,9 +1,9 @@
-"""What mends an error: one table of brokers' error codes, and what the errors of the client itself are.
+"""The remedies of errors: one table of brokers' error codes, and the remedies of the client's own errors.
 
-Every retry asks here whether the same again may succeed, and when. `error_codes.RETRIABLE` is Kafka's own list, so the
-codes in it are those with `Remedy.TIME`, `METADATA` or `COORDINATOR`; of the others some are mended by another step
-than a repetition. A table of one API (`producer.verdicts`, `producer.transaction_requests`) has only what a code means
-there and nowhere else.
+Every retry looks up here whether the same request may succeed, and when. `error_codes.RETRIABLE` is Kafka's own list;
+the codes in it are those with `Remedy.TIME`, `METADATA` or `COORDINATOR`; some of the others have another remedy than a
+repetition. A table of one API (`producer.verdicts`, `producer.transaction_requests`) has only what a code means there
+and nowhere else.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["REPEATED", "Remedy", "may_pass", "remedy_of", "remedy_of_code"]
 
 
 class Remedy(Enum):
-    """What must happen before the same may succeed."""
+    """The condition for the same request to succeed."""
 
-    TIME = "nothing: it is done again after a while"
-    METADATA = "metadata is asked who leads the partition now, or that its topic is gone"
+    TIME = "nothing: it is repeated after a while"
+    METADATA = "metadata is requested: the partition may have another leader, or its topic be deleted"
     COORDINATOR = "the coordinator is looked up again"
     MEMBERSHIP = "the member joins the group again, or hears of its new epoch"
     FORM = "what is sent becomes smaller"
@@ -69,7 +69,7 @@ _TABLE: Final[dict[int, Remedy]] = {
 
 
 def remedy_of_code(code: int) -> Remedy:
-    """What mends a broker's error code. One that this version lacks is mended by nothing that a client does."""
+    """The remedy of a broker's error code. For an unknown code there is none."""
     remedy = _TABLE.get(code)
     if remedy is None:
         remedy = Remedy.TIME if code in ec.RETRIABLE else Remedy.NONE
@@ -77,7 +77,7 @@ def remedy_of_code(code: int) -> Remedy:
 
 
 def remedy_of(error: BaseException) -> Remedy:
-    """What mends an error, a broker's or the client's own."""
+    """The remedy of an error, a broker's or the client's own."""
     if isinstance(error, BrokerError):
         return remedy_of_code(error.code)
     if isinstance(error, RecordTooLargeError):
@@ -90,5 +90,5 @@ def remedy_of(error: BaseException) -> Remedy:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether doing the same again and again is worth it: what stands in the way may go, be it by a person's doing."""
+    """True if repeating is worthwhile: the cause may go away, perhaps when an administrator acts."""
     return remedy_of(error) in REPEATED or remedy_of(error) is Remedy.PERMISSION

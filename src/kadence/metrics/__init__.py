@@ -41,12 +41,12 @@ class MetricName:
 
     @property
     def cumulative(self) -> bool:
-        """Whether the value only grows: Kafka's names of such metrics end in ``-total``."""
+        """True if the value only grows: Kafka's names of such metrics end in ``-total``."""
         return self.name.endswith("-total")
 
     @property
     def level(self) -> str:
-        """Whether the metric is for each "partition", each "topic", or (empty) for the whole client."""
+        """The metric's level: each "partition", each "topic", or (empty) the whole client."""
         return next((tag for tag in ("partition", "topic") if tag in self.tags), "")
 
     def __eq__(self, other: object) -> bool:
@@ -73,7 +73,7 @@ class MetricName:
 
 
 class Measured(Protocol):
-    """What adapters read: consumers and producers, for threads and asyncio."""
+    """The interface for adapters: consumers and producers, for threads and asyncio."""
 
     def metrics(self) -> Mapping[MetricName, float]: ...
 

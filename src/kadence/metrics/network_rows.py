@@ -63,5 +63,5 @@ def one_node(node: NodeMeters) -> Rows:
 
 
 def node_tag(node_id: int) -> str:
-    """What a broker is called in tags. Bootstrap addresses are -2, -3 … here, -1, -2 … in Kafka's own client."""
+    """A broker's name in tags. Bootstrap addresses are -2, -3 … here, -1, -2 … in Kafka's own client."""
     return f"node-{node_id if node_id >= 0 else node_id + 1}"

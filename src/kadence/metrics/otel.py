@@ -73,7 +73,7 @@ class ClientInstruments:
         """Without clients: in a forked child they are the parent's, which reports them itself."""
         self._clients: weakref.WeakSet[Measured] = weakref.WeakSet()
         self._values: dict[str, list[Observation]] = {}
-        self._told: set[str] = set()
+        self._observed: set[str] = set()
 
     def add(self, client: Measured) -> None:
         """Report this client, too. Any thread may call it."""
@@ -99,11 +99,11 @@ class ClientInstruments:
     def _callback(self, key: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             with self._lock:
-                # Each instrument asks once per collection; whoever asks again begins the next one.
-                if not self._told or key in self._told:
-                    self._told.clear()
+                # Each instrument asks once per collection; the second call of one of them begins the next collection.
+                if not self._observed or key in self._observed:
+                    self._observed.clear()
                     self._values = self._read()
-                self._told.add(key)
+                self._observed.add(key)
                 return self._values.get(key, [])
 
         return observe

@@ -1,4 +1,4 @@
-"""What a row of the metrics is, and the shapes that rows have in common."""
+"""The rows of the metrics, and their common shapes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Rows = Iterator[Row]
 
 
 def count(meter: Tally | Joint) -> Read:
-    """How often something was counted."""
+    """The number of events."""
     return lambda now: meter.count
 
 
@@ -51,7 +51,7 @@ def total(meter: Tally | Joint) -> Read:
 
 
 def nanos(ms: Read) -> Read:
-    """What is read in ms, in ns."""
+    """Converts a reading from ms to ns."""
     return lambda now: ms(now) * NANOS
 
 
@@ -61,36 +61,36 @@ def share(meter: Tally) -> Read:
 
 
 def per_hour(meter: Tally) -> Read:
-    """How often something happened, per hour."""
+    """The number of events per hour."""
     return lambda now: meter.frequency(now, _HOUR_MS)
 
 
 def times(name: str, what: str, meter: Meter) -> Rows:
-    """How long something takes, in ms."""
+    """Rows for the duration of something, in ms."""
     yield Row(f"{name}-avg", f"The average {what}, in ms", meter.average)
     yield Row(f"{name}-max", f"The longest {what}, in ms", meter.highest)
 
 
 def events(name: str, what: str, meter: Tally | Joint) -> Rows:
-    """How often something happened."""
+    """Rows for the number of events."""
     yield Row(f"{name}-rate", f"The number of {what} per second", meter.frequency)
     yield Row(f"{name}-total", f"The number of {what}", count(meter))
 
 
 def amounts(name: str, what: str, meter: Tally | Joint) -> Rows:
-    """How much of something there was."""
+    """Rows for an amount."""
     yield Row(f"{name}-rate", f"The number of {what} per second", meter.rate)
     yield Row(f"{name}-total", f"The number of {what}", total(meter))
 
 
 def sizes(name: str, what: str, meter: Meter | Joint) -> Rows:
-    """How large things are, in bytes."""
+    """Rows for sizes, in bytes."""
     yield Row(f"{name}-avg", f"The average size of {what}, in bytes", meter.average)
     yield Row(f"{name}-max", f"The greatest size of {what}, in bytes", meter.highest)
 
 
 def ago(name: str, what: str, at: Callable[[], int]) -> Rows:
-    """How long ago something was; ``at`` gives its time (ms), negative for never."""
+    """A row for the time since an event; ``at`` gives its time (ms), negative for never."""
 
     def seconds(now: int) -> float:
         then = at()

@@ -5,9 +5,9 @@ A `Meter` takes values; what Kafka calls rate, average, maximum and minimum are 
 begins with the first value after the present one is 30 s old, a sample counts until 60 s after its last value, and
 a rate divides by the time since the oldest sample began, but never by less than one whole window.
 
-The writer pays for integers; everything else is done by whoever reads. A reader changes nothing, so no lock is
-needed: closed samples are one immutable tuple, replaced as a whole. What a reader may see of a value that is being
-recorded is its count without its sum, one event's worth.
+The writer pays for integers; everything else is done by the reader. A reader changes nothing, so no lock is
+needed: closed samples are one immutable tuple, replaced as a whole. While a value is being recorded, a reader may see
+its count without its sum, one event's worth.
 
 `NetworkMeters` has those of a network client: connections, bytes, requests, waiting.
 """
@@ -40,7 +40,7 @@ _KEPT: Final = _WINDOWS
 
 
 class _Sample(NamedTuple):
-    """What came between ``start`` and ``last`` (ms)."""
+    """The values between ``start`` and ``last`` (ms)."""
 
     start: int
     last: int
@@ -60,7 +60,7 @@ class _Marks(NamedTuple):
 
 
 class Reading:
-    """What any thread reads of values that were recorded: by one `Tally`, or by several together (`Joint`)."""
+    """The methods with which any thread reads recorded values: of one `Tally`, or of several together (`Joint`)."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ class Reading:
         return sum(sample.total for sample in samples) * per_ms / _elapsed(now, oldest)
 
     def frequency(self, now: int, per_ms: int = 1_000) -> float:
-        """How many values came per ``per_ms`` ms."""
+        """The number of values per ``per_ms`` ms."""
         samples, oldest = self._samples(now)
         return sum(sample.number for sample in samples) * per_ms / _elapsed(now, oldest)
 
@@ -101,7 +101,7 @@ class Tally(Reading):
     """Totals that are only added to, in the writer's own way; windows come from `mark`.
 
     The writer adds to ``count`` and ``total`` itself (it may be on a hot path) and calls `mark` when it knows that
-    the present sample is complete. What one event brings may be several things: the tallies of the others are made
+    the present sample is complete. If one event has several values, the tallies of the others are made
     with the first one as ``of``, and its count and times are theirs.
 
     Attributes:
@@ -186,7 +186,7 @@ class Joint(Reading):
     """Several tallies read as if they were one. Nothing is recorded twice for it.
 
     Args:
-        of: gives them, anew for each reading.
+        of: returns them for each reading.
     """
 
     __slots__ = ("_of",)
@@ -196,7 +196,7 @@ class Joint(Reading):
 
     @property
     def count(self) -> int:
-        """How many values there ever were."""
+        """The number of all values so far."""
         return sum(tally.count for tally in self._of())
 
     @property

@@ -32,17 +32,17 @@ from kadence.types import GroupMetadata, TopicPartition
 __all__ = ["StatePublisher", "publish_state", "published", "state_directory"]
 
 _LATEST: Final = 20
-"""How many of the latest stalls and rebalances of each consumer are published."""
+"""The number of the latest stalls and rebalances of each consumer that are published."""
 
 _AGAIN_S: Final = 0.1
-"""After which a connection that could not be accepted is tried again."""
+"""The delay before a connection that could not be accepted is tried again."""
 
 _NAME: Final = re.compile(r"([0-9]{1,9})-[0-9a-f]+\.sock")
 """Of a socket: the process, and which publisher in it."""
 
 
-class _Told(Protocol):
-    """What is asked of a consumer, on any thread."""
+class _Published(Protocol):
+    """The calls of a consumer, on any thread."""
 
     def assignment(self) -> frozenset[TopicPartition]: ...
     def not_fetched(self) -> Mapping[TopicPartition, Any]: ...
@@ -55,7 +55,7 @@ class _Told(Protocol):
 
 
 def state_directory() -> Path:
-    """Where the sockets are: ``$KADENCE_STATE_DIR``, else a directory of this user for what runs now."""
+    """The directory of the sockets: ``$KADENCE_STATE_DIR``, else this user's directory for run-time files."""
     named = os.environ.get("KADENCE_STATE_DIR")
     if named:
         return Path(named)
@@ -89,7 +89,7 @@ def _is_own_socket(path: Path) -> bool:
     return stat.S_ISSOCK(about.st_mode) and about.st_uid == os.getuid()
 
 
-def publish_state(*consumers: _Told) -> StatePublisher:
+def publish_state(*consumers: _Published) -> StatePublisher:
     """Let ``kadence top`` on this machine show these consumers: partitions that are not fetched, stalls, rebalances.
 
     Args:
@@ -112,12 +112,12 @@ class StatePublisher:
         path: the path of the socket.
     """
 
-    def __init__(self, *consumers: _Told) -> None:
+    def __init__(self, *consumers: _Published) -> None:
         if not hasattr(socket, "AF_UNIX"):
             raise MissingDependencyError(
                 "publish_state() needs Unix sockets, which this system does not have"
             )
-        self._consumers: weakref.WeakSet[_Told] = weakref.WeakSet(consumers)
+        self._consumers: weakref.WeakSet[_Published] = weakref.WeakSet(consumers)
         self._pid = os.getpid()
         directory = own_directory(state_directory())
         _clear(directory)
@@ -125,7 +125,7 @@ class StatePublisher:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._listener.bind(str(self.path))
-            # Nobody can connect before listen().
+            # No connection is possible before listen().
             self.path.chmod(0o600)
             self._listener.listen()
         except OSError:
@@ -135,7 +135,7 @@ class StatePublisher:
         self._thread = threading.Thread(target=self._serve, name="kadence-state", daemon=True)
         self._thread.start()
 
-    def add(self, consumer: _Told) -> None:
+    def add(self, consumer: _Published) -> None:
         """Publish this consumer, too. Any thread may call it."""
         self._consumers.add(consumer)
 
@@ -150,7 +150,7 @@ class StatePublisher:
                 try:
                     waker.connect(str(self.path))
                 except OSError:
-                    # Somebody removed the socket. The thread is a daemon, and ends with the process.
+                    # The socket was removed. The thread is a daemon, and ends with the process.
                     pass
                 else:
                     self._thread.join()
@@ -184,7 +184,7 @@ class StatePublisher:
                 try:
                     connection.sendall(self._document())
                 except OSError:
-                    # Who asked has gone, or does not read.
+                    # The client has gone, or does not read.
                     continue
 
     def _document(self) -> bytes:
@@ -206,13 +206,13 @@ def _runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        # It belongs to somebody else.
+        # It is another user's.
         return True
     return True
 
 
 def _is_listened_to(path: Path) -> bool:
-    """Whether any process has the socket; only its refusal says that none has."""
+    """True if any process has the socket; only its refusal means that none has."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)
         try:
@@ -224,7 +224,7 @@ def _is_listened_to(path: Path) -> bool:
     return True
 
 
-def _state_of(consumer: _Told) -> dict[str, Any]:
+def _state_of(consumer: _Published) -> dict[str, Any]:
     """One consumer as JSON takes it. Times are in seconds since 1970."""
     held = consumer.not_fetched()
     late = consumer.network_lateness()
@@ -276,7 +276,7 @@ def _state_of(consumer: _Told) -> dict[str, Any]:
 
 
 def _work(metrics: Mapping[MetricName, float]) -> dict[str, int] | None:
-    """How many records `process` has under way; None before it was first called."""
+    """The number of records that `process` has in progress; None before it was first called."""
     found = {
         name.name: int(value)
         for name, value in metrics.items()
@@ -304,7 +304,7 @@ def _stuck(metrics: Mapping[MetricName, float]) -> dict[TopicPartition, dict[str
     return {tp: each for tp, each in found.items() if each["offset"] >= 0}
 
 
-def _identity(consumer: _Told, metrics: Mapping[MetricName, float]) -> dict[str, Any]:
+def _identity(consumer: _Published, metrics: Mapping[MetricName, float]) -> dict[str, Any]:
     client = next((name.tags["client-id"] for name in metrics if "client-id" in name.tags), "")
     try:
         group = consumer.group_metadata()
@@ -319,7 +319,7 @@ def _identity(consumer: _Told, metrics: Mapping[MetricName, float]) -> dict[str,
     }
 
 
-def _lag(consumer: _Told, partition: TopicPartition) -> int | None:
+def _lag(consumer: _Published, partition: TopicPartition) -> int | None:
     try:
         return consumer.current_lag(partition)
     except KafkaError:

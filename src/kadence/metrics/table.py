@@ -13,7 +13,7 @@ Grouped = tuple[str, Rows]
 """Rows and the group that they are in."""
 
 Part = tuple[Hashable, list[Grouped], dict[str, str]]
-"""What there is one of for each broker, topic and so on: what tells it from others, its rows, its tags."""
+"""A broker, topic and so on that has rows of its own: its key, its rows, its tags."""
 
 _Named = list[tuple[MetricName, Read]]
 

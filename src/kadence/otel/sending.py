@@ -18,7 +18,7 @@ __all__ = ["traced_send"]
 
 
 def traced_send(tracer: Tracer, producer: Any) -> Callable[..., Any]:
-    """What takes the place of `Producer.send` or `AsyncProducer.send` at one producer, which it does not keep alive."""
+    """The replacement of `Producer.send` or `AsyncProducer.send` at one producer, which it does not keep alive."""
     # Through its class, so that a producer that is traced twice has one span for each record.
     send = type(producer).send
     client_id: str = producer._config.client_id

@@ -1,4 +1,4 @@
-"""What spans are called and what they say: OpenTelemetry's conventions for messaging and for Kafka, and headers.
+"""The names and attributes of spans: OpenTelemetry's conventions for messaging and for Kafka; and headers.
 
 A record carries its context in the headers of the global propagator: ``traceparent`` and ``tracestate`` of W3C, unless
 the program has set another one.
@@ -62,7 +62,7 @@ _HEADERS: Final = _Headers()
 
 
 def context_of(record: Record[Any, Any]) -> Context:
-    """What the record's headers say of where it was made; empty when they say nothing."""
+    """The context in the record's headers; empty if they have none."""
     return propagate.extract(record.headers, Context(), _HEADERS)
 
 
@@ -82,12 +82,12 @@ def with_context(headers: Headers, context: Context) -> Sequence[_Pair]:
 
 
 def links_to(records: Iterable[Record[Any, Any]]) -> list[Link]:
-    """Where these records were made, each place once."""
+    """Links to the spans that made these records, each once."""
     return links_of(record.headers for record in records)
 
 
 def links_of(headers: Iterable[Sequence[_Pair]]) -> list[Link]:
-    """Where the records with these headers were made, each place once."""
+    """Links to the spans that made the records with these headers, each once."""
     found: dict[int, SpanContext] = {}
     for each in headers:
         made = get_current_span(propagate.extract(each, Context(), _HEADERS)).get_span_context()
@@ -104,7 +104,7 @@ def propagated_names() -> list[str]:
 
 
 def named(operation: str, topics: Iterable[str]) -> str:
-    """The name of a span: what is done, and the topic if there is one."""
+    """The name of a span: the operation, and the topic if there is one."""
     names = set(topics)
     return f"{operation} {names.pop()}" if len(names) == 1 else operation
 
@@ -122,7 +122,7 @@ def of_sent(topic: str, value: Any, key: Any, partition: int | None, client_id: 
 def of_records(
     operation: str, kind: str, records: Sequence[Record[Any, Any]], client_id: str | None, group: str | None
 ) -> Attributes:
-    """Of records that were received, or are handled. What differs among several is left out."""
+    """Attributes of records that were received, or are handled. Values that differ among several are left out."""
     found = _operation(operation, kind, client_id)
     if group is not None:
         found["messaging.consumer.group.name"] = group
@@ -142,7 +142,7 @@ def of_table(
     topics: Collection[str],
     partitions: Collection[int],
 ) -> Attributes:
-    """Of rows that are sent or received together. What differs among them is left out; None: it is no table."""
+    """Attributes of rows that are sent or received together. Values that differ are left out; None: not a table."""
     found = _operation(operation, kind, client_id)
     if group is not None:
         found["messaging.consumer.group.name"] = group
@@ -184,7 +184,7 @@ def _of_message(key: Any, value: Any) -> Attributes:
 
 
 def _text(key: Any) -> str | None:
-    """A key in words; None for one that has none."""
+    """A key as text; None if it has no text."""
     if isinstance(key, bytes):
         try:
             return key[:_KEY_CHARACTERS].decode()

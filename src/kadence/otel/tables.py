@@ -1,7 +1,7 @@
 """`send_arrow()` and `poll_arrow()` with spans: one for each table.
 
 All rows of a table that is sent belong to one span, whose context each of them carries in its headers. A table that is
-polled has links to what sent its rows, of which the first few are looked at. pyarrow is there: the tables are its own.
+polled has links to the spans that sent its rows, as far as its first rows show. pyarrow is there: the tables need it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kadence.records import MOST_HEADERS
 __all__ = ["traced_poll_arrow", "traced_send_arrow"]
 
 _LOOKED_AT: Final = 512
-"""Rows of a table that is polled whose headers are read: there may be a million."""
+"""The rows of a polled table whose headers are read: there may be a million."""
 
 _PLACE: Final = ("topic", "partition", "headers")
 
 
 def traced_send_arrow(tracer: Tracer, producer: Any) -> Callable[..., Any]:
-    """What takes the place of `send_arrow` at one producer, which it does not keep alive."""
+    """The replacement of `send_arrow` at one producer, which it does not keep alive."""
     send_arrow = type(producer).send_arrow
     client_id: str = producer._config.client_id
     sending = weakref.ref(producer)
@@ -67,7 +67,7 @@ def traced_send_arrow(tracer: Tracer, producer: Any) -> Callable[..., Any]:
 
 
 def traced_poll_arrow(tracer: Tracer, consumer: Any, client_id: str, group: str | None) -> Callable[..., Any]:
-    """What takes the place of `poll_arrow` at one consumer, which it does not keep alive."""
+    """The replacement of `poll_arrow` at one consumer, which it does not keep alive."""
     poll_arrow = type(consumer).poll_arrow
     polling = weakref.ref(consumer)
 
@@ -76,8 +76,8 @@ def traced_poll_arrow(tracer: Tracer, consumer: Any, client_id: str, group: str 
         chosen = columns_of(columns, headers=headers)
         return chosen, [*chosen, *(name for name in _PLACE if name not in chosen)]
 
-    def told(began: int, table: Any, chosen: tuple[str, ...]) -> Any:
-        """Polls that bring nothing have no span."""
+    def traced(began: int, table: Any, chosen: tuple[str, ...]) -> Any:
+        """Empty polls have no span."""
         if table.num_rows:
             topics, partitions = _distinct(table, "topic"), _distinct(table, "partition")
             rows = table["headers"].slice(0, _LOOKED_AT).to_pylist()
@@ -107,7 +107,7 @@ def traced_poll_arrow(tracer: Tracer, consumer: Any, client_id: str, group: str 
         except KafkaError as error:
             failed(began, error)
             raise
-        return told(began, table, chosen)
+        return traced(began, table, chosen)
 
     async def on_loop(
         *timeout: float | None, headers: bool = False, columns: Sequence[str] | None = None, **settings: Any
@@ -119,7 +119,7 @@ def traced_poll_arrow(tracer: Tracer, consumer: Any, client_id: str, group: str 
         except KafkaError as error:
             failed(began, error)
             raise
-        return told(began, table, chosen)
+        return traced(began, table, chosen)
 
     return on_loop if inspect.iscoroutinefunction(poll_arrow) else on_thread
 
@@ -167,7 +167,7 @@ def _with_context(data: Any, context: Context) -> Any:
 
 
 def _joined(lists: Any, own: Any) -> Any:
-    """Each row's headers with ours behind them, without those whose place they take; None: a row has too many."""
+    """Each row's headers with ours behind them, without those that ours replace; None: a row has too many."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

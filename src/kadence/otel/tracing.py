@@ -36,8 +36,8 @@ def trace(*clients: Client, tracer_provider: TracerProvider | None = None) -> Tr
     Each record that a producer sends has a span "send", from the call to the acknowledgement, and its context in its
     headers; all rows of a table that `send_arrow` sends have one. Each poll that returns records has a span "poll" with
     links to the spans that made them, and so has each record of an iteration, which is a poll of one. With `process`
-    each attempt has a span "process", within which the handler runs: what it sends itself, what it returns, retry
-    records and dead letters belong to it. In loops of your own `Tracing.processing` makes it.
+    each attempt has a span "process", within which the handler runs: records that it sends or returns, retry
+    records and dead letter records belong to it. In loops of your own `Tracing.processing` makes it.
 
     Args:
         clients: each a `kadence.Producer`, `kadence.AsyncProducer`, `kadence.Consumer` or `kadence.AsyncConsumer`.
@@ -62,10 +62,10 @@ class Tracing:
         self._tracer: Tracer = get_tracer("kadence", VERSION, tracer_provider)
 
     def add(self, client: Client) -> None:
-        """Trace this one, too. What is under way already has no span.
+        """Trace this client, too. Calls in progress have no span.
 
         Raises:
-            TypeError: it is no client of Kadence.
+            TypeError: it is not a client of Kadence.
         """
         if isinstance(client, Producer | AsyncProducer):
             vars(client)["send"] = traced_send(self._tracer, client)
@@ -76,7 +76,7 @@ class Tracing:
             raise TypeError(f"trace() takes consumers and producers of Kadence, not {client!r}")
 
     def remove(self, client: Client) -> None:
-        """Trace this one no longer. What is under way keeps its span until it ends."""
+        """Stop tracing this client. Calls in progress keep their span until they end."""
         for name in ("send", "send_arrow", "poll", "poll_arrow", "_next"):
             vars(client).pop(name, None)
         if isinstance(client, ConsumerState):
@@ -120,7 +120,7 @@ class Tracing:
 
 
 class _Polls:
-    """What takes the place of `poll` and of the steps of iterations at one consumer, which it does not keep alive."""
+    """The replacement of `poll` and of the steps of iterations at one consumer, which it does not keep alive."""
 
     def __init__(
         self, tracer: Tracer, consumer: Any, client_id: str, group: str | None, received: Received
@@ -148,7 +148,7 @@ class _Polls:
                 self._failed(began, error)
                 raise
             several = list(records)
-            self._told(began, several, {"messaging.batch.message_count": len(several)})
+            self._traced(began, several, {"messaging.batch.message_count": len(several)})
             return records
 
         async def on_loop(*timeout: float | None, **settings: Any) -> Records[Any, Any]:
@@ -162,7 +162,7 @@ class _Polls:
                 self._failed(began, error)
                 raise
             several = list(records)
-            self._told(began, several, {"messaging.batch.message_count": len(several)})
+            self._traced(began, several, {"messaging.batch.message_count": len(several)})
             return records
 
         return on_loop if inspect.iscoroutinefunction(poll) else on_thread
@@ -181,7 +181,7 @@ class _Polls:
             finally:
                 self._is_iterating = False
             if record is not None:
-                self._told(began, [record], of_one(record))
+                self._traced(began, [record], of_one(record))
             return record
 
         async def on_loop(deadline: int) -> Record[Any, Any] | None:
@@ -195,12 +195,12 @@ class _Polls:
             finally:
                 self._is_iterating = False
             if record is not None:
-                self._told(began, [record], of_one(record))
+                self._traced(began, [record], of_one(record))
             return record
 
         return on_loop if inspect.iscoroutinefunction(following) else on_thread
 
-    def _told(self, began: int, records: list[Record[Any, Any]], more: Attributes) -> None:
+    def _traced(self, began: int, records: list[Record[Any, Any]], more: Attributes) -> None:
         """Polls that bring nothing have no span."""
         if not records:
             return

@@ -38,11 +38,11 @@ from kadence.work.scheduler import Task
 __all__ = ["Carried", "Received", "WorkTracing", "process_span"]
 
 _MOST_RECEIVED: Final = 200
-"""How many of the latest polls are known of each partition, so that handlers' spans can name theirs."""
+"""The number of the latest polls that are remembered for each partition, so that handlers' spans can name theirs."""
 
 
 class Received:
-    """Which poll brought a record: the latest polls of each partition."""
+    """The poll that returned a record: the latest polls of each partition."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -105,10 +105,10 @@ def process_span(
 
 
 class WorkTracing:
-    """What `kadence.work` tells of one consumer, as `kadence.work.tracing.Tracing` describes it.
+    """The callbacks of `kadence.work` for one consumer, as `kadence.work.tracing.Tracing` describes them.
 
     Args:
-        follow: has the sends of a producer traced.
+        follow: traces the sends of a producer.
     """
 
     def __init__(

@@ -29,11 +29,11 @@ Header = tuple[str, bytes | None]
 
 _BATCH_OVERHEAD = 61
 _REBUILD_ABOVE: Final = 64
-"""A heap of so many entries is made anew when most are of batches that have gone."""
+"""A heap of so many entries is rebuilt when most of them belong to batches that are gone."""
 
 
 class Batch(OpenBatch):
-    """Records of one partition that travel together.
+    """Consecutive records of one partition that are sent together.
 
     Attributes:
         first: index of its first record in the delivery; above 0 for a later piece of a batch that was split.
@@ -42,7 +42,7 @@ class Batch(OpenBatch):
         producer_id, epoch, base_sequence: its identity at the broker once it has one; -1 before.
         encoded: its bytes, kept for retries: a repeated batch must be the same to be recognised. Uncompressed they lie
             in the memory of the builder.
-        last_error: why the last attempt failed.
+        last_error: the error of the last attempt.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class Accumulator(FastAppender):
     """Collects records into one queue of batches per partition, within `buffer.memory`.
 
     Args:
-        gate: the producer's condition; handed to the deliveries, and notified when memory is given back.
+        gate: the producer's condition; passed to the deliveries, and notified when memory becomes free.
         largest: most bytes of one record. wall_ms: the time of records that have none.
     """
 
@@ -115,28 +115,28 @@ class Accumulator(FastAppender):
         self.waiting: dict[TopicPartition, deque[Batch]] = {}
         """Batches that were never sent, by partition, oldest first. A partition without any is not here."""
         self._ready: dict[TopicPartition, None] = {}
-        """Of those partitions, the ones whose oldest batch is full or has lingered. The others are not walked: there
+        """Of those partitions, the ones whose oldest batch is full or has lingered. The others are not visited: there
         may be thousands."""
         self._lingers: list[tuple[int, int, TopicPartition]] = []
-        """A heap: when the oldest batch of the others has lingered, a serial number, the partition; and entries of
-        batches that have gone."""
+        """A heap for the others: (end of the oldest batch's linger, serial number, partition). It also has entries of
+        batches that are gone."""
         self._serial = 0
         self.incomplete: set[Batch] = set()
         """Every batch whose delivery is undecided, sent or not."""
-        self.untold: set[Delivery] = set()
-        """Of batches that are decided, those whose futures may not know yet, or whose callbacks have not all run."""
+        self.unnotified: set[Delivery] = set()
+        """Deliveries of decided batches whose futures may not be resolved yet, or whose callbacks have not all run."""
         self._limits: dict[str, int] = {}
-        """The size of batches for topics whose brokers have refused larger ones."""
+        """The batch size for topics whose brokers have refused larger batches."""
         self._busy: set[TopicPartition] = set()
         """Partitions whose last batch was not small: the next gets its memory at once, and need not grow."""
         self.blocked = 0
-        """How many callers wait for memory. Then lingering makes no sense."""
+        """The number of callers that wait for memory. While there are any, batches do not linger."""
         self.flushing = 0
-        """How many callers wait for everything to be sent."""
+        """The number of callers that wait for everything to be sent."""
         self.measures = Measures()
 
     def has_room(self, size: int) -> bool:
-        """Whether a record of ``size`` bytes may come in. The first one always may, or it never could."""
+        """True if a record of ``size`` bytes fits. The first record always does, or it could never be sent."""
         return self.used_bytes + size <= self.buffer_memory or not self.incomplete
 
     def append(
@@ -149,16 +149,16 @@ class Accumulator(FastAppender):
         size: int,
         now: int,
     ) -> tuple[RecordFuture, bool]:
-        """Add a record; give its future, and whether the network thread has reason to look.
+        """Add a record; return its future, and whether the network thread must be woken.
 
-        It has when a batch was begun (its linger must be timed) or filled.
+        It must when a batch was begun (its linger must be timed) or filled.
         """
         batch, is_news = self.batch_for(tp, size, now)
         index = batch.count
         try:
             batch.builder.append(timestamp, key, value, headers)
         except BaseException:
-            # No memory, or Ctrl-C. Nobody would be told of a batch without records, nor of those that come into it.
+            # No memory, or Ctrl-C. Remove the empty batch: the network thread would not be woken for its records.
             if not batch.count:
                 self._unbegin(batch)
             raise
@@ -170,19 +170,19 @@ class Accumulator(FastAppender):
         return RecordFuture(batch.delivery, index, timestamp), is_news
 
     def filled(self, tp: TopicPartition) -> None:
-        """A partition's batch has reached its limit: it need not linger."""
+        """A partition's batch has reached its limit: it does not linger."""
         if tp in self.waiting:
             self._ready[tp] = None
 
     def batch_for(self, tp: TopicPartition, size: int, now: int) -> tuple[Batch, bool]:
-        """The batch that a record of ``size`` bytes goes to, and whether it was begun for it."""
+        """Return the batch for a record of ``size`` bytes, and whether it was begun for this record."""
         batches = self.waiting.get(tp)
         last = batches[-1] if batches else None
         is_new = last is None or (last.size + size > last.limit and last.count > 0)
         if last is None or is_new:
             if last is not None:
                 last.is_open = False
-            delivery = Delivery(tp.topic, tp.partition, self.gate, self.untold)
+            delivery = Delivery(tp.topic, tp.partition, self.gate, self.unnotified)
             builder = BatchBuilder()
             limit = self._limits.get(tp.topic, self.batch_size)
             if tp in self._busy:
@@ -198,7 +198,7 @@ class Accumulator(FastAppender):
         return last, is_new
 
     def _unbegin(self, batch: Batch) -> None:
-        """Forget a batch that was begun for a record which did not come."""
+        """Forget a batch that was begun for a record that could not be appended."""
         batch.is_open = False
         batches = self.waiting[batch.tp]
         batches.remove(batch)
@@ -209,10 +209,10 @@ class Accumulator(FastAppender):
         if place is not None and batch.tp.partition < place.count:
             place.open_batches[batch.tp.partition] = None
         self.release(batch)
-        self.untold.discard(batch.delivery)
+        self.unnotified.discard(batch.delivery)
 
     def ready_at(self, tp: TopicPartition) -> int:
-        """When the oldest waiting batch of ``tp`` should be sent: at once if it is full or somebody waits for it."""
+        """The time to send the oldest batch of ``tp``: at once if it is full or a caller waits for it."""
         batches = self.waiting[tp]
         oldest = batches[0]
         if len(batches) > 1 or oldest.size >= oldest.limit or self.blocked or self.flushing:
@@ -220,7 +220,7 @@ class Accumulator(FastAppender):
         return add_ms(oldest.created, self._linger_ms)
 
     def _arrange(self, tp: TopicPartition) -> None:
-        """A partition has another oldest batch, or one more: it is ready, or will be when it has lingered."""
+        """Update a partition with another oldest batch, or one more: it is ready now, or after its linger."""
         batches = self.waiting[tp]
         oldest = batches[0]
         if len(batches) > 1 or oldest.size >= oldest.limit or not self._linger_ms:
@@ -252,7 +252,7 @@ class Accumulator(FastAppender):
         return self._ready
 
     def next_ready(self) -> int:
-        """When the next of the others should be; FOREVER if there is none."""
+        """The time at which the next of the other partitions is ready; FOREVER if there is none."""
         if self.blocked or self.flushing:
             return FOREVER
         while self._lingers and not self._is_lingering(self._lingers[0]):
@@ -260,13 +260,13 @@ class Accumulator(FastAppender):
         return self._lingers[0][0] if self._lingers else FOREVER
 
     def behind(self) -> Iterator[tuple[TopicPartition, int]]:
-        """Partitions with more than one batch, and how many more."""
+        """Yield each partition with more than one batch, and the number of batches beyond the first."""
         for tp in self._ready:
             if (more := len(self.waiting[tp]) - 1) > 0:
                 yield tp, more
 
     def take(self, tp: TopicPartition) -> Batch:
-        """Remove and give the oldest waiting batch of ``tp``; from now on it takes no more records."""
+        """Remove and return the oldest waiting batch of ``tp``; it takes no more records from now on."""
         batches = self.waiting[tp]
         batch = batches.popleft()
         batch.is_open = False
@@ -286,13 +286,13 @@ class Accumulator(FastAppender):
         return batch
 
     def forget(self, topics: set[str]) -> None:
-        """Drop what was learnt of these topics."""
+        """Drop the batch limits and sizes that were learnt for these topics."""
         self._busy = {tp for tp in self._busy if tp.topic not in topics}
         for topic in topics:
             self._limits.pop(topic, None)
 
     def expired(self, now: int) -> list[Batch]:
-        """Remove and give the waiting batches whose time is over."""
+        """Remove and return the waiting batches whose delivery timeout is over."""
         late = []
         for tp in list(self.waiting):
             # Batches of one partition are in the order of their deadlines.
@@ -301,13 +301,13 @@ class Accumulator(FastAppender):
         return late
 
     def next_deadline(self) -> int:
-        """When the first waiting batch expires."""
+        """The earliest deadline of a waiting batch."""
         return min((batches[0].deadline for batches in self.waiting.values()), default=FOREVER)
 
     def pieces_of(self, batch: Batch) -> tuple[Batch, Batch]:
-        """A sent batch as two that share its delivery, its deadline and its range of sequence numbers.
+        """Split a sent batch into two that share its delivery, its deadline and its range of sequence numbers.
 
-        Without the lock, which nobody should wait for while records are encoded anew: what was sent takes no more.
+        Called without the lock: encoding takes long, and a batch that was sent takes no more records.
         """
         middle = batch.count // 2
         pieces = []
@@ -330,7 +330,7 @@ class Accumulator(FastAppender):
     def refused(self, batch: Batch) -> None:
         """A broker found a batch too large: the topic's next ones are half as large.
 
-        They do not grow again while the topic is in use. Nobody tells the producer of a new ``max.message.bytes``, and
+        They do not grow again while the topic is in use: a new ``max.message.bytes`` is not known to the producer, and
         each try of a larger batch would cost a request and hold up its partition.
         """
         topic, limit = batch.tp.topic, batch.size // 2
@@ -344,7 +344,7 @@ class Accumulator(FastAppender):
                     self.filled(tp)
 
     def split(self, batch: Batch, pieces: tuple[Batch, Batch]) -> None:
-        """Its pieces take the place of a batch."""
+        """Replace a batch by its pieces."""
         batch.delivery.outstanding += 1
         self.incomplete.discard(batch)
         self.used_bytes -= batch.size
@@ -352,30 +352,30 @@ class Accumulator(FastAppender):
         self.used_bytes += pieces[0].size + pieces[1].size
 
     def is_decided(self, batch: Batch) -> bool:
-        """Whether the fate of a batch is known to those who wait for it."""
+        """True if the outcome of a batch is decided, for its futures."""
         return batch not in self.incomplete
 
     @property
     def undecided(self) -> int:
-        """How many records are not decided."""
+        """The number of undecided records."""
         return sum(batch.count for batch in self.incomplete)
 
     def release(self, batch: Batch) -> None:
-        """A batch's delivery is decided: its memory is free."""
+        """A batch's delivery is decided: free its memory."""
         if batch in self.incomplete:
             self.incomplete.discard(batch)
-            self.untold.add(batch.delivery)
+            self.unnotified.add(batch.delivery)
             self.used_bytes -= batch.size
             self.gate.notify_all()
 
     def lose_all(self, error: KafkaError) -> list[Batch]:
-        """Forget everything undecided, sent or not, and give it, to be failed with ``error``. The log says how much."""
+        """Forget everything undecided, sent or not, and return it, to be failed with ``error``. Logs the number."""
         with self.gate:
             count = self.undecided
             dropped = sorted(self.incomplete, key=lambda batch: batch.created)
             for batch in dropped:
                 batch.is_open = False
-            self.untold.update(batch.delivery for batch in dropped)
+            self.unnotified.update(batch.delivery for batch in dropped)
             self.incomplete.clear()
             self.waiting.clear()
             self._ready.clear()

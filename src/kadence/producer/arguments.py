@@ -28,14 +28,14 @@ Headers = Iterable[tuple[str, Bytes | None]] | Mapping[str, Bytes] | Mapping[str
 
 
 def checked_topic(topic: Any) -> str:
-    """A name of a topic, as far as Python can tell."""
+    """Check that a topic's name is a str; the broker checks the rest."""
     if isinstance(topic, str):
         return topic
     raise TypeError(f"topic must be a name (str), not {type(topic).__name__}")
 
 
 def checked_partition(partition: Any) -> int:
-    """A number, of Python's or of another library's type; whether the topic has it is looked at later."""
+    """A partition number, of Python's or of another library's integer type; its range is checked later."""
     try:
         return operator.index(partition)
     except TypeError:
@@ -45,7 +45,7 @@ def checked_partition(partition: Any) -> int:
 def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     """Offsets to commit; a number is one without metadata.
 
-    Whatever else is refused here, on the caller's line: on the network thread it would be a bug that ends the producer.
+    Anything else is refused here, on the caller's line: on the network thread it would be a bug that ends the producer.
     """
     if not isinstance(offsets, Mapping):
         raise TypeError(
@@ -76,19 +76,19 @@ def _check_text(metadata: str) -> None:
         metadata.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"the metadata of an offset is not one that UTF-8 can write: {metadata!r} ({error.reason})"
+            f"the metadata of an offset cannot be encoded as UTF-8: {metadata!r} ({error.reason})"
         ) from None
 
 
 def checked_group(group: Any) -> GroupMetadata:
-    """Who commits the offsets."""
+    """The consumer group whose offsets are committed."""
     if isinstance(group, GroupMetadata):
         return group
-    raise TypeError(f"group_metadata is what consumer.group_metadata() returns, not {group!r}")
+    raise TypeError(f"group_metadata must be the result of consumer.group_metadata(), not {group!r}")
 
 
 def checked_timestamp(timestamp: int) -> int:
-    """A number that fits 64 bits. A negative one says in a log that there is no timestamp, so none may be given."""
+    """A timestamp that fits 64 bits. Negative ones are refused: in a log they mean "no timestamp"."""
     try:
         number = operator.index(timestamp)
     except TypeError:
@@ -108,11 +108,11 @@ def checked_headers(headers: Headers) -> Sequence[Header]:
         if len(pair) != 2 or not isinstance(pair[0], str):
             raise SerializationError(f"a header is a pair of name (str) and bytes or None, not {pair!r}")
         name, data = pair
-        if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+        if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
             raise SerializationError(
                 f"the name of a header must be Unicode text, not {name!r}: a lone surrogate"
             )
-        # Batches take str alone, and none of the types that are made from it.
+        # Batches take str alone, not its subclasses.
         checked.append((str.__str__(name), None if data is None else checked_bytes(f"header {name!r}", data)))
     if len(checked) > MOST_HEADERS:
         raise SerializationError(

@@ -1,4 +1,4 @@
-"""What `Producer.send_arrow` is given, checked and brought to a few types, without looking at single values.
+"""Checks the argument of `Producer.send_arrow` and casts its columns to a few types, without reading single values.
 
 The columns are those of Spark's Kafka sink, and ``timestamp``; others are left out. Binary columns of all kinds become
 large_binary, whose offsets have 64 bits: a cast of the offsets, not of the bytes. pyarrow is an extra, imported at the
@@ -25,14 +25,14 @@ __all__ = ["Chunk", "chunks_of"]
 _KNOWN: Final = ("value", "key", "topic", "partition", "headers", "timestamp")
 
 _MOST_ROWS: Final = 65_536
-"""In one chunk, which is looked at in a few ms: an event loop turns between two."""
+"""Rows in one chunk, which is checked in a few ms: the event loop runs between two chunks."""
 
 
 class Chunk(NamedTuple):
     """Consecutive rows.
 
     Attributes:
-        first_row: number of the first in the data. topics: names, for the rows' indices; empty when all rows go to one.
+        first_row: number of the first in the data. topics: names, for the rows' topics; empty if all rows go to one.
     """
 
     first_row: int
@@ -57,7 +57,7 @@ def chunks_of(data: Any, *, with_topic: bool) -> tuple[int, Iterator[Chunk]]:
         data: a pyarrow Table or RecordBatch. with_topic: whether each row must name its topic.
 
     Raises:
-        SerializationError: not that, or a column that is missing, there twice or of a type that cannot be used.
+        SerializationError: ``data`` is neither, or a column is missing, occurs twice or has a type that cannot be used.
         MissingDependencyError: pyarrow is not installed.
     """
     pa = _pyarrow()
@@ -71,17 +71,18 @@ def chunks_of(data: Any, *, with_topic: bool) -> tuple[int, Iterator[Chunk]]:
         _check_type(pa, name, data.schema.field(at).type)
     if with_topic and "topic" not in places:
         raise SerializationError(
-            f"no topic: give send_arrow() one, or the data a column 'topic'; its columns are {_names(data.schema)}"
+            "no topic: pass one to send_arrow(), or add a column 'topic' to the data; "
+            f"its columns are {_names(data.schema)}"
         )
     batches = data.to_batches() if isinstance(data, pa.Table) else [data]
     if "headers" not in places:
-        # Lists are taken whole from the batch that they lie in, so a batch with headers is not cut.
+        # Lists refer to the whole batch that they lie in, so a batch with headers is not cut.
         batches = [piece for batch in batches for piece in _pieces(batch)]
     return data.num_rows, _chunks(pa, batches, places)
 
 
 def _places(schema: pa.Schema, *, with_topic: bool) -> dict[str, int]:
-    """Where each column lies."""
+    """The index of each column."""
     places = {}
     for name in _KNOWN:
         if name == "topic" and not with_topic:
@@ -155,7 +156,7 @@ def _header_columns(headers: _Headers | None) -> tuple[Numbers, Strings, Strings
     if headers is None:
         return None
     lists = _numbers(headers.lists)
-    assert lists is not None, "it has just been looked at"
+    assert lists is not None, "headers is not None"
     return lists, _strings(headers.names), _strings(headers.values)
 
 
@@ -163,7 +164,7 @@ def _header_columns(headers: _Headers | None) -> tuple[Numbers, Strings, Strings
 
 
 def _is_bytes(pa: ModuleType, kind: pa.DataType) -> bool:
-    """Whether a column of this type holds byte strings."""
+    """True if a column of this type holds byte strings."""
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -238,11 +239,9 @@ def _times(pa: ModuleType, array: pa.Array) -> pa.Int64Array:
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False)
     times = array.cast(pa.int64())
-    # -1 is what a consumer gives for records that have none, as old ones; so it may be copied.
+    # A consumer gives -1 for records without a timestamp; so records can be copied.
     if (first := _least(times)) is not None and first < -1:
-        raise SerializationError(
-            f"a timestamp is ms since 1970, and not {first} as in the column 'timestamp'"
-        )
+        raise SerializationError(f"a timestamp is ms since 1970, not {first} as in the column 'timestamp'")
     return times
 
 
@@ -254,7 +253,7 @@ def _least(numbers: pa.Int64Array) -> int | None:
 
 
 class _Headers(NamedTuple):
-    """``lists`` has the places of each row's headers in the other two."""
+    """Headers as columns: ``lists`` has the range of each row's headers in the other two."""
 
     lists: pa.LargeListArray
     names: pa.LargeBinaryArray
@@ -265,11 +264,11 @@ def _headers(pa: ModuleType, array: pa.Array) -> _Headers | None:
     if pa.types.is_null(array.type):
         return None
     lists = array.cast(pa.large_list(array.type.value_type))
-    # The whole of the values, for the offsets of a slice count from there; a pair that is null gets null fields.
+    # All values: the offsets of a slice count from the first one. A pair that is null gets null fields.
     pairs = lists.values
     fields = {pairs.type.field(at).name: field for at, field in enumerate(pairs.flatten())}
     names = _bytes(pa, fields["key"])
-    names.cast(pa.large_string())  # It raises where a name is no UTF-8.
+    names.cast(pa.large_string())  # raises if a name is not UTF-8
     return _Headers(lists, names, _bytes(pa, fields["value"]))
 
 

@@ -17,14 +17,14 @@ from kadence.types import TopicPartition
 __all__ = ["ArrowDelivery", "ArrowSummary", "Share", "WrittenRows"]
 
 _NAMED_ROWS = 5
-"""How many rows the message of an error names."""
+"""The number of rows that an error message names."""
 
 
 class WrittenRows(NamedTuple):
     """The rows that one `Producer.send_arrow` wrote to one partition.
 
     Attributes:
-        rows: how many.
+        rows: their number.
         first_offset, last_offset: the offsets of the first and the last of them; -1 if the broker did not say
             (acks=0, or a retry of a batch that it already had). Records of other producers may lie between them.
     """
@@ -38,7 +38,7 @@ class ArrowSummary(NamedTuple):
     """The result of one `Producer.send_arrow`.
 
     Attributes:
-        rows: how many were written. partitions: the rows of each partition.
+        rows: the number of rows that were written. partitions: the rows of each partition.
     """
 
     rows: int
@@ -46,11 +46,11 @@ class ArrowSummary(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Rows that travel in one batch.
+    """Rows that are sent in one batch.
 
     Attributes:
-        delivery: the batch's. first: index of the first row among its records. length: how many rows follow each other.
-        rows: gives their numbers in the data; called only for errors.
+        delivery: the batch's. first: index of the first row among its records. length: the number of consecutive rows.
+        rows: returns their numbers in the data; called only for errors.
     """
 
     delivery: Delivery
@@ -60,7 +60,7 @@ class Share(NamedTuple):
 
 
 _Failure = tuple[TopicPartition, list[int], KafkaError]
-"""Rows of one partition that failed of one thing."""
+"""Rows of one partition that failed for the same reason."""
 
 
 class ArrowDelivery(LikeFuture[ArrowSummary]):
@@ -74,7 +74,7 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
 
     def __init__(self, rows: int, shares: Sequence[Share], gate: Gate) -> None:
         self.rows: int = rows
-        """How many rows were handed over."""
+        """The number of rows that were queued."""
         self._shares = shares
         self._gate = gate
 
@@ -86,14 +86,14 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
         for share in self._shares:
             if found := self._failures_of(share):
                 failed += found
-                # Rows are counted for each: other tasks may go on between two.
+                # Error rows are collected share by share: let other tasks run between two.
                 yield
         if failed:
             raise _error(self.rows, failed, self._written())
         return self._written()
 
     def done(self) -> bool:
-        """Whether every row was acknowledged or has failed."""
+        """True if every row was acknowledged or has failed."""
         return all(share.delivery.done for share in self._shares)
 
     def result(self, timeout: Seconds | None = None) -> ArrowSummary:
@@ -102,7 +102,7 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
         Raises:
             KafkaTimeoutError: not decided within ``timeout`` seconds (None = no limit; ``delivery.timeout.ms`` bounds
                 it). The rows may still be delivered.
-            RowsNotWrittenError: some rows were not written; the error says which, why, and which rows were written.
+            RowsNotWrittenError: some rows were not written; the error has their numbers, cause and the written rows.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -150,7 +150,7 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
         return ArrowSummary(sum(each.rows for each in found.values()), found)
 
     def _failures_of(self, share: Share) -> list[_Failure]:
-        """The rows of a share that failed, with what they failed of."""
+        """The rows of a share that failed, each with its error."""
         tp = TopicPartition(share.delivery.topic, share.delivery.partition)
         failed = []
         for span in share.delivery.spans(share.first, share.length):
@@ -169,21 +169,21 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
         self._gate.check_entry()
         self._when_done(at_home(self._gate, callback))
 
-    def _when_done(self, tell: Callable[[Any], object]) -> None:
+    def _when_done(self, notify: Callable[[Any], object]) -> None:
         deliveries = {id(share.delivery): share.delivery for share in self._shares}
-        when_last = _Last(tell, len(deliveries), self._gate)
+        when_last = _Last(notify, len(deliveries), self._gate)
         for delivery in deliveries.values():
             delivery.when_done(when_last, self)
         if not deliveries:
-            call(tell, self)
+            call(notify, self)
 
-    def _no_longer(self, tell: Callable[[Any], object]) -> None:
-        same = _Last(tell, 0, self._gate)
+    def _no_longer(self, notify: Callable[[Any], object]) -> None:
+        same = _Last(notify, 0, self._gate)
         for share in self._shares:
             share.delivery.no_longer(same, self)
 
     def cancel(self) -> bool:
-        """Always False: rows that were handed over cannot be called back."""
+        """Always False: queued rows cannot be cancelled."""
         return False
 
     def cancelled(self) -> bool:
@@ -191,7 +191,7 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
         return False
 
     def running(self) -> bool:
-        """Whether some rows are neither acknowledged nor failed yet."""
+        """True if some rows are neither acknowledged nor failed yet."""
         return not self.done()
 
     def __repr__(self) -> str:
@@ -200,16 +200,16 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
 
 
 class _Last:
-    """Tells when the last of some deliveries is decided. Equal to another one that tells the same.
+    """Calls ``notify`` when the last of some deliveries is decided. Equal to another one with the same ``notify``.
 
     Args:
-        left: how many are undecided.
+        left: the number of undecided deliveries.
     """
 
-    __slots__ = ("_gate", "_left", "_tell")
+    __slots__ = ("_gate", "_left", "_notify")
 
-    def __init__(self, tell: Callable[[Any], object], left: int, gate: Gate) -> None:
-        self._tell = tell
+    def __init__(self, notify: Callable[[Any], object], left: int, gate: Gate) -> None:
+        self._notify = notify
         self._left = left
         self._gate = gate
 
@@ -218,13 +218,13 @@ class _Last:
             self._left -= 1
             is_last = self._left == 0
         if is_last:
-            call(self._tell, future)
+            call(self._notify, future)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Last) and self._tell == other._tell
+        return isinstance(other, _Last) and self._notify == other._notify
 
     def __hash__(self) -> int:
-        return hash(self._tell)
+        return hash(self._notify)
 
 
 def _error(rows: int, failed: list[_Failure], written: ArrowSummary) -> RowsNotWrittenError:

@@ -1,7 +1,7 @@
 """The rows of one `Producer.send_arrow`, from columns to the batches of their partitions.
 
-First every row is looked at and gets its lane, which is one partition of one topic. Then rows are encoded into the
-batches that their partitions are filling, the same ones that ``send()`` fills: many rows in one step, which ends where
+First every row is checked and gets its lane, which is one partition of one topic. Then rows are encoded into the
+batches that their partitions are filling, the same ones that ``send()`` fills: many rows in one step, which ends when
 a batch must be begun or memory waited for.
 """
 
@@ -31,7 +31,7 @@ class ArrowSending:
     """Sends the rows of one `Producer.send_arrow` call.
 
     Args:
-        wakeup: tells the network thread that there is news. now_ms: the clock.
+        wakeup: wakes the network thread. now_ms: the clock.
     """
 
     def __init__(
@@ -58,25 +58,25 @@ class ArrowSending:
         self._shares: list[list[Any]] = []
 
     def run(self) -> Waits[ArrowDelivery]:
-        """Look at all rows, then hand them over."""
+        """Check all rows, then queue them."""
         self._send_checks.check()
         for chunk in self._unread:
             self._chunks.append(chunk)
-            yield from self._look_at(chunk)
+            yield from self._check(chunk)
         batches: list[OpenBatch | None] = [None] * len(self._lanes)
         last: list[list[Any] | None] = [None] * len(self._lanes)
         for chunk in self._chunks:
-            yield from self._hand_over(chunk, batches, last)
+            yield from self._queue(chunk, batches, last)
         shares = [
             Share(delivery, first, length, partial(_rows_of, self._numbers, lane, row, length))
             for lane, delivery, first, length, row in self._shares
         ]
         return ArrowDelivery(self._count, shares, self._send_checks.gate)
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ checking
 
-    def _look_at(self, chunk: Chunk) -> Waits[None]:
-        """Give every row of a chunk its lane, or raise what is wrong with one."""
+    def _check(self, chunk: Chunk) -> Waits[None]:
+        """Assign every row of a chunk its lane; raise the error of the first bad row."""
         names = chunk.topics if self._topic is None else [self._topic]
         numbers = self._part(chunk)
         with self._send_checks.gate:
@@ -97,16 +97,18 @@ class ArrowSending:
         return self._numbers[chunk.first_row : chunk.first_row + chunk.rows.count]
 
     def _learn(self, topic: str, place: TopicInfo) -> None:
-        """Give the partitions of a topic their lanes; new ones when it has grown, and rows keep what they have."""
+        """Assign lanes to the partitions of a topic; if it has grown, new ones, and earlier rows keep theirs."""
         self._places[topic] = place
         self._bases[topic] = len(self._lanes)
         self._lanes += place.partitions
 
     def _judge(self, chunk: Chunk, names: list[str], row: int, fault: str) -> Waits[None]:
-        """Raise what is wrong with a row; return when its topic has grown, so that it is right now."""
+        """Raise the error of a row; return if its topic has grown, so that the row is valid now."""
         number = chunk.first_row + row
         if fault == "topic":
-            raise SerializationError(f"row {number} has no topic: give send_arrow() one, or each row its own")
+            raise SerializationError(
+                f"row {number} has no topic: pass one to send_arrow(), or set it in each row"
+            )
         if fault == "header":
             raise SerializationError(f"row {number} has a header without a name")
         if fault == "headers":
@@ -115,22 +117,22 @@ class ArrowSending:
             )
         if fault == "damage":
             raise SerializationError(
-                f"row {number}: the columns are damaged, a number in them leads outside; "
-                "data.validate(full=True) says where"
+                f"row {number}: the columns are damaged: an offset in them is out of range; "
+                "data.validate(full=True) finds it"
             )
         topic = names[chunk.rows.topic(row) or 0]
         if fault == "size":
             raise self._send_checks.too_large(topic, chunk.rows.estimate(row), f"row {number}")
         partition = chunk.rows.partition(row)
-        assert partition is not None, "a row that asks for no partition gets one"
+        assert partition is not None, "a row without a partition gets one"
         until = self._send_checks.block_until()
         known = self._places[topic]
         grown = yield from self._send_checks.with_partition(topic, known, partition, until, f"row {number}: ")
         self._learn(topic, grown)
 
-    # ------------------------------------------------------------ handing over
+    # ------------------------------------------------------------ queueing
 
-    def _hand_over(
+    def _queue(
         self, chunk: Chunk, batches: list[OpenBatch | None], last: list[list[Any] | None]
     ) -> Waits[None]:
         """Encode the rows of a chunk, step by step."""
@@ -150,7 +152,7 @@ class ArrowSending:
                     self._cut_short(chunk.first_row + row, KafkaError("send_arrow() was interrupted"))
                     raise
                 if not accumulator.is_usable:
-                    # Somebody closed the producer, or the transaction failed, since the row before.
+                    # The producer was closed, or the transaction failed, since the row before.
                     send_checks.check()
                 batches[lane], is_new = accumulator.batch_for(self._lanes[lane], size, self._now_ms())
                 row, segments = rows.hand_over(
@@ -168,34 +170,34 @@ class ArrowSending:
                     self._shares.append(share)
             if is_new:
                 self._wakeup()
-        # What lies in batches that are not full has a linger to wait for, which may be over.
+        # Batches that are not full linger; the time of some may be over.
         self._wakeup()
 
     def _refuse_changed(self, number: int) -> NoReturn:
         error = SerializationError(
-            f"row {number}: somebody has changed the columns while they are sent; {number} of {self._count} rows "
-            "were handed over, and may be written"
+            f"row {number}: the columns were changed while they were being sent; {number} of {self._count} rows "
+            "were queued, and may be written"
         )
         with self._send_checks.gate:
             self._cut_short(number, error)
         raise error
 
-    def _wait_for_room(self, size: int, handed: int) -> Waits[None]:
+    def _wait_for_room(self, size: int, queued: int) -> Waits[None]:
         try:
             yield from self._send_checks.wait_for_room(size, self._send_checks.block_until())
         except KafkaTimeoutError as cause:
-            if not handed:
+            if not queued:
                 raise
             error = KafkaTimeoutError(
-                f"{handed} of {self._count} rows were handed over, and may be written; {cause}"
+                f"{queued} of {self._count} rows were queued, and may be written; {cause}"
             )
             error.retriable = False
-            self._cut_short(handed, error)
+            self._cut_short(queued, error)
             raise error from cause
 
-    def _cut_short(self, handed: int, error: KafkaError) -> None:
-        """Half a table must not be committed. Under the lock."""
-        if handed and self._send_checks.transactions is not None:
+    def _cut_short(self, queued: int, error: KafkaError) -> None:
+        """Fail the open transaction: a part of a table must not be committed. Under the lock."""
+        if queued and self._send_checks.transactions is not None:
             self._send_checks.transactions.not_taken(error)
             self._wakeup()
 

@@ -24,7 +24,7 @@ def network_side(
     topics: Topics,
     transactions: Transactions | None,
 ) -> tuple[NetworkState, Engine]:
-    """What a producer's calls know of its network side, and what runs that, not yet started.
+    """Return the network state that a producer's calls use, and its engine, not yet started.
 
     Raises:
         ConfigError: a certificate or key file that cannot be used.

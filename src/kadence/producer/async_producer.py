@@ -123,7 +123,7 @@ class AsyncProducer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordFuture:
-        """Hand over one record. The producer sends it in the background.
+        """Queue one record. The producer sends it in the background.
 
         Waits only until the topic's metadata are known and `buffer.memory` has room for the record, at most
         ``max.block.ms``.
@@ -166,7 +166,7 @@ class AsyncProducer:
         timestamp: int | None,
         headers: Headers,
     ) -> RecordFuture:
-        """The long way of a record: all is looked at, unless the short way did, and waited for."""
+        """Send on the long way: check everything, unless the short way did, and wait if necessary."""
         await self._shell.breathe()
         calls = self._calls
         try:
@@ -206,9 +206,9 @@ class AsyncProducer:
         return await self._shell.outcome(future)
 
     async def send_arrow(self, data: pa.Table | pa.RecordBatch, topic: str | None = None) -> ArrowDelivery:
-        """Hand over all rows of a table as records. The producer sends them in the background, as with `send`.
+        """Queue all rows of a table as records. The producer sends them in the background, as with `send`.
 
-        Every row is checked before the first is handed over: if one row is bad, none is sent. Rows of one partition
+        Every row is checked before the first is queued: if one row is bad, none is sent. Rows of one partition
         keep their order. Waits until a topic's metadata are known and until `buffer.memory` has room, at most
         ``max.block.ms`` each time.
 
@@ -219,18 +219,18 @@ class AsyncProducer:
                 ``topic``: string. ``partition``: integer; null leaves the choice to the key, as in `send`.
                 ``headers``: list<struct<key: string, value: binary>>. ``timestamp``: a timestamp, or int64 ms since
                 1970; null means now, and -1 none.
-            topic: the topic of all rows; the column ``topic`` is ignored then.
+            topic: the topic of all rows; the column ``topic`` is then ignored.
 
         Returns:
             One future for all rows. Awaiting it says how many rows each partition got and at which offsets.
 
         Raises:
-            SerializationError: ``data`` is no Table or RecordBatch, or lacks ``value``; a column has the wrong
+            SerializationError: ``data`` is not a Table or RecordBatch, or lacks ``value``; a column has the wrong
                 type; a row has no topic, or a header without a name.
             RecordTooLargeError: a row is larger than ``max.request.size`` or ``buffer.memory``.
             UnknownTopicOrPartitionError: a topic does not exist after ``max.block.ms``, or has no such partition.
             KafkaTimeoutError: no broker answered for a topic's metadata, or no memory became free, within
-                ``max.block.ms``. If some rows were handed over before, the message says how many. They may be
+                ``max.block.ms``. If some rows were queued before, the message has their number. They may be
                 written, so the same call again may write them twice; an open transaction can only be aborted then.
             MissingDependencyError: pyarrow is not installed.
             IllegalStateError: ``partitioner`` is not murmur2_random, and a row has no partition.
@@ -254,7 +254,7 @@ class AsyncProducer:
         """
         await self._shell.run(self._calls.flush(timeout))
 
-    # ------------------------------------------------------------ what was measured
+    # ------------------------------------------------------------ metrics
 
     def metrics(self) -> Mapping[MetricName, float]:
         """All metrics, under the names of Kafka's own client (docs/metrics.md).
@@ -355,9 +355,9 @@ class AsyncProducer:
         """Begin a transaction for an ``async with`` block, and commit it at the block's end.
 
         If the block or the commit raises, the transaction is aborted and the exception is raised again. If the abort
-        fails, too, a note of the exception says why. After Ctrl-C, or when a task is cancelled, the block waits one
-        second for the abort, which goes on in the background if it has not ended by then. A commit that runs out of
-        time is not aborted: it continues in the background, and `commit_transaction` waits for it.
+        fails, too, its error is added to the exception as a note. After Ctrl-C, or when a task is cancelled, the block
+        waits one second for the abort, which continues in the background if it has not ended by then. A commit that
+        times out is not aborted: it continues in the background, and `commit_transaction` waits for it.
 
         Example:
             >>> async with producer.transaction():  # doctest: +SKIP
@@ -388,14 +388,14 @@ class AsyncProducer:
         """Send what is left, abort an open transaction and stop. Further calls do nothing.
 
         In a signal handler it may return before the producer has ended, which happens soon after: if the signal came in
-        the middle of another call, that call goes on first.
+        the middle of another call, that call continues first.
 
         Args:
-            timeout: seconds. Records that are not acknowledged by then fail with `ClosedError`, and a warning says how
-                many they are. None: each record has its ``delivery.timeout.ms``. 0: drop all unsent records at once.
+            timeout: seconds. Records that are not acknowledged by then fail with `ClosedError`, and a warning has their
+                number. None: each record has its ``delivery.timeout.ms``. 0: drop all unsent records at once.
         """
         if self._send_checks.is_forked:
-            # The parent's thread and sockets; nothing here is ours to end.
+            # The thread and the sockets are the parent's; there is nothing to end here.
             self._finalizer.detach()
             return
         deadline = self._send_checks.begin_close(timeout)
@@ -406,13 +406,13 @@ class AsyncProducer:
             await self._shell.end(self._network, self._engine, deadline)
 
     def stop(self, *, grace: Seconds | None = None) -> None:
-        """Say that the program is to end: `stopping` is true from now on, and `close` without a timeout is bounded.
+        """Announce that the program is to end: `stopping` is now true, and `close` without a timeout is bounded.
 
-        Every other call works as before, so that your program can finish what it has in hand. Any thread and a signal
+        Every other call works as before, so that your program can finish its present work. Any thread and a signal
         handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
 
         Args:
-            grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. A call that
+            grace: the seconds from now within which `close` must end, unless it gets a timeout of its own. A call that
                 waits raises `ClosedError` two seconds before. None: as long as records have.
         """
         self._send_checks.stop(grace)
@@ -420,14 +420,14 @@ class AsyncProducer:
 
     @property
     def stopping(self) -> bool:
-        """Whether `stop` was called: for loops such as ``while not producer.stopping``."""
+        """True once `stop` was called: for loops such as ``while not producer.stopping``."""
         return self._send_checks.is_stopping
 
     def _unfinished(self) -> str | None:
-        """What there is to do before this producer is closed; None if it is. Any thread."""
+        """The work that is left before this producer is closed, as a sentence; None if it is closed. Any thread."""
         return self._send_checks.unfinished()
 
-    _end_means = "takes no more records, sends what it was given and ends"
+    _end_means = "takes no more records, sends the records that it has and ends"
 
     def _end_unfinished(self) -> None:
         """End without waiting for the application. Any thread; waits for nothing."""

@@ -1,6 +1,6 @@
-"""How an event loop carries the producer's calls: `client.async_shell`, and what is the producer's own; see shell.py.
+"""Runs the producer's calls on an event loop: `client.async_shell` with the producer's additions; see shell.py.
 
-A cancelled ``send()`` has handed over nothing, and one that returned has handed over its record.
+A cancelled ``send()`` has not queued its record; one that returned has.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["AsyncShell"]
 
 
 class AsyncShell(async_shell.AsyncShell):
-    """Waits on an event loop for what the producer's calls need: on the one on which its gate was made.
+    """Waits on the event loop on which its gate was made.
 
     Args:
         gate: the producer's lock, made by `new_gate`.
@@ -36,24 +36,24 @@ class AsyncShell(async_shell.AsyncShell):
 
     @staticmethod
     def new_gate() -> LoopGate:
-        """The lock of one producer, on the loop that runs now."""
+        """A producer's lock, bound to the running loop."""
         return LoopGate(running_loop("AsyncProducer"), "producer")
 
     @staticmethod
     def stopped() -> None:
-        """What `stop` returns, for those who await it as in aiokafka."""
-        return cast(None, NotAwaited("producer", "says that the program is to end"))
+        """The result of `stop`, for programs that await it as in aiokafka."""
+        return cast(None, NotAwaited("producer", "announces that the program is to end"))
 
     def guard(self, short_way: ShortWay) -> None:
-        """The short way of a record never waits, so nothing else would tell another loop from the producer's."""
-        # In a forked child none runs, and `check_loop` says so.
+        """Check the loop on the short way of a record, which never waits, so nothing else would check it."""
+        # In a forked child no loop runs, and `check_loop` raises.
         short_way.only_on(self._gate.loop, asyncio._get_running_loop, self.check_loop)
         self._short_way = short_way
         if not short_way.is_plain:
             converts_on_loop(self)
 
     def is_converting(self) -> bool:
-        """Whether the caller is a serialiser of this producer."""
+        """True if the caller is a serialiser of this producer."""
         short_way = self._short_way
         return (
             short_way is not None
@@ -66,22 +66,22 @@ class AsyncShell(async_shell.AsyncShell):
         return await future
 
     async def end(self, network: NetworkState, engine: Engine, deadline: int) -> None:
-        """Wait until the network thread, which was told to end, has ended, and the callbacks of futures have run."""
+        """Wait until the network thread, which was asked to end, has ended, and the callbacks of futures have run."""
         until = add_ms(deadline, END_MS)
         if self._gate.runs_here():
             await self.run(self._ended(network, until))
         else:
-            # The loop that the producer belongs to may be closed, so nothing wakes a task.
+            # The loop that the producer belongs to may be closed; then it wakes no task.
             seconds = wait_seconds(until, self._clock.now_ms())
             try:
                 await asyncio.to_thread(engine.join, seconds)
             except RuntimeError:
-                # In a handler of `atexit`, where there are no more threads: nothing else goes on here, either.
+                # In a handler of `atexit` no threads can be started, and no other task runs.
                 engine.join(seconds)
         if not network.has_ended:
             network.left_behind()
 
     def _ended(self, network: NetworkState, until: int) -> Waits[None]:
         with self._gate:
-            while (not network.has_ended or network.is_telling) and self._clock.now_ms() < until:
+            while (not network.has_ended or network.is_notifying) and self._clock.now_ms() < until:
                 yield until

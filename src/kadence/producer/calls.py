@@ -1,4 +1,4 @@
-"""What each call of the producer does: one text for the thread and the asyncio shell.
+"""The producer's calls: one text for the thread and the asyncio shell.
 
 Calls that may wait are generators of waits (`waits`); the others are done when they return. The public classes document
 the calls and have their shells carry them out.
@@ -40,11 +40,11 @@ __all__ = ["Calls", "Outgoing"]
 
 
 class Outgoing(NamedTuple):
-    """A record that was looked at and can be sent, in the order of `Producer.send`.
+    """A record that was checked and can be sent, in the order of `Producer.send`.
 
     Attributes:
-        is_anywhere: whether a partitioner of the program's own was asked already, and left the choice where
-            ``partition`` is None.
+        is_anywhere: a custom partitioner was asked already, and left the choice to the default where ``partition``
+            is None.
     """
 
     topic: str
@@ -60,7 +60,7 @@ class Calls:
     """Does the work of the producer's public calls, for threads and for asyncio.
 
     Args:
-        wakeup: tells the network thread that there is news.
+        wakeup: wakes the network thread.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Calls:
             Outgoing,
             self.not_taken,
         )
-        """Where each record goes first."""
+        """The first attempt for each record."""
         self._serializing = Serializing(send_checks, self.short_way)
 
     # ------------------------------------------------------------ sending
@@ -105,9 +105,9 @@ class Calls:
         timestamp: int | None,
         headers: Headers,
     ) -> Waits[RecordFuture]:
-        """Make bytes and numbers of what ``send()`` is given, and hand it over.
+        """Serialise the arguments of ``send()``, and queue the record.
 
-        Raises what is wrong with the producer or with the record.
+        Raises the error of the producer or of the record.
         """
         # First: in a forked child the lock may be held for ever.
         self._send_checks.check_usable()
@@ -142,7 +142,7 @@ class Calls:
             return (yield from self.send(Outgoing(topic, value, key, partition, timestamp, checked)))
 
     def send(self, record: Outgoing) -> Waits[RecordFuture]:
-        """Hand over a record, as soon as its topic is known and there is room."""
+        """Queue a record, as soon as its topic is known and there is room."""
         send_checks, accumulator = self._send_checks, self._accumulator
         topic, value, key, partition, timestamp, headers, is_anywhere = record
         deadline = send_checks.block_until()
@@ -154,7 +154,7 @@ class Calls:
             if taken is not None:
                 return taken
         if headers:
-            # Serialisers may have added some.
+            # Serialisers may have added some; check them, too.
             headers = checked_headers(headers)
         size = estimated_size(key, value, headers)
         if size > accumulator.largest:
@@ -168,7 +168,7 @@ class Calls:
             if send_checks.must_wait_for_room(size):
                 yield from send_checks.wait_for_room(size, deadline)
             if not accumulator.is_usable:
-                # Somebody closed it, or the transaction failed, while this call waited.
+                # The producer was closed, or the transaction failed, while this call waited.
                 send_checks.check()
             if partition is None:
                 partition = self._topics.sticky(topic).choose(size, place.count, place.available)
@@ -180,9 +180,9 @@ class Calls:
         return future
 
     def not_taken(self, error: KafkaError) -> None:
-        """A call raises this instead of handing records over: without them an open transaction is not whole.
+        """A call raises ``error`` and queues nothing: an open transaction lacks its records, and fails.
 
-        Not if the application gave what is no record, or called at the wrong time; as in Java.
+        Not if the argument is invalid or the call came at the wrong time; as in Java.
         """
         transactions = self._send_checks.transactions
         if transactions is None or isinstance(error, SerializationError | IllegalStateError):
@@ -200,7 +200,7 @@ class Calls:
     def send_arrow(self, data: Any, topic: str | None) -> Waits[ArrowDelivery]:
         if self._chooser is not None and not _names_partitions(data):
             raise IllegalStateError(
-                "send_arrow() knows no other partitioner than murmur2_random; give each row its partition, by a column "
+                "send_arrow() supports only the partitioner murmur2_random; give each row its partition, by a column "
                 "'partition' without nulls"
             )
         return self._all_of(
@@ -231,18 +231,20 @@ class Calls:
         with self._gate:
             pending = {batch.delivery for batch in accumulator.incomplete}
             if not runs_callbacks(self._gate):
-                # A callback cannot wait for itself and those after it.
-                pending |= accumulator.untold
+                # A callback cannot wait for itself and the callbacks after it.
+                pending |= accumulator.unnotified
             accumulator.flushing += 1
             self._wakeup()
             try:
-                while pending := {each for each in pending if not each.done or each in accumulator.untold}:
+                while pending := {
+                    each for each in pending if not each.done or each in accumulator.unnotified
+                }:
                     count = sum(not each.done for each in pending)
                     yield from send_checks.wait(
                         deadline,
                         f"flush({timeout}): {count} batches are not acknowledged yet"
                         if count
-                        else f"flush({timeout}): all is acknowledged, but callbacks of futures still run",
+                        else f"flush({timeout}): all records are acknowledged, but callbacks of futures still run",
                     )
             finally:
                 accumulator.flushing -= 1
@@ -251,7 +253,7 @@ class Calls:
     def metrics(self) -> Mapping[MetricName, float]:
         metrics = self._metrics
         if metrics is None:
-            # Not loaded before they are asked for, which most producers never are.
+            # Loaded at the first call: most producers never ask for metrics.
             from kadence.producer.metrics import Metrics
 
             metrics = self._metrics = Metrics(self._config.client_id, self._accumulator)
@@ -259,6 +261,6 @@ class Calls:
 
 
 def _names_partitions(data: Any) -> bool:
-    """Whether each row of a table has its partition; what is no table is refused by others."""
+    """True if each row of a table has its partition, or if it is not a table, which is refused elsewhere."""
     names = getattr(data, "schema", None)
     return names is None or ("partition" in names.names and not data.column("partition").null_count)

@@ -14,8 +14,8 @@ class Strings(NamedTuple):
     """A column of large_binary.
 
     Attributes:
-        valid: one bit per row, 1 = not null; None when nothing is null. ends: int64. data: all the bytes.
-        start: where the first row is in the buffers. rows: how many.
+        valid: one bit per row, 1 = not null; None if nothing is null. ends: int64. data: all the bytes.
+        start: index of the first row in the buffers. rows: their number.
     """
 
     valid: Buffer | None
@@ -29,7 +29,7 @@ class Numbers(NamedTuple):
     """A column of numbers, or the ends of lists.
 
     Attributes:
-        valid: as in `Strings`. data: the numbers. start: where the first row is in the buffers.
+        valid: as in `Strings`. data: the numbers. start: index of the first row in the buffers.
     """
 
     valid: Buffer | None

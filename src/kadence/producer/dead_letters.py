@@ -1,4 +1,4 @@
-"""The producer of a consumer's dead letters: the same cluster, the same login. It knows the consumer's keys only."""
+"""The producer of a consumer's dead letter records: same cluster, same login. It takes the consumer's settings."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from kadence.producer.producer import Producer
 __all__ = ["producer_for"]
 
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""As that of Kafka Streams (KIP-447): so long the offsets of a member that died amid a transaction cannot be read."""
+"""As in Kafka Streams (KIP-447): for this long the offsets of a member that died in a transaction cannot be read."""
 
 
 _BLOCK_MS: Final = 5_000
-"""No call may wait longer than brokers leave a transaction open. Those that must not give up are made again."""
+"""No call may wait longer than brokers leave a transaction open. Calls that must not fail are repeated."""
 
 _DELIVERY_MS: Final = 8_000
-"""A record of a transaction that brokers do not take in this time, because its topic is gone, say, fails before they
-abort the transaction: the others can be committed in another one."""
+"""A record of a transaction that cannot be written in this time (its topic was deleted, for example) fails before
+the brokers abort the transaction: the others can be committed in another one."""
 
 _MOST_BYTES: Final = 32 * 1024 * 1024
-"""Of one record: what its memory takes. The topic decides what is too large, and no default of the producer's."""
+"""The most bytes of one record: a bound for memory. The topic decides which records are too large, not the
+producer's default."""
 
 
 def producer_for(config: ConsumerConfig, transactional_id: str | None = None) -> Any:
-    """A producer with what the consumer was told of its cluster."""
+    """Make a producer with the consumer's connection settings."""
     given = {
         item.name.replace("_", "."): value
         for item in fields(ClientConfig)

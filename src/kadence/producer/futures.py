@@ -1,6 +1,6 @@
 """The futures that ``send()`` returns: one light future per record, resolved a whole batch at a time.
 
-A record's future is two references and a number; the answer, the lock and the callbacks belong to the batch's
+A record's future is two references and a number; the result, the lock and the callbacks belong to the batch's
 `Delivery`. That is why this is not `concurrent.futures.Future`, which allocates a condition for each record
 (about 3 µs and 1 KiB); it has the same methods.
 """
@@ -47,21 +47,21 @@ _here = threading.local()
 
 
 def decides(gate: Gate) -> None:
-    """This thread decides the deliveries of the producer with this lock, and calls their callbacks."""
+    """Mark this thread as the one that decides the deliveries of the producer with this lock and runs callbacks."""
     _here.gate = gate
     _here.process = ThisProcess()
 
 
 def runs_callbacks(gate: Gate) -> bool:
-    """Whether this thread does so, and a callback calls."""
+    """True if this is that thread, so that the caller is a callback."""
     return getattr(_here, "gate", None) is gate
 
 
 def check_may_wait(gate: Gate) -> None:
-    """Raise where nothing may wait for the producer with this lock: on its network thread, and on its event loop.
+    """Raise on the network thread and on the event loop of the producer with this lock: waiting there would deadlock.
 
     Raises:
-        IllegalStateError: it is one of those.
+        IllegalStateError: this is one of those threads.
     """
     if isinstance(gate, LoopGate) and gate.runs_here():
         raise IllegalStateError("this would block the event loop: await the future")
@@ -74,7 +74,7 @@ def check_may_wait(gate: Gate) -> None:
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written.
+    """The place of a written record.
 
     Attributes:
         offset: its offset; -1 if the broker did not say (acks=0, or a retry of a batch that it already had).
@@ -102,8 +102,8 @@ class Span(NamedTuple):
     """Consecutive records of a batch with one outcome.
 
     Attributes:
-        first: index of the first. length: how many. offset: of the first; -1 unknown, or not written.
-        error: why they were not written.
+        first: index of the first. length: their number. offset: of the first; -1 unknown, or not written.
+        error: the reason why they were not written.
     """
 
     first: int
@@ -113,40 +113,42 @@ class Span(NamedTuple):
 
 
 class Delivery(ProduceRequestResult):
-    """The common fate of a batch's records, decided by the network thread.
+    """The common outcome of a batch's records, decided by the network thread.
 
     Usually by one answer for all. A batch that the broker found too large is split; then each piece is a part
-    of its own, and the delivery is done when all are.
+    of its own, and the delivery is done when all parts are decided.
 
     Args:
         gate: notified on completion; shared by all deliveries of a producer, so that waiting costs nothing
             until somebody waits.
-        untold: where it stands from the end of a batch until its callbacks have run (`Accumulator.untold`).
+        unnotified: contains it from the end of the batch until its callbacks have run (`Accumulator.unnotified`).
     """
 
-    __slots__ = ("_parts", "_tells", "_untold", "_waiters", "outstanding", "partition", "topic")
+    __slots__ = ("_callbacks", "_parts", "_unnotified", "_waiters", "outstanding", "partition", "topic")
 
-    def __init__(self, topic: str, partition: int, gate: Gate, untold: set[Delivery] | None = None) -> None:
+    def __init__(
+        self, topic: str, partition: int, gate: Gate, unnotified: set[Delivery] | None = None
+    ) -> None:
         super().__init__(gate)
         self.topic: str = topic
         self.partition: int = partition
-        self._untold: set[Delivery] = set() if untold is None else untold
+        self._unnotified: set[Delivery] = set() if unnotified is None else unnotified
         self.outstanding: int = 1
-        """How many parts are undecided."""
+        """The number of undecided parts."""
         self._parts: list[_Part] = []
-        self._tells: dict[tuple[Callable[[Any], object], Any], None] = {}
-        """What to call, and with which future."""
+        self._callbacks: dict[tuple[Callable[[Any], object], Any], None] = {}
+        """Callbacks, each with its future."""
         self._waiters: dict[Slices, dict[asyncio.Future[None], None]] | None = None
-        """What tasks await, by their loops; each loop is woken once."""
+        """The asyncio futures that tasks await, by loop; each loop is woken once."""
 
     def complete(self, base_offset: int, log_append_time: int = -1, *, first: int = 0) -> None:
-        """The broker has the records from index ``first`` on; -1: it did not say at which offset."""
+        """The broker has written the records from index ``first`` on; -1: it did not say at which offset."""
         self._decide(_Part(first, base_offset, log_append_time, None, {}))
 
     def fail(
         self, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None, *, first: int = 0
     ) -> None:
-        """They will not be written; ``record_errors`` by index, where the broker blamed single records."""
+        """They will not be written; ``record_errors``: by index, if the broker blamed single records."""
         self._decide(_Part(first, -1, -1, error, record_errors or {}))
 
     def _decide(self, part: _Part) -> None:
@@ -157,11 +159,11 @@ class Delivery(ProduceRequestResult):
             if self.outstanding:
                 return
             self.is_written = all(each.error is None for each in self._parts)
-            callbacks = self.end()
-            tells, self._tells = self._tells, {}
+            record_callbacks = self.end()
+            callbacks, self._callbacks = self._callbacks, {}
             waiters, self._waiters = self._waiters, None
-            if not callbacks and not tells:
-                self._untold.discard(self)
+            if not record_callbacks and not callbacks:
+                self._unnotified.discard(self)
             self.gate.notify_all()
         for slices, futures in (waiters or {}).items():
             try:
@@ -173,30 +175,30 @@ class Delivery(ProduceRequestResult):
                     self.partition,
                 )
         # Outside the lock: a callback may call send(), which takes it.
-        for tell in tells:
-            call_back([*tell], _callback_failed)
+        for each in callbacks:
+            call_back([*each], _callback_failed)
         if isinstance(self.gate, LoopGate):
-            self.gate.call_each(_call_pair, zip(callbacks[::2], callbacks[1::2], strict=True))
-        elif callbacks:
-            _call_back(self.gate, callbacks)
-        if callbacks or tells:
-            # On a loop, the callbacks stand in line there.
-            at_home(self.gate, Delivery._all_told)(self)
+            self.gate.call_each(_call_pair, zip(record_callbacks[::2], record_callbacks[1::2], strict=True))
+        elif record_callbacks:
+            _call_back(self.gate, record_callbacks)
+        if record_callbacks or callbacks:
+            # On a loop this is queued behind the callbacks.
+            at_home(self.gate, Delivery._all_notified)(self)
 
-    def _all_told(self) -> None:
+    def _all_notified(self) -> None:
         with self.gate:
-            self._untold.discard(self)
+            self._unnotified.discard(self)
             self.gate.notify_all()
 
     def forsake(self, error: KafkaError) -> None:
-        """Nobody in this process will ever decide it. In a forked child, where the lock may be held for ever."""
+        """Fail it in a forked child, where no thread will decide it and the lock may be held for ever."""
         self._parts = [_Part(0, -1, -1, error, {})]
-        self._tells = {}
+        self._callbacks = {}
         self._waiters = None
         self.end()
 
     def decided(self) -> Generator[Any, None, None]:
-        """Wait until it is decided, in a task of the running loop. Cancelling that harms nothing else."""
+        """Wait until it is decided, in a task of the running loop. Cancelling the wait has no other effect."""
         from asyncio import get_running_loop
 
         loop = get_running_loop()
@@ -211,28 +213,28 @@ class Delivery(ProduceRequestResult):
         try:
             yield from waiter
         except BaseException:
-            # The task was cancelled: it may await the same again and again, each time for a while.
+            # The task was cancelled. Drop its waiter: it may await the same future many times, each for a while.
             if not self.done:
                 with self.gate:
                     if self._waiters is not None:
                         self._waiters[slices].pop(waiter, None)
             raise
 
-    def when_done(self, tell: Callable[[Any], object], future: Any) -> None:
-        """Call ``tell(future)`` once decided, on any thread."""
+    def when_done(self, notify: Callable[[Any], object], future: Any) -> None:
+        """Call ``notify(future)`` once decided, on any thread."""
         if not self.done:
             self.gate.check_entry()
             with self.gate:
                 if not self.done:
-                    self._tells[tell, future] = None
+                    self._callbacks[notify, future] = None
                     return
-        call(tell, future)
+        call(notify, future)
 
-    def no_longer(self, tell: Callable[[Any], object], future: Any) -> None:
-        """Forget what `when_done` was given, or its equal. Any thread."""
+    def no_longer(self, notify: Callable[[Any], object], future: Any) -> None:
+        """Forget a callback given to `when_done`, or its equal. Any thread."""
         if not self.done:
             with self.gate:
-                self._tells.pop((tell, future), None)
+                self._callbacks.pop((notify, future), None)
 
     def outcome(self, index: int) -> tuple[int, int, KafkaError | None]:
         """Offset (-1 unknown), log append time (-1 none) and error of one record; only when `done`."""
@@ -272,7 +274,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 def call(callback: Callable[[Any], object], future: Any) -> None:
-    """Call what a user gave."""
+    """Call a user's callback."""
     try:
         callback(future)
     except Exception:  # noqa: BLE001 - a user's callback may raise anything, and the thread must go on
@@ -288,7 +290,7 @@ def _callback_failed() -> None:
 
 
 def _call_back(gate: Gate, callbacks: list[Any]) -> None:
-    """Call what users gave; a child that one of these forks is no network thread (H12)."""
+    """Call users' callbacks; in a child that one of them forks, this is not the network thread (H12)."""
     if not runs_callbacks(gate):
         call_back(callbacks, _callback_failed)
         return
@@ -303,7 +305,7 @@ def _call_back(gate: Gate, callbacks: list[Any]) -> None:
 
 
 def at_home(gate: Gate, callback: Callable[[Any], object]) -> Callable[[Any], object]:
-    """The callback, or what makes the loop of an asyncio producer call it."""
+    """The callback itself; for an asyncio producer, a function that schedules it on the loop."""
     if isinstance(gate, LoopGate):
         return lambda future: gate.call_soon(partial(call, callback, future))
     return callback
@@ -326,7 +328,7 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
         return self.result()
 
     def done(self) -> bool:
-        """Whether the record was acknowledged or has failed."""
+        """True if the record was acknowledged or has failed."""
         done: bool = self.delivery.done
         return done
 
@@ -373,7 +375,7 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
                         f"{timeout} s; it is still on its way"
                     )
         _, _, error = delivery.outcome(self.index)
-        # The collector cannot see that this future leads to the batch's error, so nothing of that may lead back.
+        # The garbage collector cannot see that this future refers to the batch's error, so no error may refer back.
         return None if error is None else own_copy(error)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
@@ -384,18 +386,18 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
         exceptions are logged. It may call `Producer.send`, but a call that would wait for this producer raises
         `IllegalStateError`.
         """
-        # There may be one for each record: no step that it can do without.
+        # There may be one for each record, so this is kept short.
         if not self.delivery.add_callback(callback, self):
             call(at_home(self.delivery.gate, callback), self)
 
-    def _when_done(self, tell: Callable[[Any], object]) -> None:
-        self.delivery.when_done(tell, self)
+    def _when_done(self, notify: Callable[[Any], object]) -> None:
+        self.delivery.when_done(notify, self)
 
-    def _no_longer(self, tell: Callable[[Any], object]) -> None:
-        self.delivery.no_longer(tell, self)
+    def _no_longer(self, notify: Callable[[Any], object]) -> None:
+        self.delivery.no_longer(notify, self)
 
     def cancel(self) -> bool:
-        """Always False: a record that was handed over cannot be called back."""
+        """Always False: a queued record cannot be cancelled."""
         return False
 
     def cancelled(self) -> bool:
@@ -403,7 +405,7 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
         return False
 
     def running(self) -> bool:
-        """Whether the record is neither acknowledged nor failed yet."""
+        """True if the record is neither acknowledged nor failed yet."""
         return not self.delivery.done
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
-"""A transaction that one process writes and another one ends. For `kadence.spark`, whose driver decides what counts.
+"""A transaction that one process writes and another one ends. For `kadence.spark`, whose driver decides the commit.
 
-A producer that hands its transactions over keeps its connections, and takes another transactional id for each.
+A producer that leaves its transactions open keeps its connections, and takes another transactional id for each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["begin_as", "commit", "leave_open"]
 
 
 def begin_as(producer: Producer, transactional_id: str) -> None:
-    """Begin a transaction under this id. What another producer has open under it is aborted first.
+    """Begin a transaction under this id. A transaction that another producer has open under it is aborted first.
 
     Raises:
         KafkaError: as `Producer.init_transactions`.
@@ -32,10 +32,10 @@ def begin_as(producer: Producer, transactional_id: str) -> None:
 
 
 def leave_open(producer: Producer) -> OpenTransaction | None:
-    """Leave the transaction open for somebody else to end, once all of its records are acknowledged.
+    """Leave the transaction open for another process to end, once all of its records are acknowledged.
 
     Returns:
-        Who it is; None if nothing was written in it.
+        The identity of the transaction; None if nothing was written in it.
     """
     send_checks = producer._send_checks
     send_checks.check_usable()

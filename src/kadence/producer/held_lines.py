@@ -1,4 +1,4 @@
-"""Lines for the log that come up under the producer's lock: they are written once it is free."""
+"""Log lines that arise under the producer's lock; they are written once it is free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _log = logger("kadence.producer")
 
 
 class HeldLines:
-    """Keeps lines until nobody's lock is held. A handler of the log may send them by this very producer."""
+    """Keeps log lines until the lock is free: a log handler may send them through this very producer."""
 
     def __init__(self) -> None:
         self._kept: deque[tuple[int, str, tuple[object, ...]]] = deque()
@@ -22,7 +22,7 @@ class HeldLines:
         self._kept.append((level, text, args))
 
     def write(self) -> None:
-        """Write what was kept. Network thread, without the lock."""
+        """Write the kept lines. Network thread, without the lock."""
         while self._kept:
             level, text, args = self._kept.popleft()
             _log.log(level, text, *args)

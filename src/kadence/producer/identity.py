@@ -1,4 +1,4 @@
-"""The producer id, which sequence numbers need (KIP-98): asked for once there is something to send. Sans-IO."""
+"""The producer id, which sequence numbers need (KIP-98): requested once there is something to send. Sans-IO."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class Identity:
     """Network thread only.
 
     Attributes:
-        known: producer id and epoch of partitions that begin; None until the broker gave one, and again when its
+        known: producer id and epoch for new partitions; None until the broker gave one, and again when its
             epochs are used up.
-        wanted: whether records are undecided or on their way. on_refused: called when there will never be an id.
+        wanted: returns whether records are undecided or on their way. on_refused: called when the broker refuses an id
+        for good.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -36,7 +37,7 @@ class Identity:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def poll(self, now: int) -> Poll:
-        """The request for an id, if one is wanted and none is under way; and when to ask again at the latest."""
+        """The request for an id, if one is wanted and none is in flight; and the latest time of the next poll."""
         if self.known is not None or self._is_asked or not self.wanted():
             return NOTHING
         if not self._backoff.ready(now):
@@ -46,17 +47,17 @@ class Identity:
         return Poll([Request(message, ANY_NODE, add_ms(now, self._request_timeout_ms))])
 
     def may_forget(self, producer_id: int, epoch: int) -> bool:
-        """Whether the numbering of a partition under this id and epoch may be forgotten: it always may.
+        """True always: the numbering of a partition under this id and epoch may be forgotten.
 
-        Were its numbers given out again, a broker would take new records for repeated ones, and they would be lost. So
-        partitions that begin from now on, it among them, get a higher epoch.
+        If its numbers were used again, a broker would take new records for duplicates and drop them. So partitions that
+        begin from now on, including this one, get a higher epoch.
         """
         if self.known is not None and self.known[0] == producer_id and self.known[1] <= epoch:
             self.known = (producer_id, epoch + 1) if epoch < MAX_EPOCH else None
         return True
 
     def on_response(self, now: int, completed: Completed) -> None:
-        """Take the answer."""
+        """Handle the response."""
         self._is_asked = False
         response = completed.response
         error = completed.error
@@ -70,5 +71,7 @@ class Identity:
         self._backoff.failed(now)
         _log.info("no producer id yet: %s", error)
         if error is not None and not error.retriable:
-            error.add_note("records need a producer id; enable.idempotence=false works without one")
+            error.add_note(
+                "idempotent records need a producer id; enable.idempotence=false works without one"
+            )
             self.on_refused(error)

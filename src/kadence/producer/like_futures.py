@@ -1,7 +1,7 @@
-"""What `concurrent.futures.wait`, `as_completed` and `asyncio.wrap_future` want of a future beside its public methods.
+"""The private parts of a future that `concurrent.futures.wait`, `as_completed` and `asyncio.wrap_future` use.
 
-They reach into the one future that they know, whose lock lets them see one state of all futures while they begin to
-wait. Ours share a lock with the network thread, so there is none here: a thread remembers the state that it saw.
+They take the lock of each future while they begin to wait, so that they see one state of all of them.
+Ours share a lock with the network thread, so they have no such lock: a thread remembers the state that it saw.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FINISHED: Final = "FINISHED"
 
 
 class _Seen(threading.local):
-    """The states that the thread goes by at present, by the ids of futures."""
+    """The states that this thread sees at present, by the ids of futures."""
 
     def __init__(self) -> None:
         self.states: dict[int, str] = {}
@@ -55,7 +55,7 @@ class _Condition:
 
 
 class _Waiters:
-    """Who waits for a future: `concurrent.futures` adds itself here."""
+    """The waiters of a future: `concurrent.futures` adds itself here."""
 
     __slots__ = ("_future",)
 
@@ -63,22 +63,22 @@ class _Waiters:
         self._future = future
 
     def append(self, waiter: Any) -> None:
-        """Tell ``waiter`` when the future is done, unless it was so when this thread looked."""
+        """Notify ``waiter`` when the future is done, unless it was done when this thread looked."""
         if self._future._state == _FINISHED:
             return
 
-        self._future._when_done(_Tell(waiter))
+        self._future._when_done(_Notify(waiter))
 
     def remove(self, waiter: Any) -> None:
-        """It waits no longer. A program may begin to wait for the same futures again and again."""
-        self._future._no_longer(_Tell(waiter))
+        """Remove a waiter. A program may begin to wait for the same futures again and again."""
+        self._future._no_longer(_Notify(waiter))
 
 
-class _Tell:
-    """Tells a waiter of `concurrent.futures` of a future that is done. Equal to another one that tells it.
+class _Notify:
+    """Notifies a waiter of `concurrent.futures` of a future that is done. Equal to another one for the same waiter.
 
     Args:
-        waiter: it. It is known by its identity.
+        waiter: compared by identity.
     """
 
     __slots__ = ("_waiter",)
@@ -93,7 +93,7 @@ class _Tell:
             self._waiter.add_exception(future)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Tell) and self._waiter is other._waiter
+        return isinstance(other, _Notify) and self._waiter is other._waiter
 
     def __hash__(self) -> int:
         return id(self._waiter)
@@ -104,16 +104,16 @@ if TYPE_CHECKING:
     class LikeFuture(Future[T]):
         """Passes for that class."""
 
-        def _when_done(self, tell: Callable[[Any], object]) -> None: ...
+        def _when_done(self, notify: Callable[[Any], object]) -> None: ...
 
-        def _no_longer(self, tell: Callable[[Any], object]) -> None: ...
+        def _no_longer(self, notify: Callable[[Any], object]) -> None: ...
 
 else:
 
     class LikeFuture:
         """Makes a class with the methods of `concurrent.futures.Future` pass for that class.
 
-        It does not inherit from it: each future of that class has a dictionary and a lock, and ours are many.
+        It does not inherit from it: each future of that class has a dictionary and a lock, and there may be millions.
         """
 
         __slots__ = ()
@@ -123,17 +123,17 @@ else:
 
         @property
         def __class__(self) -> type[Any]:
-            """What ``isinstance`` goes by."""
+            """The class for ``isinstance``."""
             from concurrent.futures import Future
 
             return Future
 
-        def _when_done(self, tell: Callable[[Any], object]) -> None:
-            """Call ``tell(self)`` when it is done, on any thread."""
+        def _when_done(self, notify: Callable[[Any], object]) -> None:
+            """Call ``notify(self)`` when it is done, on any thread."""
             raise NotImplementedError
 
-        def _no_longer(self, tell: Callable[[Any], object]) -> None:
-            """Forget what `_when_done` was given, or its equal, unless that was called already."""
+        def _no_longer(self, notify: Callable[[Any], object]) -> None:
+            """Forget a callback given to `_when_done`, or its equal, unless it was called already."""
             raise NotImplementedError
 
         @property
@@ -149,7 +149,7 @@ else:
             return _Waiters(self)
 
         def _get_snapshot(self) -> tuple[bool, bool, Any, KafkaError | None]:
-            """Whether it is done, whether cancelled, its result, its error (Python 3.14)."""
+            """Return (is done, is cancelled, result, error); for Python 3.14."""
             if not self.done():
                 return False, False, None, None
             error = self.exception()

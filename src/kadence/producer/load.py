@@ -1,4 +1,4 @@
-"""Which partitions are behind, so that records without a key go to others (KIP-794). Sans-IO, under the lock."""
+"""Finds partitions that are behind, so that records without a key go to others (KIP-794). Sans-IO, under the lock."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Load"]
 
 
 class Load:
-    """Compares the partitions of a topic by the batches that wait for them, and brokers by how long they take none.
+    """Compares the partitions of a topic by their waiting batches, and brokers by how long they have accepted none.
 
     A batch that still fills is not behind, so a topic whose brokers keep up has equal partitions. Network thread, with
     the producer's lock held.
 
     Attributes:
-        watches: whether it is told which brokers take nothing.
+        watches: whether it needs to know which brokers accept nothing.
     """
 
     def __init__(self, config: ProducerConfig, accumulator: Accumulator, topics: Topics) -> None:
@@ -29,35 +29,35 @@ class Load:
         self.watches = self._adapts and self._patience_ms > 0
         self._accumulator = accumulator
         self._topics = topics
-        # Since when a broker has not taken what was ready for it.
+        # The time since which a broker has not accepted a batch that was ready for it.
         self._refusing_since: dict[int, int] = {}
         self._ready: set[int] = set()
-        # As told last: brokers that take nothing, and topics with a partition that was behind.
-        self._told_slow: frozenset[int] = frozenset()
-        self._told_behind: set[str] = set()
+        # As of the last update: brokers that accept nothing, and topics with a partition that was behind.
+        self._last_slow: frozenset[int] = frozenset()
+        self._last_behind: set[str] = set()
 
     def refused(self, node: int | None, now: int) -> None:
-        """A batch is ready for a broker, and cannot go out to it now."""
+        """A batch is ready for a broker, and cannot be sent to it now."""
         if self.watches and node is not None:
             self._ready.add(node)
             self._refusing_since.setdefault(node, now)
 
     def taken(self, node: int) -> None:
-        """Batches go out to it."""
+        """Batches are sent to it."""
         self._refusing_since.pop(node, None)
 
-    def tell(self, now: int, repeated: Iterable[TopicPartition]) -> None:
-        """Give the partitioners of records without a key their shares.
+    def update_shares(self, now: int, repeated: Iterable[TopicPartition]) -> None:
+        """Set the shares of the sticky partitioners.
 
-        The shares of a topic can be others only when one of its partitions is behind, or was at the turn before, and
-        while a broker takes nothing, when its partitioner or its partitions are new. Other topics are not looked at:
-        there may be 100,000 of them. All are when a broker begins or ceases to take nothing.
+        A topic's shares can change only when one of its partitions is behind or was at the turn before, and, while a
+        broker accepts nothing, when its partitioner or its partitions are new. Other topics are skipped: there may be
+        100,000 of them. All are updated when a broker starts or stops accepting batches.
 
         Args:
             repeated: partitions with a batch that must be sent again before what waits.
         """
         for node in self._refusing_since.keys() - self._ready:
-            del self._refusing_since[node]  # nothing waits for it any more
+            del self._refusing_since[node]  # no batch waits for it any more
         self._ready.clear()
         changed = self._topics.changed
         if not self._adapts:
@@ -72,10 +72,10 @@ class Load:
         slow = self._slow(now)
         stickies = self._topics.stickies
         look: Iterable[str] = stickies
-        if slow == self._told_slow:
-            look = self._told_behind.union(behind, changed if slow else ())
+        if slow == self._last_slow:
+            look = self._last_behind.union(behind, changed if slow else ())
         changed.clear()
-        self._told_slow, self._told_behind = slow, set(behind)
+        self._last_slow, self._last_behind = slow, set(behind)
         for topic in look:
             sticky = stickies.get(topic)
             if sticky is None:

@@ -1,6 +1,6 @@
-"""What a producer measures, for `Producer.metrics`. Nothing is measured for a record: all is of batches and requests.
+"""The measurements of a producer, for `Producer.metrics`. They are of batches and requests, never of one record.
 
-Each value has one writer: the network thread, or whoever holds the producer's lock.
+Each value has one writer: the network thread, or the thread that holds the producer's lock.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ __all__ = ["Measures", "TopicMeasures"]
 
 
 class TopicMeasures:
-    """Of one topic. Network thread.
+    """The measurements of one topic. Network thread.
 
     Attributes:
         batches: bytes of each batch that was sent, as it was sent. sent, repeated, failed: records of each batch that
-            was sent, is to be sent again, or was given up.
-        compression: of each batch, its share of what it would be without compression.
+            was sent, is to be sent again, or has failed.
+        compression: of each batch, its size divided by its size without compression.
     """
 
     __slots__ = ("batches", "compression", "failed", "repeated", "sent")
@@ -31,15 +31,15 @@ class TopicMeasures:
 
 
 class Measures:
-    """Of one producer.
+    """The measurements of one producer.
 
     Attributes:
-        now: the time of what the network thread does (ms).
+        now: the time of the network thread's present turn (ms).
         network: of its client. topics: by name, replaced as a whole when one is added.
         batches, compression, sent, repeated, failed: those of all topics. Network thread, and the next five.
-        queued_ms: how long each batch lay here before it was sent first. splits: batches that were too large.
-        per_request: records of each request. latency_ms: to the answer of each. throttle_ms: what it asked to wait.
-        room_ms: how long each call waited for memory. exhausted: calls for which it did not come in time. Under the
+        queued_ms: time of each batch here before it was first sent. splits: batches that were too large.
+        per_request: records of each request. latency_ms: to each response. throttle_ms: the wait that it asked for.
+        room_ms: time that each call waited for memory. exhausted: calls for which it did not come in time. Under the
             lock, and the next three.
         metadata_ms, flush_ms: spent waiting for topics, and in flush(). calls_ms: in calls of transactions, by name.
     """
@@ -65,7 +65,7 @@ class Measures:
         self.calls_ms: dict[str, int] = {}
 
     def topic(self, name: str) -> TopicMeasures:
-        """Of a topic, begun where there is nothing yet. Network thread."""
+        """The measurements of a topic, created at first use. Network thread."""
         found = self.topics.get(name)
         if found is None:
             found = TopicMeasures()
@@ -73,7 +73,7 @@ class Measures:
         return found
 
     def batch_sent(self, topic: str, *, count: int, nbytes: int, plain: int, queued_ms: int | None) -> None:
-        """A batch goes out. ``plain``: its bytes without compression. ``queued_ms``: None for one that is repeated."""
+        """A batch is sent. ``plain``: its bytes without compression. ``queued_ms``: None if it was sent before."""
         now, measures = self.now, self.topic(topic)
         measures.sent.record(now, count)
         measures.batches.record(now, nbytes)
@@ -82,6 +82,6 @@ class Measures:
             self.queued_ms.record(now, queued_ms)
 
     def answered(self, latency_ms: int, throttle_ms: int) -> None:
-        """A request was answered."""
+        """A request got its response."""
         self.latency_ms.record(self.now, latency_ms)
         self.throttle_ms.record(self.now, throttle_ms)

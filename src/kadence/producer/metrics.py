@@ -1,6 +1,6 @@
-"""`Producer.metrics()`: what was measured, under the names that Kafka's own client has for it. Any thread.
+"""`Producer.metrics()`: the measurements, under the names of Kafka's own client. Any thread.
 
-Reading changes nothing and asks nobody. Kafka's semantics hold unless docs/metrics.md says otherwise.
+Reading changes nothing and sends no request. Kafka's semantics hold unless docs/metrics.md says otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CALLS: Final = {
     "commit_transaction()": "txn-commit",
     "abort_transaction()": "txn-abort",
 }
-"""Kafka's words for the calls of transactions."""
+"""Kafka's names for the calls of transactions."""
 
 
 class Metrics:
@@ -65,7 +65,7 @@ class Metrics:
 
 
 def catalogue() -> tuple[MetricName, ...]:
-    """Every name that `Metrics.read` can have, with its tags' values left empty."""
+    """Every name that `Metrics.read` can return, with empty tag values."""
     measures = Measures()
     return table.catalogue(
         (

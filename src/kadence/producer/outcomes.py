@@ -1,7 +1,7 @@
 """Handles the results of batches that were sent: written, retried, split, failed, or timed out. Sans-IO.
 
 Each step keeps three things in agreement: the order of the partition (`sequences`), the memory of the batch
-(`accumulator`), and what those who wait for it are told (`futures`).
+(`accumulator`), and its futures (`futures`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Outcomes:
     """Repeats, splits, completes or fails batches that were sent. Network thread only.
 
     Args:
-        identity: what numbers batches; the transactions of a producer that has them.
+        identity: the producer id that numbers batches, or the transactions of a transactional producer.
 
     Attributes:
-        partitions: everything that batches were sent to. undecided: those with sent batches without a verdict.
-        repeating: those of which something waits to be sent again, the longest there first.
+        partitions: all partitions that batches were sent to. undecided: those with sent batches without a verdict.
+        repeating: those with a batch that waits to be sent again, the longest waiting first.
     """
 
     def __init__(
@@ -52,35 +52,35 @@ class Outcomes:
         self._topics = topics
         self._identity = identity
         self._transactions = identity if isinstance(identity, Transactions) else None
-        self._told = LogLimiter()
-        """Of which topics the log has said that records were not written. The futures say it of each."""
+        self._logged = LogLimiter()
+        """The topics for which a warning of lost records was logged. The futures have the error of each record."""
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self.partitions: dict[TopicPartition, PartitionDelivery] = {}
         self.undecided: set[TopicPartition] = set()
         self.repeating: dict[TopicPartition, None] = {}
-        # No batch is out of time before.
+        # No deadline passes before this time.
         self._expires_at = 0
-        # Refused while it is still to be found out whether the producer was fenced: batches, and what a leader said.
+        # Refused while it is not yet known whether the producer was fenced: batches, each with the leader's error.
         self._doubtful: list[tuple[Batch, KafkaError]] = []
         if self._transactions is not None:
-            self._transactions.on_known = self._tell_doubtful
+            self._transactions.on_known = self._fail_doubtful
 
     def of(self, tp: TopicPartition) -> PartitionDelivery:
-        """A partition's batches, begun where there were none."""
+        """A partition's deliveries, created at first use."""
         found = self.partitions.get(tp)
         if found is None:
             self.partitions[tp] = found = PartitionDelivery()
         return found
 
     def sent(self, batch: Batch) -> None:
-        """It goes out."""
+        """A batch is sent."""
         batch.attempts += 1
         self.of(batch.tp).sent(batch)
         self.undecided.add(batch.tp)
         self._settle(batch.tp)
 
     def written(self, batch: Batch, base_offset: int, log_append_time: int) -> None:
-        """It is in the log; -1: the broker did not say where."""
+        """A batch is in the log; ``base_offset`` -1: the broker did not say where."""
         self.partitions[batch.tp].written(batch)
         self._settle(batch.tp)
         if not self._accumulator.is_decided(batch):
@@ -89,7 +89,7 @@ class Outcomes:
             batch.delivery.complete(base_offset, log_append_time, first=batch.first)
 
     def answered_late(self, batch: Batch) -> None:
-        """It was not written, and ran out of time while that was unknown: those who waited for it are gone."""
+        """A batch was not written, and timed out before that was known: its futures have failed already."""
         self.partitions[batch.tp].failed(batch)
         self._settle(batch.tp)
 
@@ -102,14 +102,14 @@ class Outcomes:
         out_of_sequence: bool = False,
         at_once: bool = False,
     ) -> None:
-        """It is sent again, after a while; at once to a leader that was not tried yet."""
+        """Send a batch again, after a backoff; at once to a leader that was not tried yet."""
         partition = self.partitions[batch.tp]
         if self._accumulator.is_decided(batch):
             self.answered_late(batch)
             return
         if batch.attempts > self._config.retries:
             error.add_note(
-                f"it was sent {batch.attempts} times, as often as retries={self._config.retries} allows"
+                f"it was sent {batch.attempts} times, the most that retries={self._config.retries} allows"
             )
             self.fail(batch, error)
             return
@@ -124,7 +124,7 @@ class Outcomes:
         _log.info("repeating %r: %s", batch, error)
 
     def split(self, batch: Batch, error: KafkaError) -> None:
-        """It is sent in two pieces; one record that is too large alone fails."""
+        """Send a batch in two pieces; one record that is too large alone fails."""
         if batch.count == 1:
             self.fail(batch, too_large(batch, error))
             return
@@ -151,23 +151,23 @@ class Outcomes:
         *,
         never_sent: bool = False,
     ) -> None:
-        """It is given up. ``record_errors``: of records that the broker blames, by their place."""
+        """A batch fails. ``record_errors``: of records that the broker blames, by index."""
         self.partitions[batch.tp].failed(batch, never_sent=never_sent)
         self._settle(batch.tp)
-        self._tell(batch, error, record_errors)
+        self._fail_futures(batch, error, record_errors)
 
-    def _tell(
+    def _fail_futures(
         self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None
     ) -> None:
-        """Tell those who wait that the batch failed, once."""
+        """Fail the futures of a batch, once."""
         if self._accumulator.is_decided(batch):
             return
         with self._accumulator.gate:
             self._accumulator.release(batch)
             if self._transactions is not None:
                 self._transactions.not_written(error, was_sent=batch.attempts > 0)
-        # Nothing of a transaction is lost silently: its end raises, and readers see none of it.
-        is_news = self._transactions is None and self._told.is_new(self._measures.now, batch.tp.topic, None)
+        # In a transaction no loss is silent: its end raises, and readers see none of it. So the log needs no warning.
+        is_news = self._transactions is None and self._logged.is_new(self._measures.now, batch.tp.topic, None)
         level = WARNING if is_news else INFO
         _log.log(level, "%s of %s not written: %s", plural(batch.count, "record"), batch.tp, error)
         self._lost(batch)
@@ -176,22 +176,22 @@ class Outcomes:
         else:
             batch.delivery.fail(error, record_errors, first=batch.first)
 
-    def _tell_doubtful(self, why: KafkaError | None, until: int = FOREVER) -> None:
-        """Tell those who wait for refused records why that was.
+    def _fail_doubtful(self, why: KafkaError | None, until: int = FOREVER) -> None:
+        """Fail the futures of records that were refused while the reason was in doubt.
 
         Args:
-            why: as the coordinator knows it; None: as the leader said. until: of these records whose time is over then.
+            why: the coordinator's error; None: the leader's error holds. until: records with a later deadline are left.
         """
-        told = [each for each in self._doubtful if each[0].deadline <= until]
+        decided = [each for each in self._doubtful if each[0].deadline <= until]
         self._doubtful = [each for each in self._doubtful if each[0].deadline > until]
-        for batch, error in told:
+        for batch, error in decided:
             batch.delivery.fail(error if why is None else own_copy(why), first=batch.first)
 
     def _lost(self, batch: Batch) -> None:
         self._measures.topic(batch.tp.topic).failed.record(self._measures.now, batch.count)
 
     def _settle(self, tp: TopicPartition) -> None:
-        """After each change of a partition's undecided batches."""
+        """Update the indexes after each change of a partition's undecided batches."""
         partition = self.partitions[tp]
         if not partition.undecided:
             self.undecided.discard(tp)
@@ -206,9 +206,9 @@ class Outcomes:
     # ------------------------------------------------------------ time
 
     def expire(self, now: int) -> int:
-        """Fail what is out of time; say when to look for the next.
+        """Fail the batches whose delivery timeout is over; return the time of the next check.
 
-        All batches are looked at, so this is not done in each turn. A batch that was begun after the last look ends
+        It visits all batches, so it is not done in each turn. A batch that was begun after the last check ends
         ``delivery.timeout.ms`` after it, or later.
         """
         if now < self._expires_at:
@@ -217,7 +217,7 @@ class Outcomes:
             late = self._accumulator.expired(now)
             next_at = self._accumulator.next_deadline()
         for batch in late:
-            self._tell(batch, self._late(batch))
+            self._fail_futures(batch, self._late(batch))
         for tp in list(self.undecided):
             partition = self.partitions[tp]
             for batch in list(partition.undecided):
@@ -226,22 +226,22 @@ class Outcomes:
                 if batch.deadline > now:
                     next_at = min(next_at, batch.deadline)
                 elif batch in partition.in_flight:
-                    # Its place is kept until the answer comes: the order of the others depends on it.
-                    self._tell(batch, self._late(batch))
+                    # It keeps its place until the response comes: the order of the others depends on it.
+                    self._fail_futures(batch, self._late(batch))
                 else:
                     self.fail(batch, self._late(batch))
         if self._doubtful:
-            self._tell_doubtful(None, now)
+            self._fail_doubtful(None, now)
             next_at = min([next_at, *(batch.deadline for batch, _ in self._doubtful)])
         self._expires_at = min(next_at, add_ms(now, self._config.delivery_timeout_ms))
         return next_at
 
     def forget(self, topics: set[str]) -> None:
-        """Drop what is known of the partitions of topics that nobody uses."""
+        """Drop the state of topics that are no longer used."""
         with self._accumulator.gate:
             self._accumulator.forget(topics)
         for topic in topics:
-            self._told.over(topic)
+            self._logged.over(topic)
         idle = [tp for tp in self.partitions if tp.topic in topics and tp not in self.undecided]
         for tp in idle:
             partition = self.partitions[tp]
@@ -253,22 +253,22 @@ class Outcomes:
         return out_of_time(batch, self._config.delivery_timeout_ms, has_leader=has_leader)
 
     def drop_for_abort(self, cause: KafkaError | None) -> None:
-        """What was not sent, or must be repeated, would be undone at once; what is on its way is waited for."""
+        """Fail batches that were not sent or must be repeated, as an abort would undo them; await those in flight."""
         why = "was aborted" if cause is None else f"has failed ({cause})"
         error = TransactionAbortedError(f"the transaction {why} before this record was written")
         with self._accumulator.gate:
             waiting = self._accumulator.expired(FOREVER)
         for batch in waiting:
-            self._tell(batch, error)
+            self._fail_futures(batch, error)
         for tp in list(self.undecided):
             partition = self.partitions[tp]
             for batch in [each for each in partition.undecided if each not in partition.in_flight]:
                 self.fail(batch, error)
 
     def fail_all(self, error: KafkaError) -> None:
-        """Fail everything undecided: no identity, a forced close, a bug of ours."""
+        """Fail everything undecided: no producer id, a forced close, or a bug of ours."""
         dropped = self._accumulator.lose_all(error)
-        self._tell_doubtful(error)
+        self._fail_doubtful(error)
         for batch in dropped:
             partition = self.partitions.get(batch.tp)
             if partition is not None and batch not in partition.in_flight:

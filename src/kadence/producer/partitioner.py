@@ -1,8 +1,8 @@
-"""Which partition a record goes to: Kafka's rules, so that all clients put a key in the same place.
+"""The default choice of a record's partition: Kafka's rules, so that all clients put a key in the same partition.
 
 With a key: murmur2 of its bytes, modulo the number of partitions (Java's default, librdkafka's
-``murmur2_random``). Without: the uniform sticky partitioner of KIP-794, which stays with one partition until it
-has given it some bytes; spreading single records would make many small batches.
+``murmur2_random``). Without: the uniform sticky partitioner of KIP-794, which stays with one partition for a
+number of bytes; spreading single records would make many small batches.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kadence._native.append import Sticky, murmur2
 __all__ = ["MOST_STICKY_BYTES", "Shares", "StickyPartitioner", "murmur2", "partition_for_key", "shares_of"]
 
 MOST_STICKY_BYTES: Final = 16_384
-"""Kafka's own `batch.size`, and so what its producer gives to one partition before it goes to another. A larger
-`batch.size` fills its batches with several such runs; a partition that got a whole batch each time would leave the
-others without records for minutes where few are sent."""
+"""Kafka's own default `batch.size`, and so the bytes that its producer gives to one partition before the next. A
+larger `batch.size` fills its batches with several such runs; a partition that got a whole batch each time would
+leave the others without records for minutes if few are sent."""
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
@@ -28,7 +28,7 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 
 
 class Shares(NamedTuple):
-    """How likely each partition is chosen next.
+    """The probability with which each partition is chosen next.
 
     Attributes:
         partitions: those that may be chosen. sums: their weights, each added to those before it.
@@ -39,7 +39,7 @@ class Shares(NamedTuple):
 
 
 def shares_of(waiting: dict[int, int]) -> Shares:
-    """The shares of partitions by how many batches wait for each: the more there are, the less it gets (KIP-794)."""
+    """The shares of partitions by the number of batches that wait for each: the more, the smaller (KIP-794)."""
     most = max(waiting.values()) + 1
     return Shares(list(waiting), list(accumulate(most - count for count in waiting.values())))
 
@@ -47,15 +47,15 @@ def shares_of(waiting: dict[int, int]) -> Shares:
 class StickyPartitioner(Sticky):
     """Partitions of records without a key, for one topic.
 
-    Threads that use it at once spread their records no worse for it: a partition may get a run's bytes more or less.
+    If threads use it at once, a partition may get a run's bytes more or less.
 
     Attributes:
-        shares: how likely each partition is, where some are behind; None where all are equal. Under the lock.
+        shares: the probability of each partition, if some are behind; None if all are equal. Under the lock.
     """
 
     def __init__(self, switch_bytes: int, rng: random.Random | None = None) -> None:
         super().__init__(switch_bytes)
-        # It comes from the process's generator, which a test and a simulation can seed.
+        # Seeded from the process's generator, which a test or a simulation can seed.
         self._rng = rng or random.Random(random.getrandbits(64))
         self.shares: Shares | None = None
 
@@ -72,7 +72,7 @@ class StickyPartitioner(Sticky):
         return self.current
 
     def leave_unless(self, available: Sequence[int]) -> None:
-        """Choose anew for the next record, unless the present partition is one of these or there are none."""
+        """Choose another partition for the next record if the present one is not among the ``available``."""
         if available and self.current not in available:
             self.used = self.switch_bytes
 

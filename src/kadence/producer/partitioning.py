@@ -1,6 +1,6 @@
-"""Which partition a record goes to where ``partitioner`` is not Kafka's default: librdkafka's ways, or one's own.
+"""The choice of a record's partition if ``partitioner`` is not the default: librdkafka's ways, or a user's function.
 
-Records without a partition of their own stay with one partition for a batch's bytes, as with the default
+Records without a chosen partition stay with one partition for a number of bytes, as with the default
 (`partitioner.StickyPartitioner`).
 """
 
@@ -23,7 +23,7 @@ Hash = Callable[[bytes], int]
 
 
 def chooser(config: ProducerConfig) -> Chooser | None:
-    """What chooses; None for Kafka's default, which the accumulator knows itself."""
+    """The function that chooses; None for Kafka's default, which the accumulator applies itself."""
     if config.partitioner_ignore_keys or config.partitioner == "random":
         return lambda topic, key, place: None
     if callable(config.partitioner):

@@ -1,6 +1,6 @@
 """The checks and waits before the accumulator: is the producer usable, is the topic known, is there memory.
 
-The application's side. What may have to wait is a generator of waits (`waits`), carried by the producer's shell. The
+The application's side. Calls that may wait are generators of waits (`waits`), run by the producer's shell. The
 network thread notifies the producer's lock of each change.
 """
 
@@ -38,11 +38,11 @@ __all__ = ["SendChecks"]
 
 
 def _refuse_all(accumulator: Accumulator) -> None:
-    """In a forked child nobody sends what the parent's producer would take.
+    """Fail all records of the parent's producer in a forked child, which has no thread to send them.
 
     Without places no record takes the short way, which begins with the lock: a thread of the parent may have held it.
     """
-    error = ForkedError("this record was sent before fork(); only the parent process learns its result")
+    error = ForkedError("this record was sent before fork(); only the parent process gets its result")
     accumulator.is_usable = False
     accumulator.places.clear()
     for batch in accumulator.incomplete:
@@ -50,7 +50,7 @@ def _refuse_all(accumulator: Accumulator) -> None:
 
 
 class SendChecks:
-    """Checks, and waits for, what a record needs before it can be queued: metadata, memory, an open producer.
+    """Checks, and waits for, the conditions for queueing a record: metadata, memory, an open producer.
 
     Attributes:
         gate: the producer's lock. is_closed: whether close() was called. is_stopping: whether stop() was.
@@ -83,52 +83,52 @@ class SendChecks:
 
     @property
     def largest(self) -> int:
-        """Most bytes of one record."""
+        """The most bytes of one record."""
         return self._accumulator.largest
 
     @property
     def is_forked(self) -> bool:
-        """Whether this process is a child of the one that made the producer."""
+        """True if this process is a child of the one that made the producer."""
         return os.getpid() != self._pid
 
     def check(self) -> None:
-        """Raise why nothing can be sent, if that is so."""
+        """Raise if nothing can be sent."""
         self.check_usable()
         if self.transactions is not None:
             self.transactions.check_open()
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the open transaction has failed, and the brokers are still to say if the producer was fenced."""
+        """True if the open transaction has failed, and the coordinator has not yet said if the producer was fenced."""
         return self.transactions is not None and self.transactions.is_in_doubt
 
     def know_why(self, deadline: int) -> Waits[None]:
-        """Wait until it is known why the open transaction has failed, if that is asked."""
+        """Wait until the reason why the open transaction has failed is known, if it was asked for."""
         with self.gate:
             while self.is_in_doubt and self._clock.now_ms() < deadline:
                 yield from self.wait(deadline, "")
 
     def check_usable(self) -> None:
-        """Raise why the producer cannot be used, if it cannot.
+        """Raise if the producer cannot be used.
 
-        The pid is compared besides what forks of Python say to the accumulator: a C library may fork, too.
+        The pid is compared, too: Python's fork hooks do not run when a C library forks.
         """
         if self.is_closed or self._network.is_shut or self.is_forked:
             raise self.unusable()
 
     def shut(self) -> bool:
-        """close() was called: nothing more comes in.
+        """close() was called: take no more records.
 
         Returns:
-            Whether the end can be waited for. It cannot where a signal handler has interrupted a call of this producer:
-            that one must go on first, and holds the lock until then.
+            True if the caller can wait for the end. It cannot if a signal handler interrupted a call of this producer:
+            that call holds the lock and must continue first.
         """
         if self.gate.is_mine:
             self.is_closed = True
             self._accumulator.is_usable = False
             return False
         if self._network.has_ended:
-            # At the end of the process a thread that runs no more may hold the lock.
+            # At the end of the process the lock may be held by a thread that no longer runs.
             self.is_closed = True
             return True
         with self.gate:
@@ -140,36 +140,36 @@ class SendChecks:
     # ------------------------------------------------------------ the end of the program
 
     def stop(self, grace: Seconds | None) -> None:
-        """The program is to end. In a signal handler: sets what others look at."""
+        """The program is to end. Called in a signal handler: only sets attributes that other threads read."""
         self._grace.begin(self._clock.now_ms(), grace)
         self.is_stopping = True
         if self._closes_with_grace:
-            # A close that is under way ends with it, too.
+            # A close that has begun keeps to the grace period, too.
             self._network.begin_close(self.closed_by(None))
         self._network.stir()
 
     def closed_by(self, timeout: Seconds | None) -> int:
-        """The deadline of a close: without one of its own that of the grace period that `stop` was told of."""
+        """The deadline of a close: from its timeout, else the end of the grace period of `stop`."""
         now, ms = self._clock.now_ms(), to_ms(timeout)
         if ms is not None:
             deadline = add_ms(now, ms)
         else:
             deadline = max(self._grace.close_by, add_ms(now, RESERVE_MS))
-        # FOREVER means "not closing" to the thread.
+        # FOREVER means "not closing" to the network thread.
         return min(deadline, FOREVER - 1)
 
     def end_by(self) -> int:
-        """The deadline where nobody closes this producer: the grace period is nearly over."""
+        """The deadline if the program does not close this producer and the grace period is nearly over."""
         return min(self.closed_by(None), max(self._grace.close_by, add_ms(self._clock.now_ms(), END_MS)))
 
     def begin_close(self, timeout: Seconds | None) -> int:
-        """close() was called: its deadline. Without a timeout `stop` may bring that forward."""
-        # First: a signal handler may call it next.
+        """close() was called: return its deadline. Without a timeout `stop` may bring that forward."""
+        # First: a signal handler may call `stop` next.
         self._closes_with_grace = timeout is None
         return self.closed_by(timeout)
 
     def unfinished(self) -> str | None:
-        """What close() would still have to see to; None if it was called. Any thread."""
+        """The work that close() would still have to do; None if it was called. Any thread."""
         if self.is_closed or self.is_forked or self._network.has_ended:
             return None
         with self.gate:
@@ -178,15 +178,15 @@ class SendChecks:
     # ------------------------------------------------------------ topics
 
     def block_until(self) -> int:
-        """When a call that begins now must have ended (``max.block.ms``)."""
+        """The time by which a call that begins now must end (``max.block.ms``)."""
         return self.deadline(self._config.max_block_ms)
 
     def place_of(self, topic: str, deadline: int) -> Waits[TopicInfo]:
-        """What is known of a topic; waits until something is."""
+        """The partitions of a topic; waits until they are known."""
         return self._accumulator.places.get(topic) or (yield from self.look_up(topic, deadline))
 
     def look_up(self, topic: str, deadline: int) -> Waits[TopicInfo]:
-        """The topic as the newest cluster has it; waits for one that has it."""
+        """The topic in the newest cluster metadata; waits for metadata that have it."""
         with self.gate:
             topics = self._topics
             while not (infos := topics.cluster.partitions_for(topic)):
@@ -207,7 +207,7 @@ class SendChecks:
     def with_partition(
         self, topic: str, known: TopicInfo, partition: int, deadline: int, row: str = ""
     ) -> Waits[TopicInfo]:
-        """Check an explicit partition; one that is not known may be new, so the cluster is asked once."""
+        """Check an explicit partition; if it is not known it may be new, so the metadata are requested once."""
         if 0 <= partition < len(known.partitions):
             return known
         if partition >= 0:
@@ -221,7 +221,7 @@ class SendChecks:
         raise UnknownTopicOrPartitionError(f"{row}topic {topic!r} has {there}; {partition} is none of them")
 
     def _ask_for(self, topic: str, deadline: int) -> Waits[None]:
-        """Ask for a topic, and wait for the answer."""
+        """Request the metadata of a topic, and wait for the response."""
         began = self._clock.now_ms()
         number = self._topics.want(topic, began)
         self._network.wakeup()
@@ -232,7 +232,7 @@ class SendChecks:
             self._accumulator.measures.metadata_ms += self._clock.now_ms() - began
 
     def _raise_if_hopeless(self, topic: str) -> None:
-        """Raise an error that does not pass by waiting."""
+        """Raise if the topic has an error that waiting does not cure."""
         if self._topics.failure is not None:
             raise own_copy(self._topics.failure)
         entry = self._topics.cluster.topics.get(topic)
@@ -263,7 +263,7 @@ class SendChecks:
         return FOREVER if wait_ms is None else add_ms(self._clock.now_ms(), wait_ms)
 
     def wait(self, deadline: int, message: str) -> Waits[None]:
-        """Wait for a change, once. An empty message leaves the end of the time to the caller.
+        """Wait for a change, once. With an empty message the caller handles the end of the time.
 
         No call waits beyond the grace period of `stop`.
         """
@@ -277,10 +277,10 @@ class SendChecks:
     def wait_until(
         self, done: Callable[[], bool], call: str, limit: tuple[str, int] | None = None
     ) -> Waits[None]:
-        """Wait for the end of a step of a transaction. Nothing lingers meanwhile.
+        """Wait for the end of a step of a transaction. Batches do not linger meanwhile.
 
         Args:
-            limit: how long, in words and in ms; ``max.block.ms`` otherwise.
+            limit: the time, in words and in ms; ``max.block.ms`` otherwise.
         """
         began = self._clock.now_ms()
         words, limit_ms = limit or (f"max.block.ms={self._config.max_block_ms}", self._config.max_block_ms)
@@ -300,16 +300,16 @@ class SendChecks:
             spent[call] = spent.get(call, 0) + self._clock.now_ms() - began
 
     def must_wait_for_room(self, size: int) -> bool:
-        """Whether a record of ``size`` bytes must wait for room.
+        """True if a record of ``size`` bytes must wait for room.
 
-        What the record needs that has waited longest is not given to others, but to callbacks, which cannot wait.
+        The bytes that the longest waiting record needs are kept from others, but not from callbacks, which cannot wait.
         """
         accumulator = self._accumulator
         claimed = 0 if runs_callbacks(self.gate) else accumulator.claimed_bytes
         return not accumulator.has_room(size + claimed) or (claimed > 0 and not accumulator.incomplete)
 
     def wait_for_room(self, size: int, deadline: int) -> Waits[None]:
-        """Wait in one line until a record of ``size`` bytes may come in; a large one is not passed by small ones."""
+        """Wait in line until a record of ``size`` bytes fits; small records do not overtake a large one."""
         measures, began = self._accumulator.measures, self._clock.now_ms()
         ticket = object()
         self._line[ticket] = size

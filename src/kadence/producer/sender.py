@@ -1,7 +1,7 @@
-"""What the producer sends and what it makes of the answers. Sans-IO: ``now`` comes in, requests go out.
+"""Makes the producer's requests and handles their responses. Sans-IO: ``now`` comes in, requests go out.
 
 `Sender.poll` moves batches from the accumulator into one ProduceRequest per broker, at most one batch of each
-partition in each; `on_response` gives each batch its verdict (`verdicts`), and `outcomes` does what follows from that.
+partition in each; `on_response` gives each batch its verdict (`verdicts`), and `outcomes` carries it out.
 A batch ends in exactly one of three ways: written, refused, or out of time (``delivery.timeout.ms``, KIP-91).
 """
 
@@ -44,13 +44,13 @@ __all__ = ["Sender"]
 _log = logger("kadence.producer")
 
 _RECONNECT_CHECK_MS: Final = 50
-"""How often a broker in reconnect backoff is looked at again."""
+"""The interval at which a broker in reconnect backoff is checked again."""
 
 CanSend = Callable[[int, ConnectionPurpose, int], bool]
 
 
 class _Sent(NamedTuple):
-    """What a ProduceRequest carried, for its answer."""
+    """The batches of a ProduceRequest, for its response."""
 
     node_id: int
     batches: dict[TopicPartition, Batch]
@@ -58,12 +58,12 @@ class _Sent(NamedTuple):
 
 
 class Sender:
-    """Makes ProduceRequests of batches, and handles their answers.
+    """Makes ProduceRequests of batches, and handles their responses.
 
     Network thread only, except for what it takes from the accumulator.
 
     Args:
-        can_send: whether a node takes requests now (`NetworkClient.can_send`).
+        can_send: whether a node accepts requests now (`NetworkClient.can_send`).
         transactions: of a producer that has them.
     """
 
@@ -90,16 +90,16 @@ class Sender:
         self._identity.wanted = self._is_wanted
         self._identity.on_refused = self._outcomes.fail_all
         self._load = Load(config, accumulator, topics)
-        # Without sequence numbers the broker cannot refuse what overtakes, so only one may be undecided; without
-        # acknowledgements nothing is ever repeated.
+        # Without sequence numbers the broker cannot refuse a batch that overtakes another, so only one may be
+        # undecided; without acknowledgements no batch is ever repeated.
         self._most_undecided = MAX_UNDECIDED if config.enable_idempotence else 1 if self._acks else 2**31
 
     @property
     def managers(self) -> tuple[RequestManager, ...]:
-        """All that sends for a producer, in the order of a turn.
+        """All request managers of a producer, in the order of a turn.
 
-        Choosing may find a partition that is to be part of the transaction, or one without a leader: those who ask for
-        such things come after it.
+        The sender comes first: it may find a partition that must be added to the transaction, or one without a leader,
+        and the others request those.
         """
         return (
             (self, self._identity, self._topics) if self._config.enable_idempotence else (self, self._topics)
@@ -107,11 +107,11 @@ class Sender:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is waiting for an answer."""
+        """True if no request waits for its response."""
         return not any(self._requests_in_flight.values())
 
     def _is_wanted(self) -> bool:
-        """Whether records are undecided or on their way."""
+        """True if records are undecided or on their way."""
         return bool(self._accumulator.incomplete) or not self.is_idle
 
     # ------------------------------------------------------------ sending
@@ -126,7 +126,7 @@ class Sender:
         requests: list[Request] = []
         if self._transactions is not None and self._transactions.writes_nothing:
             self._outcomes.drop_for_abort(self._transactions.error)
-        # Once: an abort that begins from here on waits for what is sent now.
+        # Read once: an abort that begins from here on waits for the records that are sent now.
         known = self._identity.known
         if not self._config.enable_idempotence or known is not None:
             chosen, ready_at = self._choose(now)
@@ -137,9 +137,9 @@ class Sender:
         return Poll(requests, wake_at)
 
     def _choose(self, now: int) -> tuple[list[tuple[int, list[Batch]]], int]:
-        """Take what goes out now, the node and the batches of each request; and when more may be ready.
+        """Take the batches to send now, by node and request; and return when more may be ready.
 
-        One turn fills as many requests as may be in flight: before each turn the thread may wait for the interpreter.
+        One turn fills as many requests as may be in flight: before each turn the thread may wait for the GIL.
         """
         chosen: list[tuple[int, list[Batch]]] = []
         filling: dict[int, list[Batch]] = {}
@@ -148,7 +148,7 @@ class Sender:
         wake_at = FOREVER
         accumulator = self._accumulator
         with accumulator.gate:
-            # What must be repeated, then the others in turn: a request may not have room for all.
+            # First the batches that must be repeated, then the others in turn: a request may not have room for all.
             repeated = list(self._outcomes.repeating)
             for tp in dict.fromkeys([*repeated, *accumulator.ready(now)]):
                 candidate = self._candidate(tp)
@@ -188,11 +188,11 @@ class Sender:
                     wake_at = now if tp in accumulator.waiting else wake_at
                 filling[leader].append(batch)
             wake_at = min(wake_at, accumulator.next_ready())
-            self._load.tell(now, repeated)
+            self._load.update_shares(now, repeated)
         return chosen, wake_at
 
     def _candidate(self, tp: TopicPartition) -> tuple[Batch, int, bool] | None:
-        """The batch of a partition that goes next, when it may, and whether it was never sent."""
+        """The next batch of a partition, the time at which it may be sent, and whether it was never sent."""
         partition = self._outcomes.partitions.get(tp)
         if partition is not None and partition.must_repeat:
             batch = partition.retry()
@@ -237,7 +237,7 @@ class Sender:
             timeout_ms=self._config.request_timeout_ms,
             topic_data=list(topics.values()),
         )
-        # Produce v13 names topics by id alone, which needs metadata that knows it.
+        # Produce v13 names topics by id alone, which needs metadata with the ids.
         max_version = None if ZERO_UUID not in sent.names_by_id else 12
         if self._transactions is not None:
             max_version = self._transactions.max_produce_version or max_version
@@ -250,13 +250,13 @@ class Sender:
         )
 
     def _encode(self, batch: Batch, identity: tuple[int, int] | None) -> bool:
-        """Make the batch's bytes; False when that failed, which fails the batch."""
+        """Encode the batch; on failure, fail it and return False."""
         partition = self._outcomes.of(batch.tp)
         if batch.encoded is not None:
             return True
         if self._config.enable_idempotence and batch.base_sequence < 0:
-            assert identity is not None, "nothing is chosen before there is a producer id"
-            # Each transaction may have another epoch; without transactions each partition has its own.
+            assert identity is not None, "no batch is chosen before there is a producer id"
+            # The epoch may differ in each transaction; without transactions each partition has its own.
             if partition.needs_identity or (self._transactions is not None and not partition.has(*identity)):
                 partition.identify(*identity)
             partition.number(batch)
@@ -281,7 +281,7 @@ class Sender:
     # ------------------------------------------------------------ answers
 
     def on_response(self, now: int, completed: Completed) -> None:
-        """Take the answer, or the failure, of one request."""
+        """Handle the response, or the failure, of one request."""
         sent: _Sent = completed.request.tag
         self._measures.now = now
         self._requests_in_flight[sent.node_id] -= 1
@@ -307,7 +307,8 @@ class Sender:
                 self._outcomes.repeat(now, batch, error)
             else:
                 self._outcomes.fail(
-                    batch, error or MalformedMessageError(f"the answer to a produce request lacks {batch.tp}")
+                    batch,
+                    error or MalformedMessageError(f"the response to a ProduceRequest lacks {batch.tp}"),
                 )
 
     def _judge(
@@ -330,20 +331,20 @@ class Sender:
         ):
             record_errors = blamed(batch, answer)
             if record_errors:
-                others = f"{batch.tp}: not written since other records of its batch were refused"
+                others = f"{batch.tp}: not written because other records of its batch were refused"
                 error = for_code(answer.error_code, others)
             self._outcomes.fail(batch, error, record_errors)
         else:
             if error.code == ec.OUT_OF_ORDER_SEQUENCE_NUMBER and partition.has_lost_past(batch):
                 _log.warning(
-                    "%s: the broker misses records that it has acknowledged, and refuses what follows them. They may "
-                    "be lost, as after an unclean leader election. The producer goes on with a new epoch",
+                    "%s: the broker lacks records that it has acknowledged, and refuses the next ones. They may "
+                    "be lost, as after an unclean leader election. The producer continues with a new epoch",
                     batch.tp,
                 )
             moved = False
             if verdict is Verdict.RETRY_ELSEWHERE:
-                told = answer.current_leader
-                moved = self._topics.moved(now, batch.tp, told.leader_id, told.leader_epoch, endpoints)
+                leader = answer.current_leader
+                moved = self._topics.moved(now, batch.tp, leader.leader_id, leader.leader_epoch, endpoints)
                 if not moved:
                     self._topics.want(batch.tp.topic, now)
             self._outcomes.repeat(
@@ -351,10 +352,10 @@ class Sender:
             )
 
     def _may_come_right(self, batch: Batch, code: int) -> bool:
-        """Whether a batch can be written although the broker finds its numbers out of order.
+        """True if a batch can still be written although the broker finds its numbers out of order.
 
-        With a new epoch of its partition it can. In a transaction it can, too, while an older batch is undecided: that
-        one was refused for a passing reason, or is to be split, and is repeated first.
+        With a new epoch of its partition it can. In a transaction it can while an older batch is undecided: that
+        one was refused for a transient reason, or is to be split, and is repeated first.
         """
         if self._config.enable_idempotence and self._transactions is None:
             return True

@@ -1,15 +1,16 @@
 """One partition's batches between first sending and verdict, in order, with their sequence numbers (KIP-98, KIP-360).
 
-The order of a partition is kept by two rules. What was never sent waits while anything sent before must be
-repeated; and what must be repeated is repeated one batch at a time, oldest first, once nothing of the partition
-is in flight. So a retry never overtakes, with or without idempotence.
+The order of a partition is kept by two rules. A batch that was never sent waits while any batch must be
+repeated; and batches are repeated one at a time, oldest first, once nothing of the partition is in flight. So a retry
+never overtakes, with or without idempotence.
 
-A broker takes any first number of a producer that it does not know in the partition. So until it has written a batch
-of a producer id, one batch of it is on the way: a second one could be taken although the first was refused.
+A broker accepts any first sequence number of a producer that it does not know in the partition. So until it has
+written a batch of a producer id, only one batch is in flight: a second one could be accepted though the first was
+refused.
 
-Sequence numbers belong to (producer id, epoch, partition), so each partition bumps its own epoch, without asking
-the broker. That happens only when the broker refuses the *oldest* undecided batch as out of order: then nothing
-behind it can have been written either, and all of them may be numbered anew without a duplicate.
+Sequence numbers belong to (producer id, epoch, partition), so each partition bumps its own epoch, without a request
+to the broker. That happens only when the broker refuses the *oldest* undecided batch as out of order: then no later
+batch can have been written either, and all of them may be renumbered without a duplicate.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["MAX_EPOCH", "MAX_UNDECIDED", "PartitionDelivery"]
 
 MAX_EPOCH = 32767
 MAX_UNDECIDED = 5
-"""The broker remembers this many batches of a producer per partition to recognise repeated ones."""
+"""The broker remembers this many batches of a producer per partition to recognise duplicates."""
 
 
 class PartitionDelivery:
@@ -29,8 +30,8 @@ class PartitionDelivery:
     Network thread only.
 
     Attributes:
-        undecided: sent batches without a verdict, oldest first. in_flight: those of them that are on the way.
-        producer_id, epoch, next_sequence: what the next new batch gets; -1 before the first.
+        undecided: sent batches without a verdict, oldest first. in_flight: those of them that are in a request now.
+        producer_id, epoch, next_sequence: for the next new batch; -1 before the first.
         has_gap: whether numbers of the epoch were given to records that may not have been written.
     """
 
@@ -57,15 +58,15 @@ class PartitionDelivery:
 
     @property
     def must_repeat(self) -> bool:
-        """Whether something waits to be sent again."""
+        """True if a batch waits to be sent again."""
         return len(self.undecided) > len(self.in_flight)
 
     def retry(self) -> Batch | None:
-        """The batch to repeat next, if its turn has come (its backoff is the caller's business)."""
+        """The batch to repeat next, if its turn has come (the caller checks its backoff)."""
         return self.undecided[0] if self.undecided and not self.in_flight else None
 
     def takes_new(self, most_undecided: int) -> bool:
-        """Whether a batch that was never sent may go now."""
+        """True if a batch that was never sent may be sent now."""
         most = most_undecided if self._is_known or self.producer_id < 0 else 1
         return not self.must_repeat and len(self.undecided) < most
 
@@ -74,15 +75,15 @@ class PartitionDelivery:
 
     @property
     def needs_identity(self) -> bool:
-        """Whether a producer id must be given (`identify`) before the next idempotent send."""
+        """True if a producer id must be set (`identify`) before the next idempotent send."""
         return self.producer_id < 0
 
     def has(self, producer_id: int, epoch: int) -> bool:
-        """Whether this is the identity that it numbers for."""
+        """True if it numbers batches for this identity."""
         return (self.producer_id, self.epoch) == (producer_id, epoch)
 
     def identify(self, producer_id: int, epoch: int) -> None:
-        """A new identity: numbering starts at 0."""
+        """Set a new identity: numbering starts at 0."""
         self._is_known = self._is_known and producer_id == self.producer_id
         self.producer_id = producer_id
         self.epoch = epoch
@@ -90,7 +91,7 @@ class PartitionDelivery:
         self.has_gap = False
 
     def number(self, batch: Batch) -> None:
-        """Give a batch that has none its place in the sequence."""
+        """Give a batch its sequence number."""
         batch.producer_id = self.producer_id
         batch.epoch = self.epoch
         batch.base_sequence = self.next_sequence
@@ -98,35 +99,35 @@ class PartitionDelivery:
         self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
 
     def sent(self, batch: Batch) -> None:
-        """``batch`` goes out: the retry, or a new one behind all others."""
+        """``batch`` is sent: the retry, or a new one after all others."""
         if not (self.undecided and self.undecided[0] is batch):
             self.undecided.append(batch)
         self.in_flight.add(batch)
 
     def failed_for_now(self, batch: Batch) -> None:
-        """It must be sent again."""
+        """A batch must be sent again."""
         self.in_flight.discard(batch)
         self.renumber_if_due()
 
     def has_lost_past(self, batch: Batch) -> bool:
-        """Whether a broker that misses something before ``batch`` misses records that brokers have acknowledged."""
+        """True if records before ``batch`` that the broker lacks had been acknowledged."""
         return self.is_oldest(batch) and batch.base_sequence > 0 and not self.has_gap
 
     def out_of_sequence(self, batch: Batch) -> None:
-        """The broker misses something before it. If that is not one of ours, only a new numbering helps."""
+        """The broker lacks something before a batch. Unless an older batch is undecided, only renumbering helps."""
         self._renumber = self._renumber or self.is_oldest(batch)
         self.failed_for_now(batch)
 
     def written(self, batch: Batch) -> None:
-        """It is in the log."""
+        """A batch is in the log: remove it, and note that the broker knows this producer id."""
         self._is_known = batch.producer_id == self.producer_id
         self._remove(batch)
 
     def failed(self, batch: Batch, *, never_sent: bool = False) -> None:
-        """It is given up. ``never_sent``: it was just numbered, its numbers are free again.
+        """A batch has failed. ``never_sent``: it was just numbered, and its numbers are free again.
 
-        Numbers that a broker has seen are never used for other records, even when it refused them: if it had
-        written them after all, it would take the others for repeated ones and lose them. The gap costs one
+        Numbers that were sent are never used for other records, even if the broker refused them: if it had
+        written them after all, it would take the new records for duplicates and drop them. The gap costs one
         renumbering.
         """
         if never_sent and batch not in self.undecided and batch.base_sequence >= 0:
@@ -142,21 +143,21 @@ class PartitionDelivery:
         self.renumber_if_due()
 
     def replaced(self, batch: Batch, pieces: tuple[Batch, ...]) -> None:
-        """It was split; the pieces take its place and its numbers."""
+        """A batch was split; the pieces take its place and its numbers."""
         self.in_flight.discard(batch)
         at = self.undecided.index(batch)
         self.undecided[at : at + 1] = pieces
         self.renumber_if_due()
 
     def renumber_if_due(self) -> None:
-        """Bump the epoch and number everything anew, once nothing is in flight any more."""
+        """Bump the epoch and renumber all undecided batches, once nothing is in flight any more."""
         if not self._renumber or self.in_flight:
             return
         self._renumber = False
         if self.epoch < MAX_EPOCH:
             self.identify(self.producer_id, self.epoch + 1)
         else:
-            # No epoch left: a new producer id will be asked for.
+            # No epoch left: a new producer id will be requested.
             self.identify(-1, -1)
         for batch in self.undecided:
             batch.producer_id = batch.epoch = batch.base_sequence = -1

@@ -1,4 +1,4 @@
-"""What serialisers make, how it is said that they failed, and what those wait for that an event loop calls."""
+"""Calls serialisers, names the field in their errors, and waits for those that an event loop must serve."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Serializing", "checked_bytes", "serialized"]
 
 
 def checked_bytes(what: str, data: Any) -> bytes:
-    """Bytes of anything that holds some."""
+    """Bytes of any bytes-like object."""
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
     advice = ""
@@ -34,7 +34,7 @@ def checked_bytes(what: str, data: Any) -> bytes:
 def serialized(
     field: str, serializer: Any, topic: str, headers: Sequence[tuple[str, bytes | None]], data: Any
 ) -> bytes | None:
-    """What a serialiser makes of a key or value; None stays None.
+    """The bytes that a serialiser makes of a key or value; None stays None.
 
     Args:
         field: ``key`` or ``value``. serializer: None takes bytes as they are.
@@ -52,9 +52,9 @@ def serialized(
 
 
 class Serializing:
-    """Calls serialisers on the long way of a record, and waits where one needs an answer.
+    """Calls serialisers on the long way of a record, and waits if one needs a response.
 
-    While a record waits, later ones of its topic stay behind it, so that tasks keep the order in which they called
+    While a record waits, later ones of its topic wait behind it, so that tasks keep the order in which they called
     ``send()``. Serialisers that need no event loop wait themselves, on their threads.
     """
 
@@ -66,7 +66,7 @@ class Serializing:
 
     @contextmanager
     def record(self, topic: str) -> Iterator[Turn]:
-        """Entered for as long as a record is on the long way."""
+        """A context that lasts as long as a record is on the long way."""
         turn = Turn()
         if topic in self._held:
             self._held[topic][turn] = None
@@ -89,7 +89,7 @@ class Serializing:
         data: Any,
         turn: Turn,
     ) -> Waits[bytes | None]:
-        """As `serialized`. How long to wait for an answer is up to who asks for it, as with threads."""
+        """As `serialized`. The serialiser decides how long to wait for its response, as with threads."""
         count = len(headers)
         while True:
             self._short_way.is_serializing = True
@@ -100,7 +100,7 @@ class Serializing:
             finally:
                 self._short_way.is_serializing = False
             if isinstance(headers, list):
-                # What it added before it asked it adds again.
+                # The serialiser adds its headers again when it is called again.
                 del headers[count:]
             self._held.setdefault(topic, {})[turn] = None
             pending.call_back(self._look_again)
@@ -113,7 +113,7 @@ class Serializing:
                 raise failed(field, topic, error) from error
 
     def is_next(self, topic: str, turn: Turn) -> Waits[None]:
-        """Wait until no record of the topic is on the long way that came before this one."""
+        """Wait until no earlier record of the topic is on the long way."""
         line = self._held.get(topic)
         if line is not None and turn in line:
             with self._gate:

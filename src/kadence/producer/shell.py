@@ -1,4 +1,4 @@
-"""How a thread carries the producer's calls: `client.waits`, and what is the producer's own.
+"""Runs the producer's calls on a thread: `client.waits` with the producer's additions.
 
 A call yields with the producer's lock held; its shell waits for the next change without it. The asyncio twin is
 async_shell.py.
@@ -18,7 +18,7 @@ __all__ = ["Shell"]
 
 
 class Shell(waits.Shell):
-    """Waits on the calling thread for what the producer's calls need.
+    """Waits on the calling thread for the producer's calls.
 
     Args:
         gate: the producer's lock, made by `new_gate`.
@@ -37,7 +37,7 @@ class Shell(waits.Shell):
 
     @staticmethod
     def stopped() -> None:
-        """What `stop` returns."""
+        """The result of `stop`: None."""
 
     def _wait(self, deadline: int) -> None:
         check_may_wait(self._gate)
@@ -47,17 +47,17 @@ class Shell(waits.Shell):
         """Any thread may take the short way of a record."""
 
     def breathe(self) -> None:
-        """Let others go on; threads do so by themselves."""
+        """Let other tasks run; threads do so by themselves."""
 
     def outcome(self, future: RecordFuture) -> RecordMetadata:
         """Wait until a record is acknowledged."""
         return future.result()
 
     def end(self, network: NetworkState, engine: Engine, deadline: int) -> None:
-        """Wait until the network thread, which was told to end, has ended; in a callback on it, do not."""
+        """Wait until the network thread, which was asked to end, has ended; but not in a callback on it."""
         if not engine.runs_here():
             if network.has_ended:
-                # The end of the process has left its thread behind, or there is but a moment to wait for.
+                # At the end of the process its thread was left running, or there is only a moment to wait for it.
                 deadline = self._clock.now_ms()
             engine.join(wait_seconds(add_ms(deadline, END_MS), self._clock.now_ms()))
             if engine.is_alive() and not network.has_ended:

@@ -1,11 +1,11 @@
-"""The producer's metadata: the topics that it uses, which it wants, and which it has not used for long (sans-IO).
+"""The producer's metadata: the topics in use, those to request, and those not used for long (sans-IO).
 
-Application threads read `cluster` and name topics under the producer's lock; the network thread polls. What all clients
-do with metadata is in `kadence.client.metadata`.
+Application threads read `cluster` and name topics under the producer's lock; the network thread polls. The metadata
+rules of all clients are in `kadence.client.metadata`.
 
-Brokers may create a topic that is asked for. So only a topic that a record or a call waits for is asked for in a way
-that lets them. A refresh of what is known never does, or it would bring back topics that somebody deleted. A topic
-that nobody used for ``metadata.max.idle.ms`` is forgotten.
+Brokers may create a topic that is requested. So only a topic that a record or a call waits for is requested in a way
+that allows it. A refresh of known topics never does, or it would create deleted topics again. A topic
+that was not used for ``metadata.max.idle.ms`` is forgotten.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _log = logger("kadence.producer")
 
 
 class Topics(Metadata):
-    """Requests the metadata of the topics that the producer uses, and keeps the last answer.
+    """Requests the metadata of the topics that the producer uses, and keeps the last response.
 
     Args:
-        places: what callers derived from ``cluster``, by topic. Under the lock, one is dropped when ``cluster`` says
-            something else of its partitions; those of the other topics stay.
+        places: derived from ``cluster`` by callers, by topic. Under the lock; an entry is dropped when the topic's
+            partitions in ``cluster`` change.
 
     Attributes:
-        forgotten: topics; whoever keeps something of them drops it, and empties this.
-        last_error: why the last request failed, if it did. failure: the same if it will not pass by itself.
-        stickies: what chooses partitions for records without a key, by topic; under the lock. changed: topics with one
-            that is new, or whose partitions are others now; whoever gives out shares empties this.
+        forgotten: topics; the sender drops its state of them, and empties this.
+        last_error: the error of the last request, if any. failure: the same if it is not retriable.
+        stickies: sticky partitioners by topic; under the lock. changed: topics with a new sticky partitioner, or
+            other partitions; emptied when shares are set.
     """
 
     def __init__(
@@ -61,29 +61,29 @@ class Topics(Metadata):
         self.last_error: KafkaError | None = None
 
     def used(self, topic: str, now: int) -> None:
-        """Something is sent to ``topic``, or asked of it: remember it for another while. Under the producer's lock."""
+        """``topic`` is used: keep its metadata for another idle period. Under the producer's lock."""
         self._used_at[topic] = now
 
     def want(self, topic: str, now: int) -> int:
-        """Ask for ``topic`` at once; brokers that create topics may create it. Network thread, or under the lock.
+        """Request ``topic`` at once; brokers that create topics may create it. Network thread, or under the lock.
 
         Returns:
-            The number of the request that asks for it, for `awaits`.
+            The number of the request, for `awaits`.
         """
         self._used_at[topic] = now
         self._wanted.add(topic)
         return self._asked + 1
 
     def awaits(self, number: int) -> bool:
-        """Whether a request is still to be answered, or repeated. Under the lock.
+        """True if a request is still to be answered, or repeated. Under the lock.
 
-        Others may ask for the same topic again and again, for batches whose partition has no leader. A call waits for
-        its own answer, not until nobody asks.
+        The same topic may be requested again and again, for batches whose partition has no leader. A call waits for
+        its own request, not until there are none.
         """
         return self._answered < number
 
     def sticky(self, topic: str) -> StickyPartitioner:
-        """What chooses partitions for records of ``topic`` without a key. Under the lock."""
+        """The sticky partitioner for records of ``topic`` without a key. Under the lock."""
         found = self.stickies.get(topic)
         if found is None:
             run = min(self._config.batch_size, MOST_STICKY_BYTES)
@@ -92,7 +92,7 @@ class Topics(Metadata):
         return found
 
     def poll(self, now: int) -> Poll:
-        """The request to send now, if any, and when to ask again."""
+        """The request to send now, if any, and the time of the next poll."""
         recover_at = self._recover(now)
         if self._in_flight is not None or not self._used_at:
             return Poll(wake_at=recover_at)
@@ -120,13 +120,13 @@ class Topics(Metadata):
         request: Request,
         error: KafkaError | None,
         known: Cluster,
-        told: Iterable[str] | None = None,
+        topics: Iterable[str] | None = None,
     ) -> None:
         with self._gate:
-            super()._ended(now, request, error, known, told)
+            super()._ended(now, request, error, known, topics)
             self.last_error = error
             # Even success waits a little before the next request: a topic that is being created or a leader that is
-            # being elected would else be asked for in a loop.
+            # being elected would otherwise be requested in a loop.
             is_settled = error is None and self._is_settled(request.tag)
             self._backoff.succeeded() if is_settled else self._backoff.failed(now)
             if error is None or not error.retriable:
@@ -134,7 +134,7 @@ class Topics(Metadata):
             if error is None:
                 self.failure = None
             elif not error.retriable:
-                # Those who wait are told, and ask again if they still want to know.
+                # The waiting calls raise it; a new call requests the topic again.
                 self.failure = error
                 self._needs_update = True
             elif request.message.allow_auto_topic_creation:
@@ -152,7 +152,7 @@ class Topics(Metadata):
                         self.changed.add(topic)
 
     def _forget_idle(self, now: int) -> None:
-        """Forget the topics that nobody used for a while."""
+        """Forget the topics that were not used for a while."""
         last = now - self._config.metadata_max_idle_ms
         idle = [topic for topic, used_at in self._used_at.items() if used_at <= last]
         self.forgotten.update(idle)
@@ -165,7 +165,7 @@ class Topics(Metadata):
             self._replace(replace(self.cluster, topics=Layered(known)), None)
 
     def _is_settled(self, names: frozenset[str]) -> bool:
-        """Whether all these topics are known with leaders."""
+        """True if all these topics are known with leaders."""
         for name in names:
             topic = self.cluster.topics.get(name)
             if topic is None or topic.error_code or not topic.partitions:

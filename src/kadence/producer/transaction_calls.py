@@ -1,4 +1,4 @@
-"""The calls of transactions as the application makes them: begin something, and wait for its end."""
+"""The calls of transactions: begin a step, and wait for its end."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ _IN_A_HURRY = 1.0
 
 def begin(send_checks: SendChecks) -> None:
     """See `Producer.begin_transaction`."""
-    send_checks.check_usable()  # before the lock, which a fork may have left shut
+    send_checks.check_usable()  # before the lock, which may be held for ever after a fork
     send_checks.gate.check_entry()
     with send_checks.gate:
-        send_checks.check_usable()  # another thread may have closed it meanwhile; records would wait for ever
+        send_checks.check_usable()  # another thread may have closed it; then no thread would send the records
         _transactions(send_checks).begin()
 
 
 def can_abort(send_checks: SendChecks) -> bool:
-    """Whether a transaction is open. Once a commit has begun it can only be aborted if the commit has failed."""
+    """True if a transaction is open. Once a commit has begun it can only be aborted if the commit has failed."""
     return _transactions(send_checks).state in (State.IN_TRANSACTION, State.ABORTABLE)
 
 
 def not_aborted(error: BaseException, failure: KafkaError) -> None:
-    """Note on ``error``, for which a transaction should be aborted, why that was not done."""
+    """Add the reason why an abort for ``error`` failed as a note to it."""
     for note in (f"abort_transaction() failed: {failure}", *getattr(failure, "__notes__", ())):
         error.add_note(note)
 
 
 def abort_after(send_checks: SendChecks, error: BaseException) -> Waits[None]:
-    """Abort for an exception. One that ends the program or the task does not wait for long."""
+    """Abort for an exception. If it ends the program or the task, do not wait for long."""
     limit = None if isinstance(error, Exception) else (f"{_IN_A_HURRY:g} s", int(_IN_A_HURRY * 1000))
     return settle(send_checks, Transactions.begin_abort, "abort_transaction()", limit)
 
 
 def time_to_close(send_checks: SendChecks, kind: type[BaseException] | None) -> Seconds | None:
-    """How long the close at the end of a ``with`` may take: None is as long as records have.
+    """The time for the close at the end of a ``with``: None is as long as records have.
 
-    Ctrl-C, or a task that is cancelled, leaves records of a transaction that cannot be committed any more. If nobody
-    answers the abort, the brokers abort by themselves.
+    Ctrl-C, or a task that is cancelled, leaves records of a transaction that can no longer be committed. If the
+    coordinator does not respond to the abort, the brokers abort by themselves.
     """
     transactions = send_checks.transactions
     is_in_a_hurry = kind is not None and not issubclass(kind, Exception)
@@ -72,10 +72,10 @@ def settle(
     call: str,
     limit: tuple[str, int] | None = None,
 ) -> Waits[None]:
-    """Start something and wait until it has ended, ``max.block.ms`` at most, or for ``limit``.
+    """Start a step and wait until it has ended, ``max.block.ms`` at most, or for ``limit``.
 
     Raises:
-        KafkaTimeoutError: it has not ended; it goes on all the same.
+        KafkaTimeoutError: it has not ended; it continues in the background.
     """
     send_checks.check_usable()
     if send_checks.is_in_doubt and start is not Transactions.begin_abort:
@@ -88,9 +88,9 @@ def settle(
 
 
 def has_returned(send_checks: SendChecks) -> None:
-    """The call of `settle` has returned to the program, which so knows the end of the step.
+    """The call of `settle` has returned to the program, which therefore knows that the step has ended.
 
-    Ctrl-C in the last instant of a commit leaves the program without that: it calls again, and is told.
+    Ctrl-C in the last instant of a commit prevents that: the program calls again, and gets the same result.
     """
     transactions = _transactions(send_checks)
     with send_checks.gate:
@@ -116,5 +116,5 @@ def send_offsets(
 
 def _transactions(send_checks: SendChecks) -> Transactions:
     if send_checks.transactions is None:
-        raise IllegalStateError("this producer has no transactions; make one with transactional.id")
+        raise IllegalStateError("this producer has no transactions; create it with transactional.id")
     return send_checks.transactions

@@ -1,7 +1,7 @@
 """The requests of transactions and the meaning of their answers, as values. Sans-IO.
 
-Which codes end a transaction, which end the producer, and which pass: as Kafka's own producer sorts them (KIP-360,
-KIP-890, KIP-1050).
+The error codes that end a transaction, those that end the producer, and those that are retried: as Kafka's own
+producer sorts them (KIP-360, KIP-890, KIP-1050).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = [
     "LAST_COMMIT_OF_V1",
     "LAST_END_OF_V1",
     "LAST_PRODUCE_OF_V1",
+    "NAMES_MEMBER",
     "RAISES_EPOCH",
-    "TELLS_MEMBER",
     "Outcome",
     "add_offsets",
     "add_partitions",
@@ -57,11 +57,11 @@ LAST_END_OF_V1: Final = 4
 LAST_COMMIT_OF_V1: Final = 4
 RAISES_EPOCH: Final = 3
 """The first InitProducerId that raises the epoch of an id (KIP-360)."""
-TELLS_MEMBER: Final = 3
+NAMES_MEMBER: Final = 3
 """The first TxnOffsetCommit that names the member of the group (KIP-447), which fences members that were replaced."""
 
 ADDING: Final = (AddPartitionsToTxnRequest, AddOffsetsToTxnRequest)
-"""What opens a transaction at the coordinator."""
+"""The requests that open a transaction at the coordinator."""
 
 FATAL_TO_RECORDS: Final = frozenset(
     {
@@ -70,14 +70,14 @@ FATAL_TO_RECORDS: Final = frozenset(
         ec.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-"""Why a broker refuses records of this producer whatever the transaction."""
+"""Codes with which a broker refuses records of this producer in any transaction."""
 
 _FEATURE: Final = "transaction.version"
 _V2: Final = 2
 
 
 class Outcome(IntEnum):
-    """What an error code means to a transaction; the higher, the worse."""
+    """The meaning of an error code for a transaction; the higher, the worse."""
 
     WELL = 0
     RETRY = 1
@@ -89,7 +89,7 @@ class Outcome(IntEnum):
 
 _HERE: Final[dict[int, Outcome]] = {
     ec.NONE: Outcome.WELL,
-    # Another partition of the same request stands in its way.
+    # Another partition of the same request had an error.
     ec.OPERATION_NOT_ATTEMPTED: Outcome.RETRY,
     ec.REQUEST_TIMED_OUT: Outcome.FIND_AGAIN,
     ec.INVALID_PRODUCER_EPOCH: Outcome.FENCED,
@@ -98,11 +98,11 @@ _HERE: Final[dict[int, Outcome]] = {
     ec.UNKNOWN_PRODUCER_ID: Outcome.ABORT,
     ec.INVALID_PRODUCER_ID_MAPPING: Outcome.ABORT,
     ec.FENCED_INSTANCE_ID: Outcome.ABORT,
-    # Of the producer itself, whatever the transaction.
+    # Codes of the producer itself, in any transaction.
     ec.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Outcome.FATAL,
     ec.CLUSTER_AUTHORIZATION_FAILED: Outcome.FATAL,
 }
-"""What has a meaning for transactions alone."""
+"""Codes with a special meaning for transactions."""
 
 _BY_REMEDY: Final[dict[Remedy, Outcome]] = {
     Remedy.TIME: Outcome.RETRY,
@@ -116,23 +116,23 @@ _BY_REMEDY: Final[dict[Remedy, Outcome]] = {
 
 
 def outcome_of(code: int) -> Outcome:
-    """What a broker's error code means to a transaction."""
+    """The meaning of a broker's error code for a transaction."""
     outcome = _HERE.get(code)
     return _BY_REMEDY[remedy_of_code(code)] if outcome is None else outcome
 
 
 def worst(codes: Iterable[int]) -> int:
-    """The code that decides, of those of all partitions."""
+    """The worst of the codes of all partitions, which decides."""
     return max(codes, key=outcome_of, default=ec.NONE)
 
 
 def api_versions() -> ApiVersionsRequest:
-    """Which versions a broker speaks, and the features of its cluster."""
+    """A request for a broker's API versions and the features of its cluster."""
     return ApiVersionsRequest(client_software_name="kadence", client_software_version=VERSION)
 
 
 def is_v2(answer: ApiVersionsResponse) -> bool | None:
-    """Whether the cluster uses transactions v2; None: it has no transactions."""
+    """True if the cluster uses transactions v2; None: it has no transactions."""
     if EndTxnRequest.API_KEY not in {api.api_key for api in answer.api_keys}:
         return None
     return any(
@@ -141,14 +141,14 @@ def is_v2(answer: ApiVersionsResponse) -> bool | None:
 
 
 def init_producer_id(transactional_id: str, timeout_ms: int, has: tuple[int, int]) -> InitProducerIdRequest:
-    """Ask for an id, or for a higher epoch. ``has``: the id and the epoch to raise, or -1 and -1."""
+    """Request an id, or a higher epoch. ``has``: the id and the epoch to raise, or -1 and -1."""
     return InitProducerIdRequest(transactional_id, timeout_ms, *has)
 
 
 def add_partitions(
     transactional_id: str, identity: tuple[int, int], partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """Partitions become part of the transaction."""
+    """Add partitions to the transaction."""
     topics: dict[str, AddPartitionsToTxnTopic] = {}
     for tp in sorted(partitions):
         topics.setdefault(tp.topic, AddPartitionsToTxnTopic(tp.topic)).partitions.append(tp.partition)
@@ -156,7 +156,7 @@ def add_partitions(
 
 
 def codes_of_partitions(answer: AddPartitionsToTxnResponse) -> dict[TopicPartition, int]:
-    """What became of each."""
+    """The error code of each partition."""
     return {
         TopicPartition(topic.name, result.partition_index): result.partition_error_code
         for topic in answer.results_by_topic_v3_and_below
@@ -165,7 +165,7 @@ def codes_of_partitions(answer: AddPartitionsToTxnResponse) -> dict[TopicPartiti
 
 
 def add_offsets(transactional_id: str, identity: tuple[int, int], group_id: str) -> AddOffsetsToTxnRequest:
-    """A group's offsets become part of the transaction."""
+    """Add a group's offsets to the transaction."""
     return AddOffsetsToTxnRequest(transactional_id, *identity, group_id)
 
 
@@ -175,7 +175,7 @@ def commit_offsets(
     group: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> TxnOffsetCommitRequest:
-    """Offsets as part of the transaction."""
+    """Commit offsets as part of the transaction."""
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
     for tp, at in sorted(offsets.items()):
         epoch: Any = -1 if at.leader_epoch is None else at.leader_epoch
@@ -193,7 +193,7 @@ def commit_offsets(
 
 
 def codes_of_offsets(answer: TxnOffsetCommitResponse) -> dict[TopicPartition, int]:
-    """What became of each."""
+    """The error code of each partition."""
     return {
         TopicPartition(topic.name, partition.partition_index): partition.error_code
         for topic in answer.topics

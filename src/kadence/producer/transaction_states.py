@@ -1,6 +1,6 @@
-"""The states of a transactional producer, and what the application may do in each (KIP-98). Under the producer's lock.
+"""The states of a transactional producer, and the calls that are allowed in each (KIP-98). Under the producer's lock.
 
-What the coordinator is asked in them stands in `transactions`.
+The requests that they send are in `transactions`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ENDING", "SENDING", "TRANSITIONS", "Done", "Lifecycle", "State", "Tr
 
 
 class State(Enum):
-    """What may be done next."""
+    """The state of a producer's transactions."""
 
     UNINITIALIZED = "init_transactions() was not called"
     INITIALIZING = "init_transactions() has not ended"
@@ -43,23 +43,23 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     State.ABORTABLE: frozenset({State.ABORTING, State.FAILED}),
     State.FAILED: frozenset(),
 }
-"""From each state, those that may follow."""
+"""The states that may follow each state."""
 
 SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING})
 ENDING: Final = frozenset({State.COMMITTING, State.ABORTING})
 
 Done = Callable[[], bool]
-"""Whether what was begun has ended; raises why it failed. Under the lock."""
+"""Returns whether a step has ended; raises the error with which it failed. Under the lock."""
 
 
 @dataclass(eq=False)
 class Transaction:
-    """What one transaction came to, for those who wait for its end, whatever the producer does meanwhile.
+    """The outcome of one transaction, for the calls that wait for its end; the producer may be in another by then.
 
     Attributes:
-        is_commit_asked: whether EndTxn was sent to commit it. It has all its records and offsets then, and only brokers
+        is_commit_asked: EndTxn was sent to commit it. It has all its records and offsets then, and only brokers
             can say that it is not committed.
-        is_committed: whether brokers have said that they committed it, or there was nothing to commit.
+        is_committed: brokers have answered that they committed it, or there was nothing to commit.
     """
 
     is_commit_asked: bool = False
@@ -70,11 +70,11 @@ class Lifecycle:
     """Keeps the state of a transactional producer, and refuses calls that do not fit it.
 
     Args:
-        admit: told whether records may come in.
+        admit: called with True when records may come in, with False when they may not.
 
     Attributes:
-        state: see `State`. error: why it is ABORTABLE or FAILED. lines: what is to be logged after the lock.
-        transaction: the one that is open, or was last.
+        state: see `State`. error: the reason why it is ABORTABLE or FAILED. lines: log lines to write after the lock.
+        transaction: the open one, or the last.
     """
 
     def __init__(self, transactional_id: str, admit: Callable[[bool], None]) -> None:
@@ -90,13 +90,13 @@ class Lifecycle:
     # ------------------------------------------------------------ the application begins and ends
 
     def begin_init(self) -> Done:
-        """Ask for a producer id, and so end what an earlier producer of this name has left open."""
+        """Request a producer id, which aborts a transaction that an earlier producer with this id left open."""
         if self.state is State.UNINITIALIZED:
             self._move(State.INITIALIZING)
         elif not self._joins(State.INITIALIZING):
             if self.error is None:
                 raise IllegalStateError(
-                    "init_transactions() was called before, and once is enough for all transactions of a producer"
+                    "init_transactions() was called before; one call is enough for all transactions of a producer"
                 )
             self._refuse("init_transactions()")
         return lambda: self._has_left(State.INITIALIZING)
@@ -110,7 +110,7 @@ class Lifecycle:
         self._move(State.IN_TRANSACTION)
 
     def begin_commit(self) -> Done:
-        """Commit once all is written; a call that ran out of time may be repeated."""
+        """Commit once all records are written; a call that timed out may be repeated."""
         if self.state is State.IN_TRANSACTION:
             self._move(State.COMMITTING)
         elif not self._joins(State.COMMITTING):
@@ -130,9 +130,9 @@ class Lifecycle:
         return done
 
     def begin_abort(self) -> Done:
-        """Drop what was not sent, and have readers pass over the rest.
+        """Drop records that were not sent, and abort the others.
 
-        A commit that waits for records or offsets can be aborted, one that the coordinator was asked for cannot.
+        A commit that waits for records or offsets can be aborted; once the coordinator was asked to commit, it cannot.
         """
         waits = self.state is State.COMMITTING and not self.transaction.is_commit_asked
         if waits or self.state in (State.IN_TRANSACTION, State.ABORTABLE):
@@ -142,26 +142,26 @@ class Lifecycle:
         return lambda: self._has_left(State.ABORTING)
 
     def waits(self) -> None:
-        """Somebody waits for the step that was begun. Before `has_returned` its time or Ctrl-C may end the call."""
+        """A call waits for the step that was begun. It may time out or be interrupted before `has_returned`."""
         self._left = self.state
 
     def has_returned(self) -> None:
-        """Whoever waited knows that the step has ended."""
+        """The caller knows that the step has ended."""
         self._left = None
 
     def _joins(self, step: State) -> bool:
-        """Whether a call is for a step that is under way, or has ended without the knowledge of whoever began it."""
+        """True if a call joins a step that is in progress, or one that ended without its caller having seen it."""
         left, self._left = self._left, None
         return self.state is step or (self.state is State.READY and left is step)
 
     def check_open(self) -> None:
-        """Raise unless records may be sent now."""
+        """Raise if records may not be sent now."""
         if self.state is not State.IN_TRANSACTION:
             self._refuse("sending")
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether it is still to be found out why the transaction has failed."""
+        """True if the reason why the transaction has failed is not known yet."""
         return False
 
     def _has_left(self, state: State) -> bool:
@@ -172,21 +172,21 @@ class Lifecycle:
         return self.state is not state
 
     def _refuse(self, call: str) -> NoReturn:
-        """Raise why ``call`` cannot be: the error that stands in the way, or the state."""
+        """Raise the producer's error, or one that says why the state does not allow ``call``."""
         if self.error is None:
             raise IllegalStateError(f"{call} is not possible now: {self.state.value}")
         error = own_copy(self.error)
         if self.state is State.ABORTABLE:
-            error.add_note("the transaction must be aborted: call abort_transaction(), then begin anew")
+            error.add_note("the transaction must be aborted: call abort_transaction(), then begin a new one")
         else:
-            error.add_note("this producer can no longer be used: close it, and make another one")
+            error.add_note("this producer can no longer be used: close it, and create another one")
         raise error
 
     def end_for_close(self) -> bool:
-        """Whether a closing producer must wait for the end of a transaction. Under the lock.
+        """True if a closing producer must wait for the end of a transaction. Under the lock.
 
-        Nobody will commit any more, so what is open is aborted. That is tried once: if the abort is refused, too, the
-        brokers abort after ``transaction.timeout.ms``.
+        The program can no longer commit, so an open transaction is aborted. That is tried once: if it is refused,
+        too, the brokers abort after ``transaction.timeout.ms``.
         """
         if self.state in (State.IN_TRANSACTION, State.ABORTABLE):
             if self._is_closing:
@@ -200,18 +200,18 @@ class Lifecycle:
             if self.state is State.IN_TRANSACTION:
                 self.lines.add(
                     logging.WARNING,
-                    "%s: close() aborts the transaction, which is open",
+                    "%s: close() aborts the open transaction",
                     self.transactional_id,
                 )
             self._is_closing = True
             self._move(State.ABORTING)
         return self.state in ENDING
 
-    # ------------------------------------------------------------ what follows from it
+    # ------------------------------------------------------------ consequences
 
     @property
     def writes_nothing(self) -> bool:
-        """Whether what was not sent will never be sent."""
+        """True if unsent records will never be sent."""
         return self.state in (State.ABORTABLE, State.ABORTING, State.FAILED)
 
     def _fail(self, error: KafkaError) -> None:

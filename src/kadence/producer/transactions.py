@@ -1,12 +1,12 @@
-"""The transactions of a producer: which request each state sends. Sans-IO (KIP-98, KIP-360, KIP-890).
+"""The transactions of a producer: the requests of each state. Sans-IO (KIP-98, KIP-360, KIP-890).
 
-Two versions of the protocol. In the old one the producer tells the coordinator of each partition before it writes
-there, and asks for a higher epoch after an abort that left something undecided. In transactions v2 (Kafka 4.0, feature
+Two versions of the protocol. In the old one the producer adds each partition at the coordinator before it writes
+there, and requests a higher epoch after an abort that left something undecided. In transactions v2 (Kafka 4.0, feature
 transaction.version) leaders add partitions by themselves, and the end of each transaction raises the epoch, so that
-what arrives late cannot slip into the next one.
+late requests cannot become part of the next one.
 
 The application's thread begins and ends under the producer's lock (`transaction_states`) and waits for the state to
-change; the network thread polls, and takes the lock to change it. One request to a coordinator is on its way at a time.
+change; the network thread polls, and takes the lock to change it. One request to a coordinator is in flight at a time.
 """
 
 from __future__ import annotations
@@ -41,17 +41,18 @@ from kadence.types import GroupMetadata, Node, OffsetAndMetadata, OpenTransactio
 __all__ = ["Transactions"]
 
 _ADD_AGAIN_MS: Final = 20
-"""How soon is asked again for what came before the end of the transaction before was written; as Java's."""
+"""The delay before a request is repeated that came before the previous transaction had ended; as Java's."""
 
 _PATIENCE_MS: Final = 2_000
-"""A new topic takes a moment to spread among the brokers. One that a coordinator does not know for so long is gone.
+"""A new topic takes a moment to spread among the brokers. If a coordinator does not know it for longer, it was
+deleted. A member of a group has read the topic, so it is not new, and was deleted: the name may come back with another
 
 A member of a group has read the topic, so it is not new, and is gone at once: the name may come back with another
 topic, for which the same offsets, sent again, would be committed.
 """
 
 _NAMED: Final = 5
-"""Partitions named in the text of an error."""
+"""The number of partitions that the text of an error names."""
 
 
 @dataclass(eq=False)
@@ -59,8 +60,8 @@ class _Offsets:
     """Offsets of a group on their way into the transaction.
 
     Attributes:
-        is_added: the coordinator knows of the group.
-        unknown_since: since when (ms) the group's coordinator has not known one of their topics.
+        is_added: the group was added to the transaction.
+        unknown_since: the time (ms) since which the group's coordinator has not known one of their topics.
     """
 
     group: GroupMetadata
@@ -75,15 +76,15 @@ class Transactions(Lifecycle):
     It takes the place of `kadence.producer.identity.Identity` in the sender.
 
     Args:
-        gate: the producer's lock. admit: told whether records may come in, under the lock.
+        gate: the producer's lock. admit: called with whether records may come in, under the lock.
 
     Attributes:
         coordinators: brokers that the client must know.
-        wanted: whether records are undecided or on their way. Asked under the lock: a record may come in, and the end
-            of its transaction begin, up to the moment when it is taken.
-        on_refused: called when records that wait for an answer will never be sent.
-        on_known: called once it is known why the transaction has failed, where that was in doubt, with the error if the
-            coordinator knows another one than the leader said.
+        wanted: returns whether records are undecided or on their way. Called under the lock: a record may come in, and
+            the end of its transaction begin, at any time before.
+        on_refused: called when records that wait for a producer id will never be sent.
+        on_known: called once the reason for the transaction's failure is known, if it was in doubt; with the error if
+            the coordinator's differs from the leader's.
     """
 
     def __init__(self, config: ProducerConfig, gate: Gate, admit: Callable[[bool], None]) -> None:
@@ -98,7 +99,7 @@ class Transactions(Lifecycle):
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._in_flight: Request | None = None
         self._on_answer: Callable[[int, Any], None] = lambda now, response: None
-        # Whoever coordinates the transactional id, which may change, and the groups whose offsets are sent.
+        # The coordinators of the transactional id, which may change, and of the groups whose offsets are sent.
         self._found: dict[tuple[KeyType, str], int] = {}
         self._is_v2: bool | None = None
         self._id: tuple[int, int] = (-1, -1)
@@ -135,12 +136,12 @@ class Transactions(Lifecycle):
         return done
 
     def leave_open(self) -> OpenTransaction | None:
-        """Leave the transaction as it is, for somebody else to end. All records are acknowledged, all offsets taken.
+        """Leave the transaction open, for another process to end. All records are acknowledged, all offsets committed.
 
-        The producer goes on with `begin_as`; closing it ends nothing.
+        The producer continues with `begin_as`; closing it ends no transaction.
 
         Returns:
-            Who the transaction is; None if brokers know of none.
+            The identity of the transaction; None if the brokers know none.
         """
         self.check_open()
         left = (
@@ -150,7 +151,7 @@ class Transactions(Lifecycle):
         return left
 
     def begin_as(self, transactional_id: str) -> Done:
-        """As `begin_init`, under another name."""
+        """As `begin_init`, with another transactional id."""
         if self.state is State.UNINITIALIZED:
             self._forget()
             self.transactional_id = transactional_id
@@ -161,16 +162,16 @@ class Transactions(Lifecycle):
 
     @property
     def known(self) -> tuple[int, int] | None:
-        """Producer id and epoch of what is sent now; None while nothing may be sent."""
+        """Producer id and epoch of records that are sent now; None while nothing may be sent."""
         return self._id if self.state in SENDING else None
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the transaction has failed, and the coordinator is still to say if the producer was fenced."""
+        """True if the transaction has failed, and the coordinator has not yet said if the producer was fenced."""
         return self._asks_why and self.state is State.ABORTABLE
 
     def is_reason_of_doubt(self, error: KafkaError) -> bool:
-        """Whether records were refused for this, and the coordinator is asked if that means that it was fenced.
+        """True if records were refused with this error, and the coordinator is asked whether it means fencing.
 
         The abort that asks may be the application's own.
         """
@@ -182,15 +183,15 @@ class Transactions(Lifecycle):
 
     @property
     def max_produce_version(self) -> int | None:
-        """With a later version the leader would add partitions, which the old protocol leaves to the producer."""
+        """The last Produce version before leaders add partitions: in the old protocol the producer adds them."""
         return None if self._is_v2 else requests.LAST_PRODUCE_OF_V1
 
     def may_forget(self, producer_id: int, epoch: int) -> bool:
-        """Whether the numbering of a partition under this id and epoch may be forgotten: it will not go on."""
+        """True if the numbering of a partition under this id and epoch will not continue, and may be forgotten."""
         return (producer_id, epoch) != self._id
 
     def admits(self, tp: TopicPartition) -> bool:
-        """Whether ``tp`` is part of the transaction, so that it can be written to; if not, it is on its way there."""
+        """True if ``tp`` is part of the transaction, so that it can be written to; if not, it is to be added."""
         if tp in self._partitions:
             return True
         if self._is_v2:
@@ -201,8 +202,8 @@ class Transactions(Lifecycle):
         return False
 
     def not_written(self, error: KafkaError, *, was_sent: bool) -> None:
-        """Records were not written. Under the lock."""
-        # Numbers that the broker misses would stop the next transaction.
+        """Records were not written: the transaction, or the producer, fails. Under the lock."""
+        # Sequence numbers that the broker lacks would stop the next transaction.
         self._raise_epoch = self._raise_epoch or was_sent
         if isinstance(error, BrokerError) and error.code in requests.FATAL_TO_RECORDS:
             self._fail(self._fenced() if error.code == ec.PRODUCER_FENCED else error)
@@ -210,9 +211,9 @@ class Transactions(Lifecycle):
             self._fail_transaction(error)
 
     def not_taken(self, error: KafkaError) -> None:
-        """A call gave up before it handed records or offsets over, so the transaction is not whole. Under the lock.
+        """A call failed before it queued its records or offsets, so the transaction is incomplete. Under the lock.
 
-        A commit that the coordinator was asked for is whole without them, and the error is that call's alone.
+        A commit that the coordinator was asked for is complete without them, and the error is that call's alone.
         """
         if not self.transaction.is_commit_asked:
             self.not_written(error, was_sent=False)
@@ -225,7 +226,7 @@ class Transactions(Lifecycle):
             self._asks_why = _is_old_epoch(error) and self._is_started
 
     def poll(self, now: int) -> Poll:
-        """The request to send now, if any, and when to look again."""
+        """The request to send now, if any, and the time of the next poll."""
         if self._in_flight is not None:
             return NOTHING
         if not self._backoff.ready(now):
@@ -241,12 +242,12 @@ class Transactions(Lifecycle):
         return Poll(list(filter(None, [self._in_flight])))
 
     def on_response(self, now: int, completed: Completed) -> None:
-        """Take an answer."""
+        """Handle a response."""
         self._in_flight = None
         awaited_reason = self._awaits_reason
         with self._gate:
             if completed.error is not None:
-                # The coordinator may have done it all the same.
+                # The coordinator may have added them although no response came.
                 self._is_unsure = self._is_unsure or isinstance(completed.request.message, requests.ADDING)
                 self._not_answered(now, completed.error)
             else:
@@ -258,7 +259,7 @@ class Transactions(Lifecycle):
         if self.state is State.FAILED and self.error is not None:
             self.on_refused(self.error)
 
-    # ------------------------------------------------------------ what is asked
+    # ------------------------------------------------------------ requests
 
     def _ask(
         self,
@@ -275,7 +276,7 @@ class Transactions(Lifecycle):
         self._in_flight = Request(message, to, deadline, min_version=min_version, max_version=max_version)
 
     def _coordinator(self, now: int, group: str = "") -> int | None:
-        """Who coordinates the transactional id, or a group; if that is unknown it is asked now."""
+        """The coordinator of the transactional id, or of a group; if it is unknown, it is requested now."""
         if self._is_v2 is None:
             self._ask(now, requests.api_versions(), ANY_NODE, self._on_features)
             return None
@@ -323,10 +324,10 @@ class Transactions(Lifecycle):
         else:
             self._id = (response.producer_id, response.producer_epoch)
             self.lines.add(logging.INFO, "%s: producer id %d epoch %d", self.transactional_id, *self._id)
-            self._begin_anew()
+            self._begin_next()
 
     def _ask_for_more(self, now: int) -> None:
-        """Partitions, and offsets of groups, that are to be part of the transaction."""
+        """Add partitions, and offsets of groups, to the transaction."""
         to = self._coordinator(now)
         if to is None:
             return
@@ -353,7 +354,7 @@ class Transactions(Lifecycle):
                 commit,
                 to,
                 partial(self._on_offsets, sent),
-                min_version=requests.TELLS_MEMBER,
+                min_version=requests.NAMES_MEMBER,
                 max_version=newest,
             )
 
@@ -370,7 +371,7 @@ class Transactions(Lifecycle):
 
     def _try_again_soon(self, now: int, code: int) -> None:
         if code == ec.CONCURRENT_TRANSACTIONS:
-            # The end of the transaction before is being written, which is a matter of milliseconds.
+            # The end of the previous transaction is being written, which takes milliseconds.
             self._backoff.until = min(self._backoff.until, now + _ADD_AGAIN_MS)
 
     def _on_group_added(self, sent: _Offsets, now: int, response: Any) -> None:
@@ -386,7 +387,7 @@ class Transactions(Lifecycle):
             self._offsets.remove(sent)
         code = requests.worst(codes.values())
         if code == ec.INVALID_PRODUCER_EPOCH and self._is_v2:
-            # The group's coordinator knows as little as a leader why an epoch is old.
+            # Like a leader, the group's coordinator does not know the reason for an old epoch.
             self._fail_transaction(for_code(code))
         elif code == ec.UNKNOWN_TOPIC_OR_PARTITION and self._is_gone(now, sent):
             unknown = frozenset(tp for tp, each in codes.items() if each == code)
@@ -402,7 +403,7 @@ class Transactions(Lifecycle):
             self._is_well(now, code, group=sent.group.group_id, adds=True)
 
     def _is_gone(self, now: int, sent: _Offsets) -> bool:
-        """Whether a topic that the coordinator does not know was deleted."""
+        """True if a topic that the coordinator does not know was deleted."""
         if sent.unknown_since is None:
             sent.unknown_since = now
         return bool(sent.group.member_id) or now - sent.unknown_since >= _PATIENCE_MS
@@ -421,19 +422,19 @@ class Transactions(Lifecycle):
         else:
             # Nothing was begun at the brokers, or it has ended there.
             self.transaction.is_committed |= self.state is State.COMMITTING
-            self._begin_anew()
+            self._begin_next()
             self._gate.notify_all()
 
     @property
     def _needs_id(self) -> bool:
-        """Whether the next transaction cannot begin with what the end of this one leaves."""
+        """True if the next transaction needs another producer id or epoch than the end of this one leaves."""
         # A request to add partitions whose answer was lost may arrive late. With the old epoch it would open
         # a transaction.
         return self._id[0] < 0 or ((self._raise_epoch or self._is_unsure) and not self._is_v2)
 
     def _on_committed(self, now: int, response: Any) -> None:
         if response.error_code == ec.INVALID_TXN_STATE and self._is_v2:
-            # It takes the abort for a repetition of its own, and answers with the epoch that goes on.
+            # The coordinator takes the next abort for a repetition of its own, and answers with the new epoch.
             self._fail_transaction(self._aborted_by_brokers(ec.INVALID_TXN_STATE))
         elif self._is_well(now, response.error_code):
             self.transaction.is_committed = True
@@ -445,7 +446,7 @@ class Transactions(Lifecycle):
             # The coordinator has forgotten the id (transactional.id.expiration.ms), so it has nothing to abort.
             self._id = (-1, -1)
         elif code == ec.INVALID_TXN_STATE and not self._is_started:
-            # The request whose answer was lost did not reach it.
+            # The request whose response was lost did not reach the coordinator.
             self.lines.add(logging.INFO, "%s: the coordinator has nothing to abort", self.transactional_id)
         elif not self._is_well(now, code):
             return
@@ -456,33 +457,33 @@ class Transactions(Lifecycle):
         if response.producer_id >= 0:
             self._id = (response.producer_id, response.producer_epoch)
         if self.state is State.ABORTABLE:
-            # The application has not aborted yet, and finds it done.
+            # The application has not aborted yet; its abort will find it done.
             self.error = self._aborted_by_brokers(ec.INVALID_PRODUCER_EPOCH)
         elif self._needs_id:
             self._backoff.succeeded()  # the next poll asks for it
         else:
-            self._begin_anew()
+            self._begin_next()
 
-    def _begin_anew(self) -> None:
+    def _begin_next(self) -> None:
         self._forget()
-        # It may have failed while the answer was on its way.
+        # The producer may have failed while the response was on its way.
         if self.state is not State.FAILED:
             self._move(State.READY)
 
     def _forget(self) -> None:
-        """What was of the transaction that has ended, or was left."""
+        """Drop the state of the transaction that has ended, or was left open."""
         self._partitions.clear()
         self._to_add.clear()
         self._offsets.clear()
         self._is_started = self._is_unsure = self._is_ended = self._raise_epoch = self._asks_why = False
 
-    # ------------------------------------------------------------ what answers mean
+    # ------------------------------------------------------------ responses
 
     def _is_well(self, now: int, code: int, group: str = "", *, adds: bool = False) -> bool:
-        """Whether an answer has no error; acts on it if it has.
+        """True if a response has no error; handles the error otherwise.
 
         Args:
-            group: whose coordinator it came from. adds: whether it is about what was to be part of the transaction.
+            group: the one whose coordinator sent it. adds: it is about something to be added to the transaction.
         """
         outcome = requests.outcome_of(code)
         if outcome is Outcome.WELL:
@@ -505,7 +506,7 @@ class Transactions(Lifecycle):
 
     def _abort_for(self, error: KafkaError, *, adds: bool) -> None:
         self._raise_epoch, self._asks_why = True, False
-        # What could not be added is no news to an abort, which undoes it.
+        # An abort does not need what could not be added.
         if self.state in SENDING or (self.state is State.ABORTING and not adds):
             self._move(State.ABORTABLE, error)
 
@@ -526,7 +527,7 @@ class Transactions(Lifecycle):
         if error.retriable:
             self._found.clear()
             self._backoff.failed(now)
-            self.lines.add(logging.INFO, "%s: no answer, asking again: %s", self.transactional_id, error)
+            self.lines.add(logging.INFO, "%s: no response, asking again: %s", self.transactional_id, error)
         else:
             self._fail(error)
 
@@ -538,5 +539,5 @@ class Transactions(Lifecycle):
 
 
 def _is_old_epoch(error: KafkaError) -> bool:
-    """Whether a leader has refused records because the producer's epoch is not the present one: it knows no more."""
+    """True if a leader refused records because the producer's epoch is old; it does not say why."""
     return isinstance(error, BrokerError) and error.code == ec.INVALID_PRODUCER_EPOCH

@@ -1,4 +1,4 @@
-"""One turn of a producer's network thread: records, what they need, and the end, which `close()` begins."""
+"""One turn of a producer's network thread: records, the requests that they need, and the end after `close()`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Turn"]
 
 
 class Turn(network_thread.Turn):
-    """One turn of the loop over everything that lives on a producer's network thread."""
+    """One turn of the loop over everything that runs on a producer's network thread."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class Turn(network_thread.Turn):
         self._lingers = True
 
     def run_once(self) -> bool:
-        """One turn. False when the producer is closed and nothing is left to do."""
+        """Run one turn. False when the producer is closed and nothing is left to do."""
         now = self._clock.now_ms()
-        self._state.tell_stirred()
+        self._state.wake_stirred()
         if self._has_ended(now):
             return False
         wake_at = self._ask(now, self._managers)
-        # Asking may have done the last of it, as where an abort has nothing to tell. Nothing would end the wait.
+        # The last work may be done by now, for example an abort that needs no request. Nothing would end the wait.
         if self._has_ended(now):
             return False
         wake_at = min(wake_at, self._state.close_at)
@@ -69,15 +69,15 @@ class Turn(network_thread.Turn):
         return self._state.is_closing and not self._goes_on(now)
 
     def _goes_on(self, now: int) -> bool:
-        """Whether there is something to do before the end. What there is when the time is over fails."""
+        """True if there is work before the end. When the time is over, it fails."""
         if self._lingers:
             self._lingers = False
             with self._accumulator.gate:
-                # Where close() was called, it is shut already.
+                # If close() was called, it is shut already.
                 self._state.shut()
                 self._accumulator.flushing += 1
                 if self._transactions is not None:
-                    # Records end by their delivery.timeout.ms; an abort that nobody answers must end, too.
+                    # Records end by their delivery.timeout.ms; an abort without a response must end, too.
                     self._state.close_at = min(self._state.close_at, add_ms(now, self._delivery_timeout_ms))
         if not self._must_end_transaction() and not self._accumulator.incomplete:
             return False

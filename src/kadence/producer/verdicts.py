@@ -1,6 +1,6 @@
-"""What each error code means for a batch, and what it means if no answer comes in time.
+"""The meaning of each error code for a batch, and the error of one that times out.
 
-What mends an error stands in `kadence.errors.remedies`; here is what follows from it for a batch.
+Remedies are in `kadence.errors.remedies`; here are their consequences for a batch.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ __all__ = ["Verdict", "blamed", "endpoints_of", "out_of_time", "too_large", "ver
 
 
 class Verdict(Enum):
-    """What happens to the batch."""
+    """The consequence for a batch."""
 
     WRITTEN = "it is in the log"
     RETRY = "send it again"
     RETRY_ELSEWHERE = "send it again, after asking who leads the partition now"
-    OUT_OF_SEQUENCE = "the broker misses what came before it"
+    OUT_OF_SEQUENCE = "the broker lacks records before it"
     SPLIT = "send it in two pieces, or give up if it is one record"
     FAIL = "give up; it is not in the log"
 
 
 _HERE: Final[dict[int, Verdict]] = {
     ec.NONE: Verdict.WRITTEN,
-    # A retry of a batch that the broker wrote the first time and has already forgotten the offset of.
+    # A retry of a batch that the broker wrote the first time, and whose offset it has forgotten.
     ec.DUPLICATE_SEQUENCE_NUMBER: Verdict.WRITTEN,
     ec.OUT_OF_ORDER_SEQUENCE_NUMBER: Verdict.OUT_OF_SEQUENCE,
     ec.UNKNOWN_PRODUCER_ID: Verdict.OUT_OF_SEQUENCE,
     ec.INVALID_PRODUCER_EPOCH: Verdict.OUT_OF_SEQUENCE,
 }
-"""What has a meaning for batches alone."""
+"""Codes with a special meaning for batches."""
 
 _BY_REMEDY: Final[dict[Remedy, Verdict]] = {
     Remedy.TIME: Verdict.RETRY,
@@ -48,12 +48,12 @@ _BY_REMEDY: Final[dict[Remedy, Verdict]] = {
 
 
 def verdict_of(code: int) -> Verdict:
-    """The verdict of a partition's error code. What no repetition mends fails the batch."""
+    """The verdict of a partition's error code. A batch fails if repeating does not help."""
     return _HERE.get(code) or _BY_REMEDY.get(remedy_of_code(code), Verdict.FAIL)
 
 
 def blamed(batch: Batch, answer: PartitionProduceResponse) -> dict[int, KafkaError]:
-    """The records that the broker names as the reason why it refused a batch (KIP-467), by their place."""
+    """The records that the broker names as the reason why it refused a batch (KIP-467), by index."""
     return {
         record.batch_index + batch.first: for_code(answer.error_code, record.batch_index_error_message)
         for record in answer.record_errors
@@ -61,7 +61,7 @@ def blamed(batch: Batch, answer: PartitionProduceResponse) -> dict[int, KafkaErr
 
 
 def endpoints_of(answer: ProduceResponse) -> dict[int, Node]:
-    """Where the new leaders are that an answer names (KIP-951)."""
+    """The addresses of the new leaders that a response names (KIP-951)."""
     return {
         each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in answer.node_endpoints
     }
@@ -71,14 +71,14 @@ def too_large(batch: Batch, refusal: KafkaError) -> RecordTooLargeError:
     """The error of one record that alone makes a batch too large."""
     error = RecordTooLargeError(
         f"a record for {batch.tp} makes a batch of {len(batch.encoded or b'')} bytes, more than the broker takes "
-        "(max.message.bytes of the topic, message.max.bytes of the broker); raise that, or make it smaller"
+        "(max.message.bytes of the topic, message.max.bytes of the broker); raise that, or send a smaller record"
     )
     error.__cause__ = refusal
     return error
 
 
 def out_of_time(batch: Batch, delivery_timeout_ms: int, *, has_leader: bool) -> KafkaTimeoutError:
-    """The error of records that were not acknowledged in time, with what stood in their way."""
+    """The error of records that were not acknowledged in time, with the reason."""
     why = batch.last_error
     if why is not None:
         state = f"last error after {batch.attempts} attempts: {why}"

@@ -71,7 +71,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """How to get tokens by OAuth's client credentials (RFC 6749, section 4.4).
+    """The parameters for getting tokens by OAuth's client credentials (RFC 6749, section 4.4).
 
     Attributes:
         is_encoded: id and secret are URL-encoded before they are joined, as the RFC has it (KIP-1025).
@@ -87,12 +87,12 @@ class ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class Kerberos:
-    """Whose tickets to show, for which service.
+    """The Kerberos tickets to use, and the service to use them for.
 
     Attributes:
         service: the first part of the brokers' principals, mostly ``kafka``.
-        principal: who we are; None: whoever the keytab or the ticket cache is of.
-        keytab: a file with our key; None: the tickets are in a cache, where kinit has put them.
+        principal: the client's; None: that of the keytab or of the ticket cache.
+        keytab: a file with the client's key; None: the tickets are in a cache, which kinit has filled.
         ticket_cache: which cache; None: the system's default.
     """
 
@@ -111,7 +111,7 @@ class Kerberos:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What to authenticate with: a user and password, a source of tokens, or Kerberos."""
+    """The credentials of a client: a user and password, a source of tokens, or Kerberos."""
 
     mechanism: str
     username: str = ""

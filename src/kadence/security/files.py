@@ -33,11 +33,11 @@ def warn_if_open(path: str | os.PathLike[str], what: str) -> None:
 
 
 def _has(path: str | os.PathLike[str], right: int) -> bool:
-    """Whether a file's mode has a right."""
+    """True if a file's mode has a right."""
     try:
         mode = Path(path).stat().st_mode
     except OSError:
-        # Whoever reads it reports that.
+        # The reader of the file reports that.
         return False
     # Windows has other rights, of which the mode says nothing.
     return os.name == "posix" and stat.S_ISREG(mode) and bool(mode & right)

@@ -135,17 +135,17 @@ _HANDLERS: Final = ("sasl.login.callback.handler.class", "sasl.client.callback.h
 
 
 def of_class(name: str) -> str | None:
-    """What to do in place of a callback handler; None for one that is not known."""
+    """The advice for a callback handler; None for an unknown one."""
     return _CLASSES.get(name.rpartition(".")[2])
 
 
 def of_login_module(name: str) -> str | None:
-    """What to do in place of a JAAS login module; None for one that is not known."""
+    """The advice for a JAAS login module; None for an unknown one."""
     return _MSK if name == "IAMLoginModule" else None
 
 
 def advice(key: str, value: object) -> str | None:
-    """What to say of a setting that is such a login of Java's; None for any other."""
+    """The advice for a setting that is such a login of Java's; None for any other."""
     if key == "sasl.mechanism" and str(value).upper() == "AWS_MSK_IAM":
         return _MSK
     return of_class(value) if key in _HANDLERS and isinstance(value, str) else None

@@ -57,7 +57,7 @@ def options(given: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def credentials(config: Settings, given: Mapping[str, str]) -> Credentials:
-    """Whose tickets to show, of the keys and of the options of a JAAS login module.
+    """Kerberos credentials from the keys and from the options of a JAAS login module.
 
     Raises:
         ConfigError: they contradict each other, or the service is missing.

@@ -1,7 +1,7 @@
 """Makes credentials of the ``sasl.*`` keys, and refuses keys that are missing or contradict each other.
 
-Whatever is secret is a `Secret` from the configuration to the last moment; no message here shows one. Most clients have
-no SASL: what reads its keys is imported where there is some.
+Secrets are a `Secret` from the configuration to the last moment; no message here shows one. Most clients have
+no SASL: the modules that read its keys are imported only if it is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODULES: Final = {
 
 
 def credentials(config: Settings) -> Credentials | None:
-    """What a configuration says to authenticate with; None without SASL.
+    """The credentials of a configuration; None without SASL.
 
     Raises:
         ConfigError: it contradicts itself, or something is missing.

@@ -19,7 +19,7 @@ OPTIONS: Final = ("clientId", "clientSecret", "scope")
 """Options of Java's OAuthBearerLoginModule."""
 
 EXTENSION: Final = "extension_"
-"""How options begin that are SASL extensions (KIP-342)."""
+"""The prefix of options that are SASL extensions (KIP-342)."""
 
 _JAAS_NAMES: Final = {
     "client.credentials.client.id": "clientId",
@@ -29,7 +29,7 @@ _JAAS_NAMES: Final = {
 
 
 def credentials(config: Settings, options: Mapping[str, str]) -> Credentials:
-    """What gets tokens, of the keys and of the options of a JAAS login module.
+    """A source of tokens from the keys and from the options of a JAAS login module.
 
     Raises:
         ConfigError: they contradict each other, or something is missing.
@@ -71,7 +71,7 @@ def credentials(config: Settings, options: Mapping[str, str]) -> Credentials:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine by its looks; nothing is looked up."""
+    """True if a host name or address looks like this machine's; nothing is resolved."""
     try:
         return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
     except ValueError:

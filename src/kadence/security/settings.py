@@ -1,4 +1,4 @@
-"""What this room reads of a client's configuration. `kadence.config` defines the keys, and has them checked here."""
+"""The settings of a client that this room reads. `kadence.config` defines the keys, and has them checked here."""
 
 from __future__ import annotations
 

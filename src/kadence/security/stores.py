@@ -61,10 +61,10 @@ def trust(config: Settings) -> Trust:
 
 
 def identity(config: Settings) -> Identity | None:
-    """What a configuration shows to brokers that ask for a certificate; None is nothing.
+    """The client certificate of a configuration; None without one.
 
     Raises:
-        ConfigError: it says so twice or by half, or names a store that cannot be read.
+        ConfigError: it is set twice or in part, or names a store that cannot be read.
     """
     _check_kind("keystore", config.ssl_keystore_type, config.ssl_keystore_location)
     if config.ssl_key_location is not None and config.ssl_certificate_location is None:
@@ -104,7 +104,7 @@ def check(config: Settings) -> None:
 
 
 def advice(name: str, given: Mapping[str, Any]) -> str | None:
-    """What to do instead of giving a store's password, which no PEM file has; None for any other key."""
+    """The advice for a store's password, which no PEM file has; None for any other key."""
     if name not in _PASSWORDS:
         return None
     kind = name.split(".")[1]

@@ -316,9 +316,7 @@ def test_producers_whose_snapshot_is_lost_are_warned_of(
     disk = Disk(data, segment_bytes=_SEGMENT_BYTES)
     assert 1 not in disk.partition.producers.known
     disk.close()
-    assert (
-        "t-0: a snapshot is lost, and with it the producers all of whose records are deleted" in caplog.text
-    )
+    assert "t-0: a snapshot is lost, and with it the producers whose records are all deleted" in caplog.text
 
 
 def test_a_segment_in_the_middle_that_is_lost_after_a_crash_is_warned_of(

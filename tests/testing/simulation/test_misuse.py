@@ -200,7 +200,7 @@ def test_what_would_block_or_leave_the_simulation_is_refused() -> None:
         (admin, SimulationError, "cannot start a thread"),
         (serialisers, SimulationError, "has no serialisers"),
         (signals, SimulationError, r"Program\.stop sets program\.stopping"),
-        (transactions, IllegalStateError, "make one with transactional.id"),
+        (transactions, IllegalStateError, "create it with transactional.id"),
     ):
         with pytest.raises(kind, match=says):
             raise _raised_by(main) or AssertionError

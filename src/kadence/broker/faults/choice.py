@@ -1,4 +1,4 @@
-"""Which requests a fault applies to."""
+"""The requests to which a fault applies."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Choice:
         self._dice = random.Random(seed)
 
     def wants(self, call: Call, hits: int, topics_of: Callable[[Call], Collection[str]]) -> bool:
-        """Whether the fault takes this request, after it took ``hits`` others."""
+        """True if the fault applies to this request, after ``hits`` others."""
         return (
             (self._times is None or hits < self._times)
             and self._node_id in (None, call.node_id)

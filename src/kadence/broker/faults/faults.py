@@ -1,4 +1,4 @@
-"""The faults of one broker: what is in force, and what becomes of a request that one of them wants."""
+"""The faults of one broker: those in force, and their effect on requests."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Faults:
         freeze: Callable[[tuple[int, ...], bool], None],
         topics_of: Callable[[Call], Collection[str]],
     ) -> None:
-        """Tell it of its broker: what freezes nodes (none named: all), and which topics a request is about."""
+        """Connect it to its broker: a function that freezes nodes (none named: all), and one for a request's topics."""
         self._freeze = freeze
         self.topics_of = topics_of
 
@@ -193,7 +193,7 @@ class Faults:
 
     @property
     def in_force(self) -> bool:
-        """Whether any fault or observer is in force."""
+        """True if any fault or observer is in force."""
         return bool(self._injected)
 
     def intercept(self, loop: Loop, call: Call, handle: Callable[[Call], None]) -> bool:

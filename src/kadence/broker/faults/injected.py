@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Action", "Injected", "Limited", "Observed"]
 
 Action = Callable[[Loop, Call, Callable[[Call], None]], None]
-"""What becomes of a request: the loop, the call, and what serves it."""
+"""Handles a request: called with the loop, the call, and its handler."""
 
 
 class Injected:

@@ -1,4 +1,4 @@
-"""Which topics a request is about."""
+"""The topics that a request is about."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Requests that coordinators serve. This node hands them over, or answers that it is not the coordinator.
+"""Requests that coordinators serve. This node passes them on, or answers that it is not the coordinator.
 
-What they mean, and how versions differ, is said in `kadence.coordinator`: JoinGroup (11), SyncGroup (14), Heartbeat
-(12) and LeaveGroup (13) in `classic`, ConsumerGroupHeartbeat (68, KIP-848) in `consumer`, OffsetDelete (47) in
-`offsets`, DescribeGroups (15) and ConsumerGroupDescribe (69) in `admin`, and InitProducerId (22, KIP-98),
+Their meaning, and the differences between versions, are in `kadence.coordinator`: JoinGroup (11), SyncGroup (14),
+Heartbeat (12) and LeaveGroup (13) in `classic`, ConsumerGroupHeartbeat (68, KIP-848) in `consumer`, OffsetDelete (47)
+in `offsets`, DescribeGroups (15) and ConsumerGroupDescribe (69) in `admin`, and InitProducerId (22, KIP-98),
 AddOffsetsToTxn (25) and EndTxn (26) in `transactions`.
 """
 

@@ -46,11 +46,11 @@ _WITHOUT_LOG_START = frozenset({codes.CORRUPT_MESSAGE, codes.MESSAGE_TOO_LARGE, 
 _ADMIN_CLIENT = "__admin_client"
 """The one client id that Kafka lets write to internal topics."""
 _MOST_UNPACKED_BYTES: Final = 1024 * 1024 * 1024
-"""What the compressed batches of one request may unpack to; each of them has a bound of its own, too."""
+"""The most bytes to which the compressed batches of one request may unpack; each has its own bound, too."""
 _BREAK_BYTES: Final = 1024 * 1024
-"""After so many bytes, unpacked, other connections are served before the next partition."""
+"""After this many unpacked bytes, other connections are served before the next partition."""
 _PARTITION_BYTES: Final = 8 * 1024
-"""What a partition costs beside its bytes is as if it had so many more."""
+"""The fixed cost of a partition, in bytes."""
 
 
 def handle(services: Services, call: Call) -> None:
@@ -89,7 +89,7 @@ class _Produce:
                 before = self._allowance.left
                 results.append(self._append(*self._topic(data), each))
                 work += _PARTITION_BYTES + len(each.records or b"") + before - self._allowance.left
-            if results:  # as Kafka: topics without partitions are not told
+            if results:  # as in Kafka: topics without partitions are left out
                 self._responses.append(
                     TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
                 )
@@ -154,7 +154,7 @@ class _Produce:
                 memoryview(data.records or b""),
                 transactional_id=call.message.transactional_id,
                 admit=partial(self._admit, TopicPartition(partition.topic.name, partition.index)),
-                # Who adds partitions by writing to them could lose its first batch unseen (KIP-890).
+                # A producer that adds partitions by writing to them could lose its first batch unnoticed (KIP-890).
                 from_zero=call.version >= _FIRST_ADDING_VERSION,
                 allowance=self._allowance,
             )

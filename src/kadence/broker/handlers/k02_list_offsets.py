@@ -48,7 +48,7 @@ def handle(services: Services, call: Call) -> Steps:
     found: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in call.message.topics:
         for each in topic.partitions:
-            if counts[topic.name, each.partition_index] > 1:  # told once, as in Kafka
+            if counts[topic.name, each.partition_index] > 1:  # answered once, as in Kafka
                 answer = ListOffsetsPartitionResponse(each.partition_index, codes.INVALID_REQUEST)
             else:
                 answer = _look_up(services, call, topic.name, each)

@@ -44,7 +44,7 @@ def handle(services: Services, call: Call) -> Steps:
         found: Iterator[MetadataResponseTopic] = map(_describe, list(cluster.topics.values()))
     else:
         by_id = [each for each in asked if each.topic_id != ZERO_UUID]
-        # Names beside ids are left out, and a name that comes twice is told once, as in Kafka.
+        # Names beside ids are ignored, and a repeated name is answered once, as in Kafka.
         wanted = {(each.name, each.topic_id): each for each in by_id or asked}
         most = len(cluster.topics) + max(_MOST_CREATED // services.settings.num_partitions, 1)
         found = (_find(services, call, each, most) for each in wanted.values())

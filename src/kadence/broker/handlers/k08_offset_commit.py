@@ -1,6 +1,6 @@
 """OffsetCommit (8). v6 leader epoch  v7 instance id  v8 flexible  v9 KIP-848's errors  v10 topic ids.
 
-Which topics exist is the coordinator's business (`kadence.coordinator.offsets.commit`).
+The coordinator decides which topics exist (`kadence.coordinator.offsets.commit`).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def _refused(key: str, code: int, message: str | None = None) -> Coordinator:
 def _single(found: Coordinator) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
         error_code=found.error_code,
-        # As Kafka, whose single answers have words for success, too.
+        # As in Kafka, whose single answers have a message for success, too.
         error_message=found.error_message or codes.name(found.error_code),
         node_id=found.node_id,
         host=found.host,

@@ -24,7 +24,7 @@ __all__ = ["make_handler", "offer"]
 
 
 _FEATURES: Final = {"group.version": 1, "transaction.version": 2}
-"""What clients look for before they use KIP-848 groups and transactions v2 (KIP-584). All of it is in use."""
+"""Features that clients look for before they use KIP-848 groups and transactions v2 (KIP-584). All are in use."""
 
 _FIRST_LEVEL_0_VERSION: Final = 4
 """Older clients reject features whose lowest level is 0 (KAFKA-17011)."""
@@ -36,7 +36,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
 def offer(handlers: Iterable[Handler], error_code: int = codes.NONE, version: int = 0) -> ApiVersionsResponse:
-    """What these handlers serve, for a client that asks in ``version``."""
+    """The ApiVersions response of these handlers, for a client that asks in ``version``."""
     return ApiVersionsResponse(
         error_code=error_code,
         supported_features=[
@@ -62,8 +62,8 @@ def make_handler(others: Iterable[Handler]) -> Handler:
 
     def handle(_services: Services, call: Call) -> ApiVersionsResponse:
         asked: ApiVersionsRequest = call.message
-        told = (asked.client_software_name, asked.client_software_version)
-        if call.version >= _FIRST_NAMED_VERSION and not all(_SOFTWARE.fullmatch(each) for each in told):
+        software = (asked.client_software_name, asked.client_software_version)
+        if call.version >= _FIRST_NAMED_VERSION and not all(_SOFTWARE.fullmatch(each) for each in software):
             return ApiVersionsResponse(error_code=codes.INVALID_REQUEST)
         return offer(known, version=call.version)
 

@@ -49,7 +49,7 @@ def handle(services: Services, call: Call) -> Steps:
         for name, (value, is_brokers) in topic_defaults(services.settings).items()
     }
     for name, asked in {each.name: each for each in request.topics}.items():
-        if counts[name] > 1:  # told once, as in Kafka
+        if counts[name] > 1:  # answered once, as in Kafka
             result = _failed(asked, codes.INVALID_REQUEST, "Duplicate topic name.")
         else:
             result = _create(services, asked, defaults, validate_only=request.validate_only)

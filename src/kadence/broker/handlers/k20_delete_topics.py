@@ -30,7 +30,7 @@ def handle(services: Services, call: Call) -> Steps:
     for key, each in {(each.name, each.topic_id): each for each in asked}.items():
         by_id = each.name is None
         topic = _find(services, each)
-        if counts[key] > 1:  # told once, as in Kafka
+        if counts[key] > 1:  # answered once, as in Kafka
             results.append(_result(each, codes.INVALID_REQUEST, "The topic is named more than once."))
         elif by_id is (each.topic_id == ZERO_UUID):
             results.append(_result(each, codes.INVALID_REQUEST, "Say the topic's name, or its id."))

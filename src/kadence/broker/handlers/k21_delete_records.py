@@ -22,7 +22,7 @@ _STEP_US: Final = 100
 
 
 def handle(services: Services, call: Call) -> Steps:
-    # As in Kafka: of what is asked twice for a partition the last holds, and topics without partitions are not told.
+    # As in Kafka: the last entry of a repeated partition counts, and topics without partitions are left out.
     wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in call.message.topics:
         for each in topic.partitions:

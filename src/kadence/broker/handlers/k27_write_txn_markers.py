@@ -65,7 +65,7 @@ def _write(services: Services, node_id: int, marker: WritableTxnMarker, at: Topi
     if partition.leader_id != node_id:
         return codes.NOT_LEADER_OR_FOLLOWER
     if marker.producer_id < 0 or marker.producer_epoch < 0:
-        return codes.UNKNOWN_SERVER_ERROR  # as Kafka: nobody has such an id
+        return codes.UNKNOWN_SERVER_ERROR  # as in Kafka: no producer has such an id
     try:
         services.transactions.write_marker(
             partition,

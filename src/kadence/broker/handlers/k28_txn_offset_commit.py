@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (28). v3 flexible, who commits (KIP-447)  v5 adds the group to the transaction (KIP-890).
+"""TxnOffsetCommit (28). v3 flexible, the group's member (KIP-447)  v5 adds the group to the transaction (KIP-890).
 
-Which offsets are kept is the group coordinator's business (`kadence.coordinator.offsets.transactional`); whether the
-producer may keep any, the transaction coordinator's.
+The group coordinator decides which offsets are kept (`kadence.coordinator.offsets.transactional`), the transaction
+coordinator whether the producer may commit any.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _answer(request: TxnOffsetCommitRequest, code_of: Callable[[str, int], int])
                 ],
             )
             for topic in request.topics
-            if topic.partitions  # as Kafka: topics without partitions are not told
+            if topic.partitions  # as in Kafka: topics without partitions are left out
         ]
     )
 

@@ -54,7 +54,7 @@ def handle(services: Services, call: Call) -> Steps:
 
 
 class _Shared:
-    """What resources without a configuration of their own have in common, made once for a request."""
+    """The common part of resources without a configuration of their own, made once for a request."""
 
     def __init__(self, settings: Settings, call: Call) -> None:
         self._settings = settings
@@ -67,15 +67,15 @@ class _Shared:
         known = self._known.get(kind)
         if known is None:
             known = self._known[kind] = {
-                each.name: self._told(each) for each in _ENTRIES[kind](self._settings, {})
+                each.name: self._element(each) for each in _ENTRIES[kind](self._settings, {})
             }
         if not own:
             yield from known.items()
             return
         for each in _ENTRIES[kind](self._settings, own):
-            yield each.name, self._told(each) if each.name in own else known[each.name]
+            yield each.name, self._element(each) if each.name in own else known[each.name]
 
-    def _told(self, entry: DescribeConfigsResourceResult) -> Any:
+    def _element(self, entry: DescribeConfigsResourceResult) -> Any:
         if not self._with_synonyms:
             entry.synonyms = []
         return self._call.element(entry)

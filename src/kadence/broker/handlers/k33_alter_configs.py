@@ -1,4 +1,4 @@
-"""AlterConfigs (33): all configuration of a topic or group; what is not named has its default again. v2 flexible."""
+"""AlterConfigs (33): all configuration of a topic or group; keys that it omits get their defaults. v2 flexible."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def change_configs(services: Services, request: Any, change: Change) -> Generato
 
 
 def _change(services: Services, asked: Any, change: Change, *, validate_only: bool) -> Fault:
-    # In Kafka's order: what the request says is judged before what it names.
+    # In Kafka's order: the settings are checked before the resource.
     names = [each.name for each in asked.configs]
     if len(set(names)) < len(names):
         return codes.INVALID_REQUEST, "Error due to duplicate config keys"

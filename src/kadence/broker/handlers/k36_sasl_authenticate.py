@@ -1,6 +1,6 @@
 """SaslAuthenticate (36): one step of a login. v1 session lifetime (KIP-368)  v2 flexible.
 
-Who is refused hears why after `connection.failed.authentication.delay.ms`; then the connection ends (KIP-306).
+A refused client gets the error after `connection.failed.authentication.delay.ms`; then the connection ends (KIP-306).
 """
 
 from __future__ import annotations

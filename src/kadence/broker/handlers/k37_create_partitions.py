@@ -31,7 +31,7 @@ def handle(services: Services, call: Call) -> Steps:
     results: list[CreatePartitionsTopicResult] = []
     for name, each in {each.name: each for each in request.topics}.items():
         added = _added(services, each)
-        if counts[name] > 1:  # told once, as in Kafka
+        if counts[name] > 1:  # answered once, as in Kafka
             results.append(_result(each, codes.INVALID_REQUEST, "Duplicate topic name."))
         else:
             results.append(_grow(services, each, validate_only=request.validate_only))
@@ -41,7 +41,7 @@ def handle(services: Services, call: Call) -> Steps:
 
 
 def _added(services: Services, asked: CreatePartitionsTopic) -> int:
-    """How many partitions a topic would get."""
+    """The number of partitions that a topic would get."""
     topic = services.cluster.topics.get(asked.name)
     return 0 if topic is None else max(asked.count - len(topic.partitions), 0)
 

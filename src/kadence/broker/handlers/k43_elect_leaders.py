@@ -53,7 +53,7 @@ def handle(services: Services, call: Call) -> ElectLeadersResponse | None:
         services.cluster.lead(elected)
     except OSError:
         return refuse(call, codes.KAFKA_STORAGE_ERROR)
-    services.tell_leaders(elected)
+    services.leaders_changed(elected)
     services.reply_durably(
         call, ElectLeadersResponse(error_code=codes.NONE, replica_election_results=results)
     )
@@ -66,7 +66,7 @@ def _elect(
     request: ElectLeadersRequest,
     elected: dict[Partition, int],
 ) -> int:
-    """Whether the partition gets its replica back; if so, it is one of the ``elected``."""
+    """Elect the partition's replica if it has no leader; it is then added to ``elected``. Returns the error code."""
     if partition is None:
         return codes.UNKNOWN_TOPIC_OR_PARTITION
     if partition.leader_id >= 0:

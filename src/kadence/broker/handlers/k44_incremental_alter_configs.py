@@ -43,7 +43,7 @@ def _changed(
 
 
 def _change(config: dict[str, str], keys: Mapping[str, TopicKey], asked: AlterableConfig) -> Fault | None:
-    """Change one entry of ``config``, or say why not. Names that nobody knows may be deleted, as in Kafka."""
+    """Change one entry of ``config``, or return its error. Unknown names may be deleted, as in Kafka."""
     name, operation, value = asked.name, asked.config_operation, asked.value or ""
     key = keys.get(name)
     if operation == DELETE:

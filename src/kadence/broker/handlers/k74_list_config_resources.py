@@ -1,4 +1,4 @@
-"""ListConfigResources (74): what has configuration (KIP-1142). v0 client metrics only  v1 kinds of resources."""
+"""ListConfigResources (74): resources with configuration (KIP-1142). v0 client metrics only  v1 kinds of resources."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """One client's connection: frames in, one at a time; buffers out, without joining them.
 
 Kafka's broker serves one request of a connection at a time and reads the next when the answer is on its way; so does
-this one. What a client sends meanwhile waits here, up to a bound, then in its socket. A client that reads no answers
-gets none made: its next request waits until the last answers are gone. So a connection holds at most the frame that is
-served, the frame that is coming, and `_UNSENT_BYTES` beside the answer to the present request. What the requests of all
-connections hold together is bounded by `RequestMemory`; beyond it a connection reads nothing before there is room.
+this one. Requests that a client sends meanwhile wait here, up to a bound, then in its socket. For a client that reads
+no answers none is made: its next request waits until the last answers are gone. So a connection holds at most the frame
+that is served, the frame that is coming, and `_UNSENT_BYTES` beside the answer to the present request. The requests of
+all connections together are bounded by `RequestMemory`; beyond it a connection reads nothing before there is room.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logger("kadence.broker")
 
 _WAITING_FRAMES: Final = 32
 _WAITING_BYTES: Final = READ_BYTES
-"""Above either of these no more is read: what waits costs memory."""
+"""Above either of these no more is read: waiting requests take memory."""
 _UNSENT_BYTES: Final = 256 * 1024
 """Above this no further request is served: its answer would only wait behind."""
 
@@ -39,15 +39,15 @@ class Connection:
     """A connected socket on the loop.
 
     Args:
-        memory: what requests of all connections hold.
+        memory: counts the bytes of the requests of all connections.
         on_frame: takes one request; `finish` must be called once for each, after the last `send`.
-        on_close: told when the connection is over, whoever ended it.
+        on_close: called when the connection is over, for any reason.
 
     Attributes:
-        session: who the client is.
+        session: the client's login.
         peer, host: its address with and without its port.
         active_at: when it last sent a whole request or took bytes of an answer (ms).
-        on_gone: told if the connection ends before the present request is finished.
+        on_gone: called if the connection ends before the present request is finished.
     """
 
     __slots__ = (
@@ -122,7 +122,7 @@ class Connection:
 
     @property
     def principal(self) -> str:
-        """Who the client is: by its login, else by its certificate."""
+        """The client's name: from its login, else from its certificate."""
         return self.session.principal or self._transport.principal or "User:ANONYMOUS"
 
     @property
@@ -140,7 +140,7 @@ class Connection:
         self._frames.max_bytes = max_bytes
 
     def expect_tokens(self, expected: bool) -> None:
-        """Whether frames are a SASL mechanism's own bytes from now on (SaslHandshake v0), or requests."""
+        """Set whether frames are a SASL mechanism's own bytes from now on (SaslHandshake v0), or requests."""
         self._frames.expect_tokens(expected)
 
     def let_request_go(self) -> None:
@@ -170,7 +170,7 @@ class Connection:
             self._summon()
 
     def end(self, buffers: Iterable[Buffer], delay_ms: int = 0) -> None:
-        """Send this after ``delay_ms`` and close; what the client sends meanwhile is not served (a refused login)."""
+        """Send this after ``delay_ms`` and close; requests that come meanwhile are not served (a refused login)."""
         self._is_ending = True
         self._frames.clear()
         self._watch()
@@ -197,9 +197,9 @@ class Connection:
         self._frames.clear()
         self._frames.let_go()
         self._on_close(self)
-        told, self.on_gone = self.on_gone, None
-        if told is not None:
-            told()
+        on_gone, self.on_gone = self.on_gone, None
+        if on_gone is not None:
+            on_gone()
 
     def freeze(self, *, frozen: bool) -> None:
         """Stop reading and writing, with the socket open, or go on (a fault)."""
@@ -291,7 +291,7 @@ class Connection:
                 self._is_busy = True
                 self._on_frame(self, self._frames.take())
         except Exception:
-            # The loop logs it. A request that nobody finishes would hold the connection for ever.
+            # The loop logs it. A request without `finish` would hold the connection for ever.
             self.close("a bug in serving it")
             raise
         finally:

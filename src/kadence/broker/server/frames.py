@@ -16,12 +16,12 @@ from kadence.wire.reader import Buffer
 __all__ = ["READ_BYTES", "FrameError", "Frames"]
 
 READ_BYTES: Final = 64 * 1024
-"""What is asked of a socket at once; a frame that is longer gets memory of its own."""
+"""The bytes to read from a socket at once; a longer frame gets memory of its own."""
 _OWN_MEMORY_FROM: Final = READ_BYTES // 2
 """Once so much of a longer frame has come, it gets memory of its own: twice what has come, and so again when full."""
 _LENGTH: Final = struct.Struct(">i")
 _SHORTEST: Final = 8
-"""What every request begins with: the numbers of its API and version, and its correlation id."""
+"""The start of every request: the numbers of its API and version, and its correlation id."""
 
 
 class FrameError(Exception):
@@ -37,7 +37,7 @@ class Frames:
     Attributes:
         max_bytes: the longest frame allowed; it may change between frames (it is smaller before a login).
         min_bytes: the shortest; a bare token may have fewer than a request.
-        whole: frames that nobody has taken, oldest first; waiting_bytes: of them.
+        whole: complete frames that were not taken yet, oldest first. waiting_bytes: their bytes.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class Frames:
         self._coming = 0
         self._served = 0
         self._missing = 0
-        """What the frame that is coming lacks, while it has no memory of its own."""
+        """The missing bytes of the frame that is coming, while it has no memory of its own."""
         self.waiting_bytes = 0
         self._small = bytearray()
         self._big: bytearray | None = None
@@ -82,7 +82,7 @@ class Frames:
 
     @property
     def appetite(self) -> int:
-        """How many bytes to read at most; 0: none before `RequestMemory` has room."""
+        """The most bytes to read now; 0: none before `RequestMemory` has room."""
         if not self._memory.is_full:
             return READ_BYTES
         return self._missing if self._big is None else self._wanted - self._filled
@@ -95,13 +95,13 @@ class Frames:
         return frame
 
     def let_go(self) -> None:
-        """What was taken is no longer held."""
+        """Release the frame that was taken."""
         if self._served:
             self._memory.change(-self._served)
             self._served = 0
 
     def expect_tokens(self, expected: bool) -> None:
-        """Whether frames are a SASL mechanism's own bytes from now on (SaslHandshake v0), or requests."""
+        """Set whether frames are a SASL mechanism's own bytes from now on (SaslHandshake v0), or requests."""
         self.min_bytes = 0 if expected else _SHORTEST
 
     def clear(self) -> None:
@@ -114,7 +114,7 @@ class Frames:
         self.waiting_bytes = 0
 
     def room(self) -> memoryview | None:
-        """Where the next bytes of a long frame belong; None: give them to `feed`."""
+        """The memory for the next bytes of a long frame; None: give them to `feed`."""
         return None if self._big is None else memoryview(self._big)[self._filled :]
 
     def filled(self, count: int) -> None:
@@ -174,7 +174,7 @@ class Frames:
                 self._expect(length, missing=length - have)
                 break
             elif self._memory.is_full and (at or length != begun):
-                # What came of it does not count: else a few such beginnings could fill the memory and wait for ever.
+                # The part that has come does not count: else a few such parts could fill the memory and wait for ever.
                 break
             elif have < _OWN_MEMORY_FROM:
                 self._expect(length, missing=length - have)

@@ -22,10 +22,10 @@ _log = logger("kadence.broker")
 
 _BACKLOG: Final = 256
 _ACCEPTS: Final = 64
-"""How many connections are taken in one turn of the loop: a crowd that comes need not wait a turn for each, and the
-clients that are here already wait for so many at most."""
+"""The number of connections that are accepted in one turn of the loop: a crowd need not wait a turn for each, and the
+connected clients wait for this many at most."""
 _BREATH_MS: Final = 200
-"""How long a listener waits when the process can open nothing more."""
+"""The wait of a listener when the process can open nothing more."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -60,11 +60,11 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which it listens."""
         return int(self._sock.getsockname()[1])
 
     def freeze(self, *, frozen: bool) -> None:
-        """Accept nothing, while who connects waits in the system's queue; or go on (a fault)."""
+        """Accept nothing, while clients that connect wait in the system's queue; or go on (a fault)."""
         self._is_frozen = frozen
         self._watch()
 
@@ -94,12 +94,12 @@ class Listener:
 
     def _accept(self, _events: int) -> None:
         for _ in range(_ACCEPTS):
-            # Whoever takes a connection may stop the listener.
+            # The callback of an accepted connection may stop the listener.
             if not self._is_watched or not self._accept_one():
                 return
 
     def _accept_one(self) -> bool:
-        """Whether another may wait."""
+        """Accept a connection; return whether another may wait."""
         try:
             sock, address = self._sock.accept()
         except BlockingIOError:
@@ -182,7 +182,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _refusal(host: str, port: int, error: OSError | UnicodeError) -> str:
-    """What the system says against an address, with what to do."""
+    """The system's error for an address, with advice."""
     if isinstance(error, socket.gaierror | UnicodeError):
         name, colon, number = host.rpartition(":")
         if colon and ":" not in name and number.isdecimal():

@@ -116,7 +116,7 @@ class Loop:
         self._wake()
 
     def run(self) -> None:
-        """Serve until `stop`. What raises in one callback is logged, and the others go on."""
+        """Serve until `stop`. An exception in one callback is logged, and the others go on."""
         try:
             while not self._is_stopping:
                 self.turn()
@@ -172,7 +172,7 @@ class Loop:
             return
         try:
             future.set_result(action())
-        except Exception as error:  # noqa: BLE001 - belongs to whoever waits for the future
+        except Exception as error:  # noqa: BLE001 - it is raised where the future is awaited
             future.set_exception(error)
 
     def _cancel_calls(self) -> None:
@@ -191,7 +191,7 @@ class Loop:
         return timers[0][0] if timers else FOREVER
 
     def _wake(self) -> None:
-        # Full means that a wake-up is on its way already; closed means that nobody is left to wake.
+        # Full: a wake-up is on its way already. Closed: the loop has ended.
         with contextlib.suppress(OSError):
             self._wake_in.send(b"\0")
 

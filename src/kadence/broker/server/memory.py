@@ -1,4 +1,4 @@
-"""How much the requests of all connections hold, and which connections wait to read because that is too much.
+"""Counts the bytes of the requests of all connections, and keeps connections from reading when they are too many.
 
 After Kafka's SimpleMemoryPool: a long request counts whole from the moment its length is known, and is then read to its
 end, so that memory is given back. While the bound is reached no further one is begun.
@@ -20,7 +20,7 @@ class RequestMemory:
         soon: does what it is given a little later.
 
     Attributes:
-        held_bytes: what is held now.
+        held_bytes: the bytes that are held now.
     """
 
     __slots__ = ("_is_summoned", "_max_bytes", "_soon", "_waiting", "held_bytes")
@@ -49,7 +49,7 @@ class RequestMemory:
             self._soon(self._let_in)
 
     def wait(self, go_on: Callable[[], None]) -> None:
-        """Call ``go_on`` once there is room; who waits longest goes first."""
+        """Call ``go_on`` once there is room; the longest waiting first."""
         self._waiting.append(go_on)
 
     def _let_in(self) -> None:

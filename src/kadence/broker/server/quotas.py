@@ -1,6 +1,6 @@
-"""How many connections each node has, and each address to it, after Kafka's ConnectionQuotas.
+"""Counts the connections of each node, and of each address to it, after Kafka's ConnectionQuotas.
 
-At `max.connections` a node accepts nobody: who connects waits in the system's queue until a connection ends. Above
+At `max.connections` a node accepts no connection: clients wait in the system's queue until one ends. Above
 `max.connections.per.ip` the new connection is closed. (Kafka closes the least recently used connection only to take one
 on its inter-broker listener, of which there is none here.)
 """

@@ -1,4 +1,4 @@
-"""All listeners and connections of one broker: who is connected to which node, and what becomes of them.
+"""All listeners and connections of one broker: their nodes, limits and ends.
 
 Connections that do nothing for `connections.max.idle.ms` are closed: no whole request came, no byte of an answer was
 taken, and the broker owes nothing. So a half-sent frame, a TLS handshake or a login that does not go on end too.
@@ -28,12 +28,12 @@ __all__ = ["Limits", "Server"]
 _log = logger("kadence.broker")
 
 _LOOKS: Final = 10
-"""How often within the idle time idle connections are looked for: each lives at most a tenth longer."""
+"""The number of checks for idle connections within the idle time: each lives at most a tenth longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a client, and all of them together, may cost.
+    """The most resources of one client, and of all together.
 
     Attributes:
         max_frame_bytes, max_login_frame_bytes: of one request, after and before a login. max_idle_ms: 0 or below: for

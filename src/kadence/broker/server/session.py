@@ -1,11 +1,11 @@
-"""The login state of a connection: who the client is, and which requests it may send. No socket; times are parameters.
+"""The login state of a connection: the client's name, and the requests that it may send. No socket, no clock.
 
     HANDSHAKE ── SaslHandshake ──▶ AUTHENTICATE ── SaslAuthenticate … ──▶ OPEN ── SaslHandshake ──▶ AUTHENTICATE …
     (ApiVersions, once)             (nothing else)                         (everything, until the session ends)
 
 After Kafka's SaslServerAuthenticator. A session ends `connections.max.reauth.ms` after the login, or with the token;
-the client is told when, and logs in anew on the same connection before that (KIP-368). A listener without SASL is OPEN
-at once.
+the client gets that time, and logs in again on the same connection before it (KIP-368). A listener without SASL is
+OPEN at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeR
 __all__ = ["Refusal", "Session"]
 
 _SOONEST_REAUTH_MS: Final = 1_000
-"""A login anew within a second of the last is refused, as in Kafka."""
+"""A new login within a second of the last is refused, as in Kafka."""
 
 
 class _State(Enum):
@@ -49,7 +49,7 @@ class Session:
 
     Attributes:
         principal: "User:name" once a login was accepted; None before, and on a listener without SASL.
-        takes_tokens: what comes is no Kafka request but the mechanism's own bytes (SaslHandshake v0).
+        takes_tokens: frames are the mechanism's own bytes, not Kafka requests (SaslHandshake v0).
     """
 
     __slots__ = (
@@ -88,11 +88,11 @@ class Session:
         return self._state is _State.OPEN
 
     def check(self, api_key: int, now: int) -> Refusal | None:
-        """Whether a request of this API may be served now; asked before its body is read."""
+        """The refusal of a request of this API, if it may not be served now; called before its body is read."""
         if self._state is _State.OPEN:
             if now < self._ends_at or api_key == SaslHandshakeRequest.API_KEY:
                 return None
-            return Refusal("its session has ended and it did not log in anew (connections.max.reauth.ms)")
+            return Refusal("its session has ended without a new login (connections.max.reauth.ms)")
         if self._state is _State.HANDSHAKE:
             if api_key == SaslHandshakeRequest.API_KEY:
                 return None
@@ -132,7 +132,7 @@ class Session:
         try:
             answer = self.token(data, now)
         except LoginError as error:
-            sentence = error.told or (
+            sentence = error.client_message or (
                 f"Authentication failed during {'re-' if self.principal else ''}authentication due to invalid "
                 f"credentials with SASL mechanism {self._wanted}"
             )
@@ -157,7 +157,7 @@ class Session:
                     f"SASL mechanism '{self._wanted}' requested by client is not supported for re-authentication "
                     f"of mechanism '{self._mechanism}'"
                 )
-                raise LoginError(sentence, told=sentence)
+                raise LoginError(sentence, client_message=sentence)
             answer = self._exchange.step(data)
             if self._exchange.login is not None:
                 self._accept(self._exchange, now)
@@ -171,7 +171,7 @@ class Session:
         principal = f"User:{exchange.login.user}"
         if self.principal not in (None, principal):
             sentence = f"Cannot change principals during re-authentication from {self.principal}: {principal}"
-            raise LoginError(sentence, told=sentence)
+            raise LoginError(sentence, client_message=sentence)
         self.principal = principal
         self._mechanism = self._wanted
         self._logged_in_at = now

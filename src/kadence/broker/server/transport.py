@@ -1,6 +1,6 @@
-"""How bytes pass a connected socket: as they are, or through TLS. Never blocks.
+"""Transports bytes over a connected socket: as they are, or through TLS. Never blocks.
 
-TLS runs on memory buffers (`ssl.MemoryBIO`). Each read decrypts all that has come, so nothing that a client sent lies
+TLS runs on memory buffers (`ssl.MemoryBIO`). Each read decrypts all bytes that have come, so none of them is
 in a buffer where the selector cannot see it.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["PlainTransport", "TlsTransport", "Transport", "TransportError"]
 _SCATTER: Final = 256
 """Buffers per `sendmsg`; the system's own limit is 1024."""
 _ENCRYPT_BYTES: Final = 256 * 1024
-"""What is encrypted ahead of the socket."""
+"""The most bytes that are encrypted ahead of the socket."""
 
 
 class TransportError(Exception):
@@ -30,7 +30,7 @@ class Transport(Protocol):
     """Bytes of one connection."""
 
     principal: str | None
-    """Who the client is by its certificate, in Kafka's form; None: it gave none."""
+    """The client's name in its certificate, in Kafka's form; None: it gave none."""
 
     @property
     def has_output(self) -> bool:
@@ -130,7 +130,7 @@ class TlsTransport:
         try:
             return self._decrypt(frames)
         except ssl.SSLError as error:
-            # The alert tells the client what is wrong.
+            # Send the alert, which names the error.
             self._push()
             raise TransportError(f"TLS with the client failed: {error.reason or error}") from error
         finally:
@@ -189,7 +189,7 @@ _SHORT_NAMES: Final = {
     "domainComponent": "DC",
     "userId": "UID",
 }
-"""What RFC 2253 calls the parts of a name; others go by OpenSSL's names."""
+"""The names of attributes in RFC 2253; others have OpenSSL's names."""
 
 
 def _principal(certificate: object) -> str | None:

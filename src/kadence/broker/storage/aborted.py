@@ -13,7 +13,7 @@ class Aborted(NamedTuple):
 
     Attributes:
         first_offset: of its first record. last_offset: of its marker.
-        last_stable_offset: what the partition's was when the marker had been appended.
+        last_stable_offset: the partition's when the marker had been appended.
     """
 
     producer_id: int
@@ -48,7 +48,7 @@ class AbortedIndex:
         del self.entries[bisect_left(self.entries, end_offset, key=_last_offset) :]
 
     def delete_before(self, offset: int) -> None:
-        """Forget those whose marker lies below ``offset``."""
+        """Forget those whose marker is below ``offset``."""
         del self.entries[: bisect_left(self.entries, offset, key=_last_offset)]
 
 

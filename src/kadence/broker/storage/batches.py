@@ -36,7 +36,7 @@ _MICROS: Final = 1000
 
 
 class Allowance:
-    """What the compressed batches of one request may still unpack to, in bytes."""
+    """The bytes to which the compressed batches of one request may still unpack."""
 
     __slots__ = ("left",)
 
@@ -72,7 +72,7 @@ def frame(data: memoryview) -> tuple[memoryview, BatchHeader]:
 
 
 def _frame_size(data: memoryview, at: int) -> int | None:
-    """Bytes of the batch at ``at``; None if it is not all there."""
+    """Bytes of the batch at ``at``; None if it is not complete."""
     left = len(data) - at
     if left <= MAGIC_AT:
         return None
@@ -86,7 +86,7 @@ def _frame_size(data: memoryview, at: int) -> int | None:
 
 
 def check_client_batch(batch: memoryview, header: BatchHeader, config: LogConfig) -> None:
-    """What the header alone says against a batch of a client.
+    """Check the header of a client's batch.
 
     Raises:
         BatchError: with the code that the producer gets.
@@ -131,10 +131,10 @@ def prepare(
 
     Args:
         wall_now: milliseconds since 1970.
-        allowance: what the batch unpacks to is taken from it; None: any batch may unpack to `MAX_BATCH_BYTES`.
+        allowance: reduced by the unpacked bytes of the batch; None: any batch may unpack to `MAX_BATCH_BYTES`.
 
     Raises:
-        BatchError: records that cannot be read, that lack a key, or whose date is out of range.
+        BatchError: records that cannot be read, that lack a key, or whose timestamp is out of range.
     """
     timestamps = _timestamps(batch, header, allowance or Allowance(MAX_BATCH_BYTES))
     if config.is_compacted:

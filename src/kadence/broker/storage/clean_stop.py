@@ -1,8 +1,8 @@
-"""What a broker left that ended in order, so that the next one notices what was lost: ``.kafka_cleanshutdown``.
+"""The file of a broker that ended in order, so that the next one notices losses: ``.kafka_cleanshutdown``.
 
-Its first line is Kafka's, whose brokers read no further. The second is a line as those of the journal: a checksum, and
-JSON that says how long the journal is, and of each partition from where to where its log goes and how long its files
-are. What follows from a log (indexes, snapshots, leader epochs) is not in it: that is made anew.
+Its first line is Kafka's, whose brokers read no further. The second is a line as in the journal: a checksum, and
+JSON with the length of the journal, and for each partition the first and last offset of its log and the lengths of its
+files. Files that follow from a log (indexes, snapshots, leader epochs) are not in it: they can be rebuilt.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class LeftLog(NamedTuple):
 
 
 class CleanStop(NamedTuple):
-    """What a broker left that ended in order.
+    """The state of the directory after a broker ended in order.
 
     Attributes:
-        journal_bytes: length of the journal; None: it is not known.
-        logs: by the name of the partition's folder; those of which nothing is known are not there.
+        journal_bytes: length of the journal; None: not known.
+        logs: by the name of the partition's folder; unknown ones are not there.
     """
 
     journal_bytes: int | None
@@ -61,7 +61,7 @@ def write_clean_stop(folder: Path, stop: CleanStop) -> None:
 
 
 def read_clean_stop(folder: Path) -> CleanStop | None:
-    """What the last broker left; None if it did not end in order, or if the file is damaged, which is logged."""
+    """The state that the last broker left; None if it did not end in order, or if the file is damaged (logged)."""
     path = folder / CLEAN_FILE
     try:
         first, _, rest = path.read_bytes().partition(b"\n")
@@ -74,7 +74,7 @@ def read_clean_stop(folder: Path) -> CleanStop | None:
             return CleanStop(None, {})
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
-    _log.warning("%s is damaged: whether the broker ended in order is not known", path)
+    _log.warning("%s is damaged: it is not known whether the broker ended in order", path)
     return None
 
 

@@ -24,11 +24,11 @@ class LogConfig:
     """Kafka's defaults. Sizes are bytes.
 
     Attributes:
-        compression: ``producer`` keeps batches as they come; a codec's name (or ``none``) packs them anew.
+        compression: ``producer`` keeps batches as they come; a codec's name (or ``none``) compresses them again.
         append_time: whether records are dated by the broker (``LogAppendTime``).
         timestamp_before_max_ms: how far a record's date may lie in the past; timestamp_after_max_ms: in the future.
         is_compacted: every record needs a key. is_retained: neither age nor size lets records go.
-        retention_bytes: what a partition keeps at most, -1 for no bound; retention_ms: how long, by the records' dates.
+        retention_bytes: the most bytes of a partition, -1 for no bound. retention_ms: the most age of its records.
         segment_bytes: how large a segment grows; segment_ms: how long it is written to.
     """
 

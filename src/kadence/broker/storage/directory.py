@@ -197,7 +197,7 @@ class DataDirectory:
                 topic is not None and owner not in (None, topic.topic_id.hex())
             ):
                 aside = folder.with_name(f"{folder.name}.{os.urandom(8).hex()}-stray")
-                _log.warning("%s belongs to no topic, and is put aside as %s", folder, aside.name)
+                _log.warning("%s belongs to no topic, and is renamed to %s", folder, aside.name)
                 folder.rename(aside)
 
     def _folders_of_topics(self) -> dict[str, StoredTopic]:
@@ -222,13 +222,13 @@ class DataDirectory:
             )
         if size and stop is not None and stop.journal_bytes not in (None, size):
             raise ConfigError(
-                f"{path} has {size} bytes, and had {stop.journal_bytes} when the broker ended in order: what it says "
-                "of topics may not be all, and nothing has been changed. Restore it; or, to go on with what it says, "
+                f"{path} has {size} bytes, and had {stop.journal_bytes} when the broker ended in order: it may lack "
+                "topics. Nothing has been changed. Restore it; or, to continue with its present content, "
                 f"delete {self.path / CLEAN_FILE}"
             )
 
     def _apply_read(self, number: int, entry: Any) -> None:
-        """Let an entry of the file take effect; what another version, or somebody's hand, has written may be none."""
+        """Apply an entry of the file; one of another version, or an edited one, may be invalid."""
         try:
             self._apply(entry)
             topic = self.topics.get(entry.get("topic"))
@@ -288,7 +288,7 @@ class DataDirectory:
             self._write({"group": group_id, "config": dict(config)})
 
     def on_durable(self, callback: Callable[[OSError | None], None]) -> None:
-        """Call ``callback`` once what was said of topics and groups is durable; at once where nobody waits for that."""
+        """Call ``callback`` once the changes of topics and groups are durable; at once if that is not waited for."""
         if self.fsync == "flush":
             self._journal.on_durable(callback)
         else:
@@ -359,13 +359,13 @@ class DataDirectory:
         self._lock.close()
 
     def _is_clean(self) -> bool:
-        """Whether every partition is left in order, also those that were not loaded: another one may be refused."""
+        """True if every partition is left in order, also those that were not loaded: another one may be refused."""
         are_loaded = len(self._folders) == sum(len(each.leaders) for each in self.topics.values())
         return (self.was_clean or are_loaded) and all(each.is_safe for each in self._folders.values())
 
 
 def _check_topic(topic: StoredTopic) -> None:
-    """Raise `ValueError` for a topic that nobody can have made: its name becomes part of a folder's."""
+    """Raise `ValueError` for an impossible topic: its name becomes part of a folder's."""
     if not topic.name or "/" in topic.name or "\0" in topic.name or len(topic.topic_id) != _TOPIC_ID_BYTES:
         raise ValueError("a topic's name or id")
     if not all(isinstance(each, int) for pair in topic.leaders for each in pair):
@@ -376,7 +376,7 @@ def _check_topic(topic: StoredTopic) -> None:
 def _owner(folder: Path) -> str | None:
     """The topic id that a partition's folder was made for, in hexadecimal.
 
-    None if it is no such folder, or if the file was torn by a power cut: it is not made durable.
+    None if it is not such a folder, or if the file was torn by a power cut: it is not made durable.
     """
     try:
         found = _OWNER.fullmatch((folder / "partition.metadata").read_text())

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset of a partition (KIP-101, KIP-320)."""
+"""The leader epochs of a partition, with their first offsets (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a partition refuses, in Kafka's words."""
+"""The refusals of a partition, in Kafka's words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class BatchError(Exception):
 
     Attributes:
         code: Kafka's error code for it. message: a sentence for people.
-        records: what is wrong with single records of the batch, as (index, sentence).
+        records: errors of single records of the batch, as (index, sentence).
         at_log: whether the partition judged it by what it has, so that the answer says where its log begins.
     """
 

@@ -87,7 +87,7 @@ class FileSegment(Segment):
 
     @property
     def is_open(self) -> bool:
-        """Whether batches may be appended."""
+        """True if batches may be appended."""
         return self.descriptor >= 0
 
     def open_for_append(self) -> None:
@@ -114,13 +114,13 @@ class FileSegment(Segment):
         self._starts, self._views = starts, views
 
     def close(self) -> None:
-        """No further batches; what was appended stays readable."""
+        """No further batches; those that were appended stay readable."""
         if self.is_open:
             descriptor, self.descriptor = self.descriptor, -1
             self._in_background(lambda: os.close(descriptor))
 
     def release(self) -> None:
-        """Nobody reads it any more: free its maps, which have a descriptor each."""
+        """Free its maps, which have a descriptor each. No reader may use it any more."""
         self._starts, views, self._views = [], self._views, []
         for view in views:
             mapped = view.obj
@@ -177,7 +177,7 @@ class FileStore:
 
     Args:
         in_background: runs a call on the thread that may wait for the disk, in order.
-        on_roll: told the base offset of each new segment, before anything is in it.
+        on_roll: called with the base offset of each new segment, before anything is in it.
     """
 
     __slots__ = ("_config", "_folder", "_in_background", "_on_roll", "error", "files_made")
@@ -215,7 +215,7 @@ class FileStore:
         return segment
 
     def seal(self, segment: Segment) -> None:
-        """Nothing more comes into the segment: make it durable, then write its indexes. In the background."""
+        """The segment is complete: make it durable, then write its indexes. In the background."""
         assert isinstance(segment, FileSegment)
         if not segment.is_open:
             return
@@ -261,7 +261,7 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def open_private(path: Path, *, appends: bool = False) -> IO[bytes]:
-    """Open a file to write it anew, or to append. If it is made, no other user may read it."""
+    """Open a file to overwrite it, or to append. If it is created, no other user may read it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if appends else os.O_TRUNC)
     return os.fdopen(os.open(path, flags, FILE_MODE), "ab" if appends else "wb")
 

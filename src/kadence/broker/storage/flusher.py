@@ -40,7 +40,7 @@ class Durable(Protocol):
 
 
 class Worker(Protocol):
-    """What may wait for the disk: it runs calls, one after the other, beside the loop."""
+    """Runs calls that may wait for the disk, one after the other, beside the loop."""
 
     def put(self, call: Callable[[], None]) -> None:
         """Run this after those that were given before."""
@@ -88,7 +88,7 @@ class Flusher:
         after: runs a call on the loop's thread in so many ms; 0: after what it is busy with.
         to_loop: runs a call on the loop's thread, from the worker.
         worker: a thread of its own unless given.
-        first: made durable before the others each time: what says which topics there are.
+        first: made durable before the others each time: the journal of topics.
     """
 
     def __init__(
@@ -136,11 +136,11 @@ class Flusher:
                 try:
                     call()
                 except OSError as caught:
-                    # What has failed for good counts more than what may still be done.
+                    # A permanent error counts more than one after which a retry may help.
                     if error is None or isinstance(error, NotTriedError):
                         error = caught
             if durable is self.first:
-                # Records of a topic that may not be known tomorrow are not safe.
+                # Records of a topic that may be lost are not safe.
                 failed = error
             results.append((durable, error))
         self._to_loop(lambda: self._end(results))
@@ -154,18 +154,18 @@ class Flusher:
                 continue
             try:
                 durable.end_flush(error)
-            except Exception:  # noqa: BLE001 - else nothing would be made durable any more
-                _log.exception("a bug in what follows a flush; the broker goes on serving")
-        self._tell(put_off)
+            except Exception:  # noqa: BLE001 - the flushes after it must go on
+                _log.exception("a bug in a callback after a flush; the broker continues to serve")
+        self._log_put_off(put_off)
         self._is_busy = bool(self._wanted)
         if put_off is not None:
             self._after(_AGAIN_MS, self._begin)
         elif self._is_busy:
             self._begin()
 
-    def _tell(self, put_off: OSError | None) -> None:
+    def _log_put_off(self, put_off: OSError | None) -> None:
         if put_off is not None and not self._is_put_off:
-            _log.error("records wait: nothing can be made durable at present: %s", put_off)
+            _log.error("records wait for the disk, which fails at present: %s", put_off)
         elif put_off is None and self._is_put_off:
             _log.warning("records are made durable again")
         self._is_put_off = put_off is not None

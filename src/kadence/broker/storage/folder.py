@@ -37,7 +37,7 @@ _log = logger("kadence.broker")
 
 
 class PartitionFolder:
-    """The loop's thread owns it; what waits for the disk is run by the flusher.
+    """The loop's thread owns it; the flusher runs the calls that wait for the disk.
 
     Attributes:
         flushes: whether what is appended is made durable before it is acknowledged.
@@ -63,7 +63,7 @@ class PartitionFolder:
         self._partition = partition
         self._flushing_upto = 0
         self._flushing_files = self._durable_files = 0
-        """How many of the store's files have entries that are, or are becoming, durable."""
+        """The number of the store's files with durable entries, or with entries that are becoming durable."""
         self._is_dirty = False
         self._is_gone = False
         if left is not None:
@@ -82,7 +82,7 @@ class PartitionFolder:
         )
         partition.load(log, producers)
 
-    # What the partition tells
+    # Callbacks of the partition
 
     def appended(self) -> None:
         """There is something new in the log."""
@@ -100,12 +100,12 @@ class PartitionFolder:
             self.flush()
 
     def started_at(self, offset: int) -> None:
-        """Nothing below ``offset`` is there any more."""
+        """The log starts at ``offset`` now."""
         path = self.path / START_FILE
         self._flusher.run(lambda: write_durably(path, str(offset).encode()))
 
     def truncated(self) -> None:
-        """What was said beside the log about its end no longer holds."""
+        """Files about the end of the log are outdated."""
         end = self._partition.end_offset
         self._flushing_upto = min(self._flushing_upto, end)
         self._aborted_upto = min(self._aborted_upto, end)
@@ -117,7 +117,7 @@ class PartitionFolder:
             newest = segments[-1]
             self._keep_aborted(newest)
             if isinstance(newest, FileSegment) and newest.is_open:
-                # It may have been sealed; what is appended now would not be in its indexes.
+                # It may have been sealed; batches that are appended now would not be in its indexes.
                 for suffix in (".index", ".timeindex"):
                     self._flusher.run(partial(newest.path.with_suffix(suffix).unlink, missing_ok=True))
         # A cut of whole batches may end below where the log began.
@@ -145,7 +145,7 @@ class PartitionFolder:
         try:
             fsync_path(folder)
         except NotTriedError:
-            if not self._is_gone:  # Deleted meanwhile: nobody needs it.
+            if not self._is_gone:  # A deleted one needs none.
                 raise
 
     def end_flush(self, error: OSError | None) -> None:
@@ -163,7 +163,7 @@ class PartitionFolder:
         """A new segment begins: what follows from the log so far is kept, so that a restart need not read it all."""
         log = self._partition.log
         if log.end_offset == base_offset and log.segments:
-            # In this order: below a snapshot nobody looks for aborted transactions anywhere else.
+            # In this order: below a snapshot, aborted transactions are read from these files alone.
             for segment in log.segments:
                 if segment.next_offset > self._aborted_upto:
                     self._keep_aborted(segment)
@@ -202,7 +202,7 @@ class PartitionFolder:
             self._store.seal(newest)
 
     def left(self) -> LeftLog:
-        """What a broker that ends in order leaves; the flusher has ended."""
+        """The state of the log for the file of a clean stop; called after the flusher has ended."""
         log = self._partition.log
         aborted = {
             each.base_offset: self.path / log_name(each.base_offset, ".txnindex") for each in log.segments
@@ -216,11 +216,11 @@ class PartitionFolder:
 
     @property
     def is_safe(self) -> bool:
-        """Whether all is durable that was to be, as far as the disk has told."""
+        """True if everything that must be durable is, as far as the disk has reported."""
         return not self._has_failed and self._store.error is None
 
     def release(self) -> None:
-        """Free what was open for readers; nobody is left."""
+        """Free the files of readers; there are none left."""
         for segment in self._partition.log.segments:
             if isinstance(segment, FileSegment):
                 segment.release()

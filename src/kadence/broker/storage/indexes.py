@@ -1,6 +1,6 @@
 """Bytes of Kafka's index files: ``.index``, ``.timeindex``, ``.txnindex``, ``.snapshot``, and the leader epochs.
 
-What cannot be read is None: all of it follows from the log, and is made anew.
+None: it cannot be read. All of these files follow from the log, and can be rebuilt.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def encode_aborted(entries: list[Aborted]) -> bytes:
 
 
 def decode_aborted(data: bytes) -> list[Aborted] | None:
-    """None: it was cut off."""
+    """The aborted transactions of a file; None if it was cut off."""
     if len(data) % _ABORTED.size:
         return None
     return [Aborted(*fields[1:]) for fields in _ABORTED.iter_unpack(data)]
@@ -113,7 +113,7 @@ def encode_producers(producers: list[Producer]) -> bytes:
 
 
 def decode_producers(data: bytes) -> list[Producer] | None:
-    """None: it is damaged, or of another version."""
+    """The producers of a snapshot; None if it is damaged, or of another version."""
     body = data[_SNAPSHOT.size :]
     if len(body) < _COUNT.size:
         return None
@@ -146,7 +146,7 @@ def encode_epochs(entries: list[tuple[int, int]]) -> bytes:
 
 
 def decode_epochs(data: bytes) -> list[tuple[int, int]] | None:
-    """None: it is damaged."""
+    """The leader epochs of a checkpoint; None if it is damaged."""
     try:
         version, count, *lines = data.decode().splitlines()
         entries = [(int(epoch), int(offset)) for epoch, offset in (line.split() for line in lines)]

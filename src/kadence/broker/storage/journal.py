@@ -30,7 +30,7 @@ class Journal:
         self._waiting: list[tuple[int, Callable[[OSError | None], None]]] = []
 
     def read(self, *, may_be_torn: bool) -> list[dict[str, Any]]:
-        """All whole entries, oldest first. A torn end is left out: nobody was told of what it says.
+        """All complete entries, oldest first. A torn end is left out: no client got a response that depends on it.
 
         Args:
             may_be_torn: the broker that wrote it did not end in order.
@@ -52,7 +52,7 @@ class Journal:
         try:
             return [json.loads(line.partition(b" ")[2]) for line in lines[:count]]
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{self._path} has a line that is no JSON: {error}") from error
+            raise ConfigError(f"{self._path} has a line that is not JSON: {error}") from error
 
     def rewrite(self, entries: Iterable[dict[str, Any]]) -> None:
         """Let the file hold just these, durably."""
@@ -106,9 +106,9 @@ class Journal:
         """Partitions flushed with it hear of an error; it is tried again with the next."""
         if error is None:
             self._durable = self._flushing
-        told = [each for each in self._waiting if each[0] <= self._flushing]
+        durable = [each for each in self._waiting if each[0] <= self._flushing]
         self._waiting = [each for each in self._waiting if each[0] > self._flushing]
-        for _, callback in told:
+        for _, callback in durable:
             callback(error)
 
     def sync(self) -> None:

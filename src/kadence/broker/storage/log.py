@@ -1,6 +1,6 @@
 """One partition's batches: segments of them, oldest first, and which offsets they hold.
 
-What keeps the segments (memory here, files in `kadence.broker.storage.files`) is the log's `Store`. Segments are
+The segments are in the log's `Store` (memory here, files in `kadence.broker.storage.files`). Segments are
 neighbours: a fetch reads on from one into the next, so an answer of many small batches is a few buffers.
 """
 
@@ -22,11 +22,11 @@ _LARGEST_SEGMENT: Final = 8 * 1024 * 1024
 
 
 class Store(Protocol):
-    """Where segments come from, and where they go."""
+    """Creates segments, and disposes of them."""
 
     @property
     def segment_ms(self) -> int:
-        """How long a segment is written to."""
+        """The time for which a segment is written to."""
         ...
 
     def new_segment(self, base_offset: int, position: int, size: int) -> Segment:
@@ -38,11 +38,11 @@ class Store(Protocol):
         ...
 
     def seal(self, segment: Segment) -> None:
-        """Nothing more will come into this segment."""
+        """This segment is complete."""
         ...
 
     def drop(self, segments: Sequence[Segment]) -> None:
-        """Nobody will read these segments again, but for what is on its way to a reader."""
+        """Remove these segments; only fetches in progress still read them."""
         ...
 
 
@@ -199,7 +199,7 @@ class Log:
         return newest
 
     def delete_before(self, offset: int) -> None:
-        """Let everything below ``offset`` go. What held it returns segment by segment.
+        """Remove everything below ``offset``, segment by segment.
 
         Raises:
             ValueError: ``offset`` is above the end of the log.
@@ -234,7 +234,7 @@ class Log:
         self.epochs.truncate(offset)
 
     def _number(self, offset: int) -> int:
-        """Which segment holds ``offset``."""
+        """The index of the segment that holds ``offset``."""
         return bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
 
     def _range(self, offset: int, upto: int | None) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Records by their date: the indexes name batches, and their records are read. Nothing below the log start is found."""
+"""Records by timestamp: the indexes name batches, whose records are read. Nothing below the log start is found."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def newest_record(log: Log) -> TimedOffset | None:
     """The first of the records with the largest date."""
     newest: Record | None = None
     whole = log.start_offset
-    # What the batch headers say holds for whole batches; the one at the log start may be partly gone.
+    # The values of batch headers hold for whole batches; the one at the log start may be partly deleted.
     first = next(log.batches(log.start_offset), None)
     if first is not None and first[1].base_offset < log.start_offset:
         newest = _newest(log, *first)

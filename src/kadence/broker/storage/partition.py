@@ -34,14 +34,14 @@ _log = logger("kadence.broker")
 
 
 class Origin(Enum):
-    """Who made a batch."""
+    """The writer of a batch."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
 
 
 class Isolation(Enum):
-    """How far a reader may read."""
+    """The end up to which a reader may read."""
 
     LOG_END = "log end"
     """Everything, acknowledged or not: a coordinator that loads its records."""
@@ -50,7 +50,7 @@ class Isolation(Enum):
 
 
 class Appended(NamedTuple):
-    """What became of a batch.
+    """The outcome of an append.
 
     Attributes:
         log_append_time: the broker's time in its records; -1 where they keep the producer's. Of a duplicate its
@@ -65,7 +65,7 @@ class Appended(NamedTuple):
 
 
 class Waiter(Protocol):
-    """Somebody who waits for more records, or for another leader."""
+    """A request that waits for more records, or for another leader."""
 
     def try_answer(self, partition: Partition) -> None: ...
 
@@ -82,9 +82,9 @@ class Partition:
     Attributes:
         leader_id: the node that serves it, -1 without one. replica_id: the node that has its log.
         high_watermark: readers see what lies below it.
-        waiting: who is told by `wake`, those first that have waited longest.
-        resting: who hears of the next change at once, before readers see it, and leaves.
-        trouble: why the disk takes no records at present; None if it does.
+        waiting: notified by `wake`, the longest waiting first.
+        resting: notified of the next change at once, before readers see it, and removed.
+        trouble: the reason why the disk takes no records at present; None if it does.
         on_readable: called when readers may see more than before; it may wake them later, once for many batches.
     """
 
@@ -140,11 +140,11 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """What lies below it is decided: no open transaction begins there."""
+        """The end of the decided records: no open transaction begins below it."""
         first_open = self.producers.first_open
         if first_open is None:
             return self.high_watermark
-        # Retention may have taken the beginning of an open transaction; what is left begins at the log's start.
+        # Retention may have taken the beginning of an open transaction; the rest begins at the log's start.
         return min(max(first_open, self.start_offset), self.high_watermark)
 
     # In
@@ -165,11 +165,11 @@ class Partition:
 
         Args:
             now: milliseconds since 1970, by the broker's clock.
-            leader_epoch: what the batch is stamped with; None for the partition's present one.
-            transactional_id: what the request says; transactional batches of clients need one.
+            leader_epoch: the epoch for the batch; None for the partition's present one.
+            transactional_id: the request's; transactional batches of clients need one.
             admit: asked before the first batch of a transaction here; it raises `BatchError` to refuse the batch.
             from_zero: a transactional producer that is not known here must begin with sequence 0.
-            allowance: what the batches of its request may still unpack to; None: there is no such bound.
+            allowance: the bytes to which the batches of its request may still unpack; None: there is no such bound.
 
         Raises:
             BatchError: it was not appended, with the code that the producer gets.
@@ -189,7 +189,7 @@ class Partition:
                 admit(header)
             known = self.producers.check(header, from_zero=from_zero and header.is_transactional)
             if known is not None:
-                # A retry of what is there already: the same answer again, but for the date, which Kafka tells then.
+                # A retry of a batch that is there already: the same answer again, but for the timestamp, as in Kafka.
                 return Appended(known.base_offset, header.max_timestamp, self.start_offset, duplicate=True)
         base_offset = self._store(now, batch, header, leader_epoch)
         self.producers.appended(header, base_offset, now)
@@ -236,7 +236,7 @@ class Partition:
             self._folder.appended()
         if self._folder is None or not self._folder.flushes:
             self.high_watermark = self.end_offset
-            self._tell()
+            self._notify()
         if (offset := retained_by_size(self.log, self.config)) > self.start_offset:
             self.delete_before(min(offset, self.high_watermark))
 
@@ -264,13 +264,13 @@ class Partition:
             self.trouble = f"records could not be made durable ({error}); start the broker again"
         elif self.high_watermark < end_offset:
             self.high_watermark = min(end_offset, self.end_offset)
-            self._tell()
+            self._notify()
         while self._waiting_for_disk and (error is not None or self._waiting_for_disk[0][0] <= end_offset):
             callback = self._waiting_for_disk.popleft()[1]
             try:
                 callback(codes.NONE if error is None else codes.KAFKA_STORAGE_ERROR)
-            except Exception:  # noqa: BLE001 - whoever waits behind it must still be told
-                _log.exception("a bug in what waited for records of %r; the broker goes on serving", self)
+            except Exception:  # noqa: BLE001 - the callbacks behind it must still be called
+                _log.exception("a bug in a callback of %r; the broker continues to serve", self)
 
     def load(self, log: Log, producers: Producers) -> None:
         """Begin with what a folder holds."""
@@ -317,11 +317,11 @@ class Partition:
         return self.log.epochs.end_of(epoch, self.end_offset) if epoch < self.leader_epoch else (-1, -1)
 
     def offset_since(self, timestamp: int) -> TimedOffset | None:
-        """The first record dated ``timestamp`` or later; None if there is none."""
+        """The first record with ``timestamp`` or a later one; None if there is none."""
         return record_since(self.log, timestamp)
 
     def offset_of_newest(self) -> TimedOffset | None:
-        """The first record with the largest date of all; None if there is no record."""
+        """The first record with the largest timestamp of all; None if there is no record."""
         return newest_record(self.log)
 
     # Changes from outside
@@ -330,7 +330,7 @@ class Partition:
         """Give the partition to another node, or to none (-1); its leader epoch rises."""
         self.leader_id = node_id
         self.replica_id, self.leader_epoch = self.led_by(node_id)
-        self._tell()
+        self._notify()
 
     def led_by(self, node_id: int) -> tuple[int, int]:
         """The replica and the leader epoch that it would have under another leader, or none (-1)."""
@@ -350,7 +350,7 @@ class Partition:
         if self._folder is not None:
             self._folder.started_at(self.start_offset)
         self.producers.aborted.delete_before(self.start_offset)
-        self._tell()
+        self._notify()
 
     def truncate(self, offset: int, now: int) -> None:
         """Lose everything from ``offset`` on, whole batches; producers are known by what is left."""
@@ -367,7 +367,7 @@ class Partition:
             for each in lost:
                 self._waiting_for_disk.remove(each)
                 each[1](codes.NOT_LEADER_OR_FOLLOWER)
-        self._tell()
+        self._notify()
 
     def retain(self, now: int) -> None:
         """Let go what is too old or too much."""
@@ -381,7 +381,7 @@ class Partition:
     # News
 
     def wake(self) -> None:
-        """Let those who wait look again. Whoever was answered by another's answer is not asked again."""
+        """Let waiting fetches look again. A fetch that was answered together with another one is skipped."""
         for each in list(self.waiting):
             if each in self.waiting:
                 each.try_answer(self)
@@ -395,7 +395,7 @@ class Partition:
         for each in list(self.resting):
             each.wake()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._wake_resting()
         if self.on_readable is not None:
             self.on_readable(self)

@@ -2,7 +2,7 @@
 
 A retry must not be appended twice, so the last five batches of a producer are remembered (it may have five requests in
 flight). The rules and codes are those of Kafka's ProducerStateManager. All of it follows from the batches of the log:
-`replay` makes it anew after a restart or a truncation.
+`replay` rebuilds it after a restart or a truncation.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ class Producers:
 
     @property
     def first_open(self) -> int | None:
-        """Where the oldest open transaction begins; nothing from there on is stable."""
+        """The start of the oldest open transaction; no record from there on is stable."""
         return next(iter(self._open.values()), None)
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer has a transaction open here."""
+        """True if the producer has a transaction open here."""
         return producer_id in self._open and self.known[producer_id].epoch == epoch
 
     def open_transactions(self) -> list[tuple[int, int]]:
@@ -103,13 +103,13 @@ class Producers:
         return [(producer_id, self.known[producer_id].epoch) for producer_id in self._open]
 
     def check(self, header: BatchHeader, *, from_zero: bool = False) -> Appended | None:
-        """Whether a client's batch may be appended.
+        """Check that a client's batch may be appended.
 
         Args:
             from_zero: a producer that is not known here must begin with sequence 0.
 
         Returns:
-            None to append it; what was appended, if it is a repetition.
+            None to append it; the earlier result, if it is a duplicate.
 
         Raises:
             BatchError: its epoch is old, a batch before it is missing, or it leaves the open transaction out.
@@ -138,7 +138,7 @@ class Producers:
         return None
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """Whether a transaction coordinator may end the transaction.
+        """Check that a transaction coordinator may end the transaction.
 
         Raises:
             BatchError: the epoch of the producer or of the coordinator is old.
@@ -162,7 +162,7 @@ class Producers:
                 f"producer {known.producer_id} has epoch {known.epoch}; the batch has {epoch}",
             )
 
-    # What has been appended
+    # After an append
 
     def appended(self, header: BatchHeader, base_offset: int, now: int) -> None:
         """Remember a batch of records at ``base_offset``."""
@@ -177,7 +177,7 @@ class Producers:
             self._open[header.producer_id] = base_offset
 
     def ended(self, header: BatchHeader, marker: Marker, offset: int, now: int) -> Aborted | None:
-        """Remember the marker at ``offset``; what it aborted, if anything."""
+        """Remember the marker at ``offset``; return the transaction that it aborted, if any."""
         known = self._at_epoch(header.producer_id, header.producer_epoch)
         known.used_at = now
         known.coordinator_epoch = marker.coordinator_epoch
@@ -220,10 +220,13 @@ class Producers:
         opened.sort(key=lambda each: each.transaction_from or 0)
         self._open = {each.producer_id: each.transaction_from or 0 for each in opened}
 
-    # What goes
+    # Removal
 
     def expire(self, older_than: int) -> int:
-        """Forget who appended last before ``older_than`` (ms since 1970) and has no open transaction; how many."""
+        """Forget producers without an open transaction that appended last before ``older_than`` (ms since 1970).
+
+        Returns their number.
+        """
         gone = [
             each.producer_id
             for each in self.known.values()
@@ -236,7 +239,7 @@ class Producers:
     def rebuilt(self, batches: Iterable[memoryview], end_offset: int, now: int) -> Producers:
         """The state after the log lost what lay from ``end_offset`` on, from the ``batches`` that are left.
 
-        Who appended nothing there is kept, although retention may have let their batches go.
+        Producers without records in the lost part are kept, although retention may have deleted their batches.
         """
         rebuilt = Producers()
         for _ in rebuilt.replay(batches, now):
@@ -283,7 +286,7 @@ def as_data(batch: memoryview) -> memoryview:
 
 
 def read_marker(batch: memoryview, header: BatchHeader) -> Marker | None:
-    """What a control batch says; None if it is no end of a transaction."""
+    """The marker in a control batch; None if it does not end a transaction."""
     try:
         records = FetchedRecords(as_data(batch), "", 0, header.base_offset, check_crcs=False).take(2)
     except LocalError:

@@ -5,15 +5,15 @@ are looked at: they must lead from batch to batch. Checksums are verified of wha
 with one that lies, of the whole segment.
 
 After a crash the end of the log may be torn: segments that were never made durable, mostly the newest alone. It is cut
-at the first batch that is not whole and true; nothing behind it was ever acknowledged as durable. Whatever was durable
-once (after a clean end, everything) is never cut: it can only be damaged. A damaged batch that leads to the next one is
-kept, and its readers find the damage; where no next one can be found, the log is refused.
+at the first batch that is incomplete or corrupt; nothing behind it was ever acknowledged as durable. A part that was
+durable once (after a clean end, everything) is never cut: it can only be damaged. A damaged batch that leads to the
+next one is kept, and its readers find the damage; where no next one can be found, the log is refused.
 
 Producers, epochs and aborted transactions come from the newest snapshot, and from the batches behind it.
 
-A log may also end early without a torn end: somebody has cut or deleted a file of it. What a broker left that ended in
-order is known (`kadence.broker.storage.clean_stop`), so the log is refused. After a crash a snapshot or a leader epoch
-beyond the end is the only proof; a warning names the offsets that are missing.
+A log may also end early without a torn end: a file of it was cut or deleted. The state that a broker left that ended
+in order is known (`kadence.broker.storage.clean_stop`), so the log is refused. After a crash a snapshot or a leader
+epoch beyond the end is the only evidence; a warning names the offsets that are missing.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ _log = logger("kadence.broker")
 
 
 class Recovered(NamedTuple):
-    """What a folder holds.
+    """The contents of a folder.
 
     Attributes:
-        cut_bytes: what lay behind the last whole batch, and is no part of the log.
-        replayed_from: what is known of aborted transactions from this offset on comes from the log alone.
+        cut_bytes: bytes behind the last complete batch, which are not part of the log.
+        replayed_from: aborted transactions from this offset on are known from the log alone.
     """
 
     log: Log
@@ -106,7 +106,7 @@ def refuse_losses(folder: Path, left: LeftLog) -> None:
 
 
 def _end_of(path: Path, base_offset: int) -> int:
-    """Where the whole batches of a file end, which is not empty."""
+    """The end of the complete batches of a file that is not empty."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         return scan(mapped, base_offset)[0]
 
@@ -119,11 +119,11 @@ def recover(
     Args:
         now: milliseconds since 1970.
         was_clean: whether everything was made durable at the last end.
-        left: what was there at the last end, if that is known; `refuse_losses` has taken it.
+        left: the log at the last end, if known; `refuse_losses` has checked it.
 
     Raises:
         OSError: the disk does not give or take what is needed.
-        ConfigError: batches cannot be found that were durable once. Nothing has been changed.
+        ConfigError: batches that were durable once cannot be found. Nothing has been changed.
     """
     for path in folder.iterdir():
         if path.name.endswith(_LEFTOVERS) and path.is_file():
@@ -169,7 +169,7 @@ def _segments(folder: Path, store: FileStore, *, was_clean: bool) -> tuple[list[
         damaged = _read(segment, size, was_durable=number < durable)
         if number < durable:
             _accept(segment, size, damaged, paths[number + 1 :], was_clean=was_clean)
-            # What is appended to a damaged one would be taken for a torn end after a crash.
+            # After a crash, batches behind a damaged one would be taken for a torn end.
             segment.may_reopen = number == len(paths) - 1 and not damaged
         segments.append(segment)
         position += segment.size
@@ -192,7 +192,7 @@ def _segments(folder: Path, store: FileStore, *, was_clean: bool) -> tuple[list[
 
 
 def _known_durable(paths: list[Path]) -> int:
-    """How many segments were durable before a crash: all up to the last one with an index, but not the newest.
+    """The number of segments that were durable before a crash: up to the last one with an index, without the newest.
 
     The newest may have an index that was valid before something was appended to it.
     """
@@ -237,7 +237,7 @@ def _accept(
 
 
 def _cut(last: FileSegment, paths: list[Path]) -> int:
-    """Cut the torn end of a log, whose last segment this is: how many bytes that are no part of it."""
+    """Cut the torn end of a log, whose last segment this is; return the number of bytes cut."""
     size = last.path.stat().st_size
     if last.size == size:
         return 0
@@ -247,7 +247,7 @@ def _cut(last: FileSegment, paths: list[Path]) -> int:
     if not later:
         os.truncate(last.path, last.size)
         return cut_bytes
-    # More than the end of the log cannot be read: all of it is kept for whoever wants to know.
+    # More than the end of the log cannot be read: a copy is kept for inspection.
     kept = last.path.read_bytes()[: last.size]
     _put_aside(last.path)
     write_durably(last.path, kept)
@@ -269,11 +269,11 @@ def _secure(folder: Path, segments: list[FileSegment], unsure: list[Path]) -> No
 
 
 def _put_aside(path: Path) -> None:
-    """Keep a segment's file, which is no part of the log, for whoever wants to know."""
+    """Keep a segment's file, which is not part of the log, for inspection."""
     aside = path.with_name(path.name + _STRAY)
     while aside.exists():
         aside = aside.with_name(aside.name + _STRAY)
-    _log.warning("%s is no part of the log, and is put aside as %s", path, aside.name)
+    _log.warning("%s is not part of the log, and is renamed to %s", path, aside.name)
     path.rename(aside)
     for suffix in (".index", ".timeindex", ".txnindex"):
         path.with_suffix(suffix).unlink(missing_ok=True)
@@ -307,7 +307,7 @@ def _read(segment: FileSegment, size: int, *, was_durable: bool) -> list[_Batch]
 
 
 def _leads_through(segment: FileSegment, view: memoryview) -> bool:
-    """Whether each header leads to the next one up to the end, and each entry of the index to a header."""
+    """True if each header leads to the next one up to the end, and each entry of the index to a header."""
     for last_offset, position in zip(segment.index_offsets, segment.index_positions, strict=True):
         base_offset, delta = _LAST.unpack_from(view, position)
         if base_offset + delta != last_offset:
@@ -372,7 +372,7 @@ def _state(folder: Path, log: Log, now: int, left: LeftLog | None) -> tuple[Prod
     replay_from = _snapshot(folder, log, producers)
     if left is not None and replay_from < left.end and log.start_offset:
         _log.warning(
-            "%s: a snapshot is lost, and with it the producers all of whose records are deleted: what one of them "
+            "%s: a snapshot is lost, and with it the producers whose records are all deleted: a batch that one of them "
             "sends again is stored twice",
             folder,
         )
@@ -386,7 +386,7 @@ def _state(folder: Path, log: Log, now: int, left: LeftLog | None) -> tuple[Prod
 
 
 def _reached(folder: Path, epochs: list[tuple[int, int]]) -> int:
-    """Where the log ended at least once, as snapshots and leader epochs say."""
+    """The largest end of the log so far, from snapshots and leader epochs."""
     snapshots = [int(path.stem) for path in named_files(folder, ".snapshot")]
     return max([0, *snapshots[-1:], *(offset + 1 for _, offset in epochs[-1:])])
 
@@ -403,7 +403,7 @@ def _aborted(folder: Path, log: Log, now: int, left: LeftLog | None) -> list[Abo
         found += entries or ()
     if is_whole and not expected:
         return found
-    _log.warning("%s: an index of aborted transactions is lost, and is made anew from the log", folder)
+    _log.warning("%s: an index of aborted transactions is lost, and is rebuilt from the log", folder)
     producers = Producers()
     for _ in producers.replay(_batches(log, _first(log)), now):
         pass
@@ -429,7 +429,7 @@ def _snapshot(folder: Path, log: Log, producers: Producers) -> int:
 
 
 def _first(log: Log) -> int:
-    """Where the oldest segment begins."""
+    """The start of the oldest segment."""
     return log.segments[0].base_offset if log.segments else log.start_offset
 
 

@@ -43,7 +43,7 @@ class Found(NamedTuple):
 
 
 class Segment:
-    """Batches from ``base_offset`` on. Who makes one gives it its first piece.
+    """Batches from ``base_offset`` on. Its creator sets the first piece.
 
     Attributes:
         position: bytes of the log before it.
@@ -90,14 +90,14 @@ class Segment:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.base_offset}..{self.next_offset}, {self.size} bytes>"
 
-    # What a kind of segment adds
+    # Methods of each kind of segment
 
     def has_room(self, size: int, last_offset: int) -> bool:
-        """Whether a batch of ``size`` bytes that ends at ``last_offset`` still belongs here."""
+        """True if a batch of ``size`` bytes that ends at ``last_offset`` still belongs here."""
         raise NotImplementedError
 
     def _room(self, size: int) -> memoryview:
-        """Where the next batch goes."""
+        """The memory for the next batch."""
         raise NotImplementedError
 
     def _store(self, batch: memoryview) -> None:
@@ -155,7 +155,7 @@ class Segment:
         return views
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch begins that ends at ``offset`` or later; `size` if there is none."""
+        """The start of the first batch that ends at ``offset`` or later; `size` if there is none."""
         number = bisect_right(self.index_offsets, offset) - 1
         at = self.index_positions[number] if number >= 0 else 0
         while at < self.size:
@@ -168,7 +168,7 @@ class Segment:
         return self.size
 
     def boundary(self, begin: int, limit: int) -> int:
-        """Where the last whole batch ends that lies between ``begin`` (a batch) and ``limit``."""
+        """The end of the last complete batch between ``begin`` (a batch) and ``limit``."""
         if limit >= self.size:
             return self.size
         number = bisect_right(self.index_positions, limit) - 1
@@ -228,7 +228,7 @@ class Segment:
 
 
 def _memory(capacity: int) -> bytearray | mmap.mmap:
-    """Writable memory; of much, what is never written is never taken, and nobody fills it with zeros first."""
+    """Writable memory. Of a large one, pages that are never written are never allocated nor zeroed."""
     return bytearray(capacity) if capacity < _FRESH_PAGES else mmap.mmap(-1, capacity)
 
 
@@ -246,7 +246,7 @@ class MemorySegment(Segment):
 
     def cut(self, position: int) -> None:
         super().cut(position)
-        # What is cut off may still be on its way to a reader, and must not be written over.
+        # A fetch in progress may still send the bytes that are cut off, so they must not be overwritten.
         data = _memory(len(self._data))
         data[:position] = self._data[:position]
         self._use(data)

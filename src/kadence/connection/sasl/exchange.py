@@ -1,4 +1,4 @@
-"""What the connection asks of a mechanism, and of whoever has the credentials."""
+"""The interfaces of a mechanism, and of the owner of the credentials."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Exchange(Protocol):
     """The client's part of one authentication."""
 
     def first(self) -> bytes:
-        """What the client says first; every mechanism of Kafka lets the client begin."""
+        """The client's first message; every mechanism of Kafka lets the client begin."""
         ...
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The answer to what the broker said, None when the client is satisfied.
+        """The answer to the broker's message, None when the client is satisfied.
 
         Raises:
             BadChallengeError: the broker's words are no part of this mechanism, or it does not know the password.
@@ -28,7 +28,7 @@ class Exchange(Protocol):
 
 
 class Login(Protocol):
-    """Who logs in, and how."""
+    """An identity, and its way to log in."""
 
     @property
     def mechanism(self) -> str:
@@ -37,7 +37,7 @@ class Login(Protocol):
 
     @property
     def who(self) -> str:
-        """Who it is, for messages: ``user 'alice'``."""
+        """The identity, for messages: ``user 'alice'``."""
         ...
 
     def begin(self, now: int, host: str = "") -> Exchange | None:

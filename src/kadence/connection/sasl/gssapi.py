@@ -48,7 +48,7 @@ class Gssapi:
 
     Args:
         context: begun: it has made ``first``, so that nothing here waits for a network.
-        explain: what an error of the context means; None when it is no error of GSS-API.
+        explain: the text for an error of the context; None if it is not an error of GSS-API.
     """
 
     __slots__ = ("_context", "_explain", "_first", "_is_agreed")
@@ -73,10 +73,10 @@ class Gssapi:
         except BadChallengeError:
             raise
         except Exception as error:
-            told = self._explain(error)
-            if told is None:
+            text = self._explain(error)
+            if text is None:
                 raise
-            raise BadChallengeError(f"Kerberos: {told}") from error
+            raise BadChallengeError(f"Kerberos: {text}") from error
 
     def _agree(self, offer: bytes) -> bytes:
         if len(offer) != _OFFER_BYTES:

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: a token that somebody else has given (RFC 7628), with Kafka's extensions (KIP-255, KIP-342)."""
+"""OAUTHBEARER: a token that another party has issued (RFC 7628), with Kafka's extensions (KIP-255, KIP-342)."""
 
 from __future__ import annotations
 

@@ -18,4 +18,4 @@ class Plain:
         return b"\0".join((b"", self._user.encode(), self._password.encode()))
 
     def answer(self, challenge: bytes) -> None:
-        """The broker has nothing to say; what it says all the same changes nothing."""
+        """The broker has no challenge; one that comes all the same changes nothing."""

@@ -25,7 +25,7 @@ from kadence.security.scram import HASHES, MIN_ITERATIONS
 __all__ = ["MAX_ITERATIONS", "Scram"]
 
 MAX_ITERATIONS: Final = 200_000
-"""More is no broker but somebody who wants the network thread busy; Kafka's own limit is 16384."""
+"""A peer with more is not a broker, but wants the network thread busy; Kafka's own limit is 16384."""
 
 _HEADER: Final = b"n,,"
 

@@ -1,7 +1,7 @@
 """The data of a classic group: its state, its members, and queries on them. It makes no decisions.
 
-The states and who may follow whom are the table `NEXT`. The rules that move a group are in `joining`,
-`syncing`, `leaving` and `rebalance`; what is stored of it is in `storing`.
+The allowed transitions between states are the table `NEXT`. The rules that move a group are in `joining`,
+`syncing`, `leaving` and `rebalance`; its record is in `storing`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ NEXT: Final[dict[State, frozenset[State]]] = {
     State.STABLE: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
     State.DEAD: frozenset(),
 }
-"""Where the rules may lead. A record leads to Empty or Stable from wherever a group that is being loaded stands."""
+"""The transitions that rules may make. A record may move a group that is being loaded from any state to Empty or
+Stable."""
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ class Member:
         return self.joining is not None or self.syncing is not None
 
     def take_over(self, stored: Member) -> None:
-        """Become what was stored of this member; parked requests and other protocols stay its own."""
+        """Take over the stored fields; parked requests and other protocols stay."""
         self.member_id, self.client_id, self.client_host = (
             stored.member_id,
             stored.client_id,
@@ -85,7 +86,7 @@ class Member:
             self.protocols = [(protocol, subscription)]
 
     def metadata(self, protocol: str) -> bytes:
-        """What the member said under ``protocol``; empty if it does not know it."""
+        """The member's metadata under ``protocol``; empty if it does not have it."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
 
@@ -104,21 +105,21 @@ class ClassicGroup:
     static_members: dict[str, str] = field(default_factory=dict)
     """Instance id -> member id."""
     pending_joins: set[str] = field(default_factory=set)
-    """Ids given out with MEMBER_ID_REQUIRED and not yet used."""
+    """Member ids that were given out with MEMBER_ID_REQUIRED and not yet used."""
     pending_syncs: set[str] = field(default_factory=set)
     new_member_added: bool = False
-    """Someone came since the initial delay was last extended."""
+    """A member joined since the initial delay was last extended."""
     initial_delay_left_ms: int | None = None
-    """While the initial delay runs: how much longer it may be extended. None in any other join phase."""
+    """While the initial delay runs: the time by which it may still be extended. None in any other join phase."""
     initial_delay_ms: int = 0
     empty_since: int | None = None
     """Time of day (ms) of becoming empty, as it is stored."""
     stored: GroupMetadataValue | None = None
-    """The last record of this group; None for one that only has committed offsets. Only replaying sets it."""
+    """The last record of this group; None if it only has committed offsets. Only replaying sets it."""
     subscribed: set[str] | None = None
     """Topics of the members of the generation; None when that cannot be known."""
     _common: set[str] | None = field(default=None, repr=False, compare=False)
-    """What `common_protocols` found; None after a change that it does not follow."""
+    """The result of `common_protocols`; None after a change that it does not follow."""
     _awaited: list[Member] = field(default_factory=list, repr=False, compare=False)
     """Members that had not joined when `has_all_members_joined` last looked at all of them."""
 
@@ -129,14 +130,14 @@ class ClassicGroup:
         )
 
     def transition(self, state: State) -> None:
-        """Move to ``state``; a move the table does not know is a bug of the rules, not of a client."""
+        """Move to ``state``; a transition that is not in the table is a bug of the rules, not of a client."""
         if state not in NEXT[self.state]:
             raise RuntimeError(f"group {self.group_id!r} cannot go from {self.state.value} to {state.value}")
         self.previous_state, self.state = self.state, state
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for (B8)."""
+        """The longest rebalance timeout of any member (B8)."""
         return max([0, *(member.rebalance_timeout_ms for member in self.members.values())])
 
     @property
@@ -158,7 +159,7 @@ class ClassicGroup:
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """Take a member out; if it led, any other leads."""
+        """Remove a member; if it led, another one leads."""
         member = self.members.pop(member_id, None)
         if member is None:
             return None
@@ -194,9 +195,9 @@ class ClassicGroup:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Every member has (re)joined and nobody who was given an id is still expected.
+        """True if every member has (re)joined and no pending member id is still expected.
 
-        Every join asks. So all members are looked at only when those that were missing the last time are here, or gone.
+        Called for every join, so it visits all members only when those that were missing are here, or gone.
         """
         if self.pending_joins:
             return False
@@ -209,9 +210,9 @@ class ClassicGroup:
         return not self._awaited
 
     def common_protocols(self) -> set[str]:
-        """Names that every member knows. A member that names one twice still has one vote.
+        """The protocols that every member supports. A member that lists one twice still has one vote.
 
-        Every join asks, so what was found is kept: else a join would cost more the more members there are.
+        Called for every join, so the result is kept: otherwise a join would cost more the more members there are.
         """
         if self._common is None:
             counts = Counter(name for member in self.members.values() for name in dict(member.protocols))
@@ -219,11 +220,11 @@ class ClassicGroup:
         return self._common
 
     def protocols_changed(self) -> None:
-        """Members have gone, have been replaced, or name other protocols: what they share is to be found anew."""
+        """Members left, were replaced, or list other protocols: drop the cached common protocols."""
         self._common = None
 
     def accepts_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a joiner with these protocols can take part."""
+        """True if a member with these protocols can join."""
         offered = set(names)
         if not protocol_type or not offered:
             return False
@@ -244,9 +245,9 @@ class ClassicGroup:
         return max(votes, key=lambda name: (votes[name], -order.get(name, len(order))))
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> int:
-        """Whether the group knows this identity: an error code, NONE if it does.
+        """Check an identity: returns an error code, NONE if the group knows it.
 
-        An instance id that another member id holds now fences the asker: a second process has taken its place.
+        If another member id holds the instance id, the caller is fenced: a second process has taken its place.
         """
         if group_instance_id is not None:
             owner = self.static_members.get(group_instance_id)
@@ -258,7 +259,7 @@ class ClassicGroup:
             return codes.UNKNOWN_MEMBER_ID
         return codes.NONE
 
-    # What `kadence.coordinator.groups.Group` asks.
+    # The interface `kadence.coordinator.groups.Group`.
 
     @property
     def kind(self) -> str:
@@ -283,9 +284,9 @@ class ClassicGroup:
     def commit_code(
         self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool
     ) -> int:
-        """Whether these may commit: members of the present generation, and anybody while there are no members."""
+        """Members of the present generation may commit; while there are no members, any client may."""
         if generation < 0 and self.state is State.EMPTY:
-            # Offsets kept by someone who does not use the group's membership.
+            # Offsets of a client that does not use the group's membership.
             return codes.NONE
         if generation >= 0 or member_id or instance_id is not None:
             code = self.validate_member(member_id, instance_id)
@@ -296,7 +297,7 @@ class ClassicGroup:
         elif not transactional:
             return codes.UNKNOWN_MEMBER_ID
         if self.state is State.COMPLETING_REBALANCE and not transactional:
-            # The new generation's owners are not known yet, so nobody owns what is committed here.
+            # The new generation's owners are not known yet, so the partitions have no owner that could commit.
             return codes.REBALANCE_IN_PROGRESS
         return codes.NONE
 
@@ -313,7 +314,7 @@ class ClassicGroup:
         return codes.NONE if self.is_empty or self.is_consumer_group else codes.NON_EMPTY_GROUP
 
     def is_subscribed(self, topic: str) -> bool:
-        """As of the generation; who joins the next one does not count yet. Unreadable members may read anything."""
+        """As of the present generation. If its subscriptions cannot be read, every topic counts as subscribed."""
         if self.is_empty:
             return False
         return self.is_consumer_group if self.subscribed is None else topic in self.subscribed
@@ -347,9 +348,9 @@ class ClassicGroup:
 
 
 def _topics_of(metadata: bytes) -> list[str] | None:
-    """Topics named by a Subscription of the consumer protocol; None if these bytes are none.
+    """The topics of a Subscription of the consumer protocol; None if these bytes are not one.
 
-    The bytes belong to the clients: the coordinator may look, but must not depend on them.
+    The bytes belong to the clients: the coordinator may read them, but must not depend on them.
     """
     try:
         return decode_versioned(ConsumerProtocolSubscription, metadata)[1].topics

@@ -1,7 +1,7 @@
-"""JoinGroup: which members may join, and what a join changes in the group.
+"""JoinGroup: the members that may join, and the effect of a join on the group.
 
 v0  no rebalance timeout: the session timeout is used for both (B8)
-v4  a first join gets an id with MEMBER_ID_REQUIRED and comes back with it (KIP-394)
+v4  a first join gets an id with MEMBER_ID_REQUIRED and is repeated with it (KIP-394)
 v5  group.instance.id: static members (KIP-345)
 v7  protocol name may be null    v8  reason    v9  skipAssignment (KIP-814)
 """
@@ -82,7 +82,7 @@ def _has_room(shard: Shard, group: ClassicGroup, member_id: str) -> bool:
 
 
 def _rebalance_timeout(caller: Caller, request: JoinGroupRequest) -> int:
-    # A later version that gives less than nothing gets just that, as from Kafka: who joins has no time to sync.
+    # A negative timeout of a later version is kept, as in Kafka: members that join then have no time to sync.
     if caller.version == 0:
         return request.session_timeout_ms
     return request.rebalance_timeout_ms
@@ -116,7 +116,7 @@ def _add(
 def _join_known(
     shard: Shard, now: int, group: ClassicGroup, caller: Caller, request: JoinGroupRequest
 ) -> None:
-    """A join that names its member: back with a new id, rejoining, or repeating itself."""
+    """A join with a member id: the second one of a new member, a rejoin, or a repetition."""
     member_id = request.member_id
     if member_id in group.pending_joins and request.group_instance_id is None:
         _add(shard, now, group, member_id, caller, request)
@@ -133,12 +133,12 @@ def _join_known(
         park_join(shard, now, group, member, caller)
         try_complete(shard, now, group)
     elif changed or (group.state is State.STABLE and leads):
-        # A leader that joins again has seen new metadata and wants to assign anew.
+        # A leader that joins again has seen new metadata and wants a new assignment.
         _update(group, member, caller, request)
         park_join(shard, now, group, member, caller)
         prepare(shard, now, group)
     else:
-        # The member did not get our answer, or asks again to be sure: it gets the present state of the group.
+        # The member did not get the response, or asks again to be sure: it gets the present state of the group.
         shard.answer(caller, current_generation(group, member))
         rearm_session(shard, now, group, member)
 
@@ -174,10 +174,10 @@ def _join_static(
 def _answer_returned(
     shard: Shard, now: int, group: ClassicGroup, member: Member, caller: Caller, old_leader: str
 ) -> None:
-    """The restart changes nothing for the group, so there is no rebalance.
+    """Answer a static member whose restart changes nothing for the group, so there is no rebalance.
 
-    A returned leader must not assign again: v9 says so in the answer, before it the answer names the old
-    leader id, which is nobody now.
+    A returned leader must not assign again: v9 has a field for that; in older versions the response names the old
+    leader id, which no member has now.
     """
     if member.member_id == group.leader_id and caller.version >= 9:
         response = current_generation(group, member, skip_assignment=True)

@@ -17,7 +17,7 @@ __all__ = ["leave"]
 
 
 def leave(shard: Shard, now: int, caller: Caller, request: LeaveGroupRequest) -> None:
-    """Each entry is judged after the ones before it have left; one rebalance follows for all."""
+    """Each entry is checked after the ones before it have left; one rebalance follows for all."""
     batched = caller.version >= 3
     identities = request.members if batched else [MemberIdentity(member_id=request.member_id)]
     if not request.group_id:
@@ -41,7 +41,7 @@ def leave(shard: Shard, now: int, caller: Caller, request: LeaveGroupRequest) ->
 
 
 def _take_out(shard: Shard, group: ClassicGroup, identity: MemberIdentity) -> int:
-    """Let one member go, or say why not. An id that was handed out and not used yet may leave too."""
+    """Remove one member, or return an error code. A pending member id may leave too."""
     member_id = identity.member_id
     if not member_id and identity.group_instance_id is not None:
         member_id = group.static_members.get(identity.group_instance_id, "")

@@ -1,7 +1,7 @@
-"""Requests of members that wait for others, and the session timers that rest meanwhile.
+"""Requests of members that wait for others, and the session timers, which are stopped meanwhile.
 
 A member has at most one parked JoinGroup and one parked SyncGroup. Parking cancels its session timer, since a member
-must not expire while it waits for our answer; the answer starts the timer again.
+must not expire while it waits for the coordinator's response; the response starts the timer again.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ __all__ = [
 
 
 def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
-    """The member's, or the pending member's, heartbeats."""
+    """The session timer of a member or of a pending member id."""
     return TimerKey(TimerKind.SESSION, group.group_id, member_id)
 
 
 def join_key(group: ClassicGroup) -> TimerKey:
-    """The end of the group's join phase."""
+    """The timer of the group's join phase."""
     return TimerKey(TimerKind.JOIN, group.group_id)
 
 
 def sync_key(group: ClassicGroup) -> TimerKey:
-    """The end of the group's wait for syncs."""
+    """The timer of the group's wait for syncs."""
     return TimerKey(TimerKind.SYNC, group.group_id)
 
 
 def refuse_join(shard: Shard, caller: Caller, code: int, member_id: str = "") -> None:
-    """Before v7 the protocol's name cannot be null."""
+    """Answer a join with an error. Before v7 the protocol's name cannot be null."""
     name = None if caller.version >= 7 else ""
     response = JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=name, generation_id=-1)
     shard.answer(caller, response)
@@ -60,9 +60,9 @@ def refuse_sync(shard: Shard, caller: Caller, code: int) -> None:
 
 
 def park_join(shard: Shard, now: int, group: ClassicGroup, member: Member, caller: Caller) -> None:
-    """Let the member's join wait for the end of the join phase."""
+    """Park the member's join until the end of the join phase."""
     if member.joining is not None:
-        # The client gave up on its earlier request and sent another; the old one must not hang.
+        # The client dropped its earlier request and sent another; the old one must not hang.
         refuse_join(shard, member.joining, codes.REBALANCE_IN_PROGRESS, member.member_id)
     member.joining = caller
     if member.is_new:
@@ -73,7 +73,7 @@ def park_join(shard: Shard, now: int, group: ClassicGroup, member: Member, calle
 
 
 def park_sync(shard: Shard, group: ClassicGroup, member: Member, caller: Caller) -> None:
-    """Let the member's sync wait for the leader's."""
+    """Park the member's sync until the leader's comes."""
     if member.syncing is not None:
         refuse_sync(shard, member.syncing, codes.REBALANCE_IN_PROGRESS)
     member.syncing = caller
@@ -83,7 +83,7 @@ def park_sync(shard: Shard, group: ClassicGroup, member: Member, caller: Caller)
 def answer_join(
     shard: Shard, now: int, group: ClassicGroup, member: Member, response: JoinGroupResponse
 ) -> None:
-    """Answer the member's parked join; its session starts anew."""
+    """Answer the member's parked join, and restart its session timer."""
     caller, member.joining, member.is_new = member.joining, None, False
     if caller is not None:
         shard.answer(caller, response)
@@ -93,7 +93,7 @@ def answer_join(
 def answer_sync(
     shard: Shard, now: int, group: ClassicGroup, member: Member, response: SyncGroupResponse
 ) -> None:
-    """Answer the member's parked sync; its session starts anew."""
+    """Answer the member's parked sync, and restart its session timer."""
     caller, member.syncing = member.syncing, None
     if caller is not None:
         shard.answer(caller, response)
@@ -101,13 +101,13 @@ def answer_sync(
 
 
 def rearm_session(shard: Shard, now: int, group: ClassicGroup, member: Member) -> None:
-    """The member has shown that it lives."""
+    """The member is alive: restart its session timer, unless a request of it is parked."""
     if not member.is_parked:
         shard.timers.schedule(session_key(group, member.member_id), add_ms(now, member.session_timeout_ms))
 
 
 def forget_member(shard: Shard, group: ClassicGroup, member_id: str, code: int) -> None:
-    """Take a member out of its group; its parked requests end with ``code``."""
+    """Remove a member from its group; its parked requests end with ``code``."""
     shard.timers.cancel(session_key(group, member_id))
     member = group.remove(member_id)
     if member is not None:
@@ -115,13 +115,13 @@ def forget_member(shard: Shard, group: ClassicGroup, member_id: str, code: int) 
 
 
 def forget_pending(shard: Shard, group: ClassicGroup, member_id: str) -> None:
-    """Give up an id that was handed out."""
+    """Forget a pending member id."""
     group.pending_joins.discard(member_id)
     shard.timers.cancel(session_key(group, member_id))
 
 
 def end_parked(shard: Shard, member: Member, code: int) -> None:
-    """End what the member has parked with an error."""
+    """End the member's parked requests with an error."""
     joining, member.joining = member.joining, None
     syncing, member.syncing = member.syncing, None
     if joining is not None:

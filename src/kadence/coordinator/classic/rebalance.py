@@ -1,4 +1,4 @@
-"""The two phases of a classic rebalance, and what their timers do.
+"""The two phases of a classic rebalance, and their timers.
 
     prepare ──(all joined, or the rebalance timeout)──▶ complete ──(the leader syncs)──▶ Stable
        ▲                                                   │
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def prepare(shard: Shard, now: int, group: ClassicGroup) -> None:
-    """Start to collect joins. Members that wait for an assignment are told to join again."""
+    """Start to collect joins. Members that wait for an assignment get REBALANCE_IN_PROGRESS, and join again."""
     if group.state is State.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
@@ -51,7 +51,7 @@ def prepare(shard: Shard, now: int, group: ClassicGroup) -> None:
     group.transition(State.PREPARING_REBALANCE)
     delay = shard.config.initial_rebalance_delay_ms
     if was_empty:
-        # Also with a delay of 0: at its end nobody waits for those who asked for an id and have not come with it.
+        # Also with a delay of 0: when it is over, pending member ids that have not joined are no longer waited for.
         group.initial_delay_ms = delay
         group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay, 0)
         group.new_member_added = False
@@ -63,7 +63,7 @@ def prepare(shard: Shard, now: int, group: ClassicGroup) -> None:
 
 
 def try_complete(shard: Shard, now: int, group: ClassicGroup) -> bool:
-    """End the join phase early if nobody is missing. The initial delay is never cut short."""
+    """End the join phase early if all members have joined. The initial delay is never cut short."""
     if (
         group.state is not State.PREPARING_REBALANCE
         or group.initial_delay_left_ms is not None
@@ -91,10 +91,10 @@ def on_join_timer(shard: Shard, now: int, key: TimerKey) -> None:
 
 
 def complete_join(shard: Shard, now: int, group: ClassicGroup) -> None:
-    """Begin the next generation with those who joined, or end with an empty group.
+    """Begin the next generation with the members that joined, or with an empty group.
 
-    Dynamic members that did not rejoin are gone. Static ones keep their place until their session ends;
-    if they are all that is left, the phase is run again, because there is nobody to lead.
+    Dynamic members that did not rejoin are removed. Static ones keep their place until their session ends;
+    if only such members are left, the phase is run again, because none of them can lead.
     """
     shard.timers.cancel(join_key(group))
     group.initial_delay_left_ms = None
@@ -124,7 +124,7 @@ def complete_join(shard: Shard, now: int, group: ClassicGroup) -> None:
 def current_generation(
     group: ClassicGroup, member: Member, *, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """The group's generation as ``member`` is told it; only the leader sees the others' metadata."""
+    """The JoinGroup response for ``member``; only the leader's has the metadata of the others."""
     members: list[JoinGroupResponseMember] = []
     if member.member_id == group.leader_id:
         members = [
@@ -148,7 +148,7 @@ def current_generation(
 
 
 def on_sync_timer(shard: Shard, now: int, key: TimerKey) -> None:
-    """Whoever joined and has not synced within the rebalance timeout is gone."""
+    """Remove the members that joined and have not synced within the rebalance timeout."""
     group = shard.classic(key.group_id)
     if group is None or not group.pending_syncs:
         return
@@ -160,7 +160,7 @@ def on_sync_timer(shard: Shard, now: int, key: TimerKey) -> None:
 
 
 def on_session_timer(shard: Shard, now: int, key: TimerKey) -> None:
-    """No sign of life for a session timeout."""
+    """Remove a member without a sign of life for a session timeout."""
     group, member_id = shard.classic(key.group_id), key.member_id
     if group is None:
         return
@@ -173,7 +173,7 @@ def on_session_timer(shard: Shard, now: int, key: TimerKey) -> None:
 
 
 def rebalance_without(shard: Shard, now: int, group: ClassicGroup) -> None:
-    """Somebody has gone: let the rest share what they had."""
+    """A member is gone: rebalance, so that the others share its partitions."""
     if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
         prepare(shard, now, group)
     else:

@@ -1,8 +1,8 @@
-"""What is stored of a classic group: its last assigned generation, or that it is empty (GroupMetadata records).
+"""The record of a classic group: its last assigned generation, or an empty one (GroupMetadata).
 
-Kafka writes such a record when the first JoinGroup makes the group, when the leader's SyncGroup brings assignments,
+Kafka writes such a record when the first JoinGroup creates the group, when the leader's SyncGroup has assignments,
 when the group becomes empty, and when a static member takes its old place under a new id. So do the rules here, by
-`store`; replaying the record then makes the group what it says.
+`store`; replaying the record then sets the state of the group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["create", "loaded", "replay", "store", "store_empty", "unload"]
 
 
 def create(shard: Shard, now: int, group_id: str) -> ClassicGroup:
-    """Make a group that nobody has joined yet."""
+    """Create an empty group."""
     value = GroupMetadataValue(current_state_timestamp=shard.wall(now), protocol=None, leader=None)
     shard.write(GroupMetadataKey(group_id), value)
     group = shard.classic(group_id)
@@ -29,10 +29,10 @@ def create(shard: Shard, now: int, group_id: str) -> ClassicGroup:
 
 
 def store(shard: Shard, now: int, group: ClassicGroup, assignments: Mapping[str, bytes]) -> bool:
-    """Keep the group's generation with ``assignments`` by member id; whoever is missing there gets nothing.
+    """Write the group's generation with ``assignments`` by member id; members without one get none.
 
     Returns:
-        False, and nothing has happened, if the record were longer than the coordinator's topic takes.
+        False, with no effect, if the record would be longer than the coordinator's topic takes.
     """
     protocol = group.protocol_name or ""
     members = [
@@ -51,7 +51,7 @@ def store(shard: Shard, now: int, group: ClassicGroup, assignments: Mapping[str,
     value = _value(shard, now, group, group.generation_id, group.protocol_name, group.leader_id, members)
     record = Record(GroupMetadataKey(group.group_id), value)
     sent = sum(len(each.subscription) + len(each.assignment) for each in members)
-    # Most groups are far from it, and need not be encoded to know that.
+    # Most groups are far below the limit, and need not be encoded to know it.
     if sent > shard.config.max_batch_bytes // 2 and batch_bytes([record]) > shard.config.max_batch_bytes:
         return False
     shard.write(record.key, record.value)
@@ -59,7 +59,7 @@ def store(shard: Shard, now: int, group: ClassicGroup, assignments: Mapping[str,
 
 
 def store_empty(shard: Shard, now: int, group: ClassicGroup) -> None:
-    """Begin a generation without members."""
+    """Write a generation without members."""
     value = _value(shard, now, group, group.generation_id + 1, None, None, [])
     shard.write(GroupMetadataKey(group.group_id), value)
 
@@ -84,7 +84,7 @@ def _value(
 
 
 def replay(shard: Shard, record: Record) -> None:
-    """Make the group what the record says; without a value it is gone."""
+    """Set the group's state from the record; a tombstone removes it."""
     group_id, value = record.key.group, record.value
     group = shard.classic(group_id)
     if value is None:
@@ -99,7 +99,7 @@ def replay(shard: Shard, record: Record) -> None:
 
 
 def _install(group: ClassicGroup, value: GroupMetadataValue) -> None:
-    """Members that are known keep what is not stored of them: parked requests, and protocols that were not chosen."""
+    """Known members keep their unstored state: parked requests, and protocols that were not chosen."""
     known = {each.group_instance_id: each for each in group.members.values() if each.is_static}
     members: dict[str, Member] = {}
     for each in value.members:
@@ -141,14 +141,14 @@ def _member(stored: MemberMetadata, protocol: str) -> Member:
 
 
 def loaded(shard: Shard, now: int, group: ClassicGroup) -> None:
-    """Members that were found in the log get a session timeout from now on to show that they live."""
+    """Members from the log get a session timeout from now on to send a request."""
     for member in group.members.values():
         if session_key(group, member.member_id) not in shard.timers:
             rearm_session(shard, now, group, member)
 
 
 def unload(shard: Shard, group: ClassicGroup) -> None:
-    """The group is somebody else's now: whoever waits here must look for its new coordinator."""
+    """The group has another coordinator now: parked requests end with NOT_COORDINATOR."""
     _cancel_timers(shard, group)
     for member in group.members.values():
         end_parked(shard, member, codes.NOT_COORDINATOR)

@@ -1,4 +1,4 @@
-"""SyncGroup and Heartbeat: what a member that has joined may ask.
+"""SyncGroup and Heartbeat: the requests of a member that has joined.
 
 SyncGroup v3 and Heartbeat v3: group.instance.id;  SyncGroup v5: protocol type and name both ways (KIP-559)
 """
@@ -24,11 +24,11 @@ from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 __all__ = ["heartbeat", "lacks_protocol", "sync"]
 
 _FIRST_PROTOCOL_VERSION = 5
-"""From this version on a member names the protocol that it uses; older versions have no field for it."""
+"""From this version on a member names its protocol; older versions have no field for it."""
 
 
 def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> None:
-    """Hand out assignments: a follower is parked until the leader brings them."""
+    """Answer with the member's assignment; followers are parked until the leader's assignments come."""
     if lacks_protocol(caller, request):
         refuse_sync(shard, caller, codes.INCONSISTENT_GROUP_PROTOCOL)
         return
@@ -64,7 +64,7 @@ def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> N
 
 
 def lacks_protocol(caller: Caller, request: SyncGroupRequest) -> bool:
-    """Whether a member does not name its protocol, although it could."""
+    """True if a member does not name its protocol, although its version has a field for it."""
     return caller.version >= _FIRST_PROTOCOL_VERSION and None in (
         request.protocol_type,
         request.protocol_name,
@@ -100,7 +100,7 @@ def _assignment(group: ClassicGroup, member: Member) -> SyncGroupResponse:
 
 
 def heartbeat(shard: Shard, now: int, caller: Caller, request: HeartbeatRequest) -> None:
-    """A sign of life. REBALANCE_IN_PROGRESS counts as one too (B5)."""
+    """A sign of life. A heartbeat that gets REBALANCE_IN_PROGRESS counts, too (B5)."""
     shard.answer(caller, HeartbeatResponse(error_code=_heartbeat(shard, now, request)))
 
 

@@ -11,13 +11,13 @@ __all__ = ["Census"]
 
 
 class Census:
-    """Counts over members, and who has which partition.
+    """Counts over members, and the owner of each partition.
 
     Attributes:
-        names, patterns: how many members subscribe to each topic's name and to each regular expression.
-        assignors: how many members name each.
-        protocols: how many classic members know each. classic: how many there are.
-        owners: (topic id, partition) -> the member that has it, or is still to give it up.
+        names, patterns: the number of members that subscribe to each topic name and to each regular expression.
+        assignors: the number of members that name each.
+        protocols: the number of classic members that support each. classic: the number of classic members.
+        owners: (topic id, partition) -> the member that has it, or is still to revoke it.
     """
 
     __slots__ = ("assignors", "classic", "names", "owners", "patterns", "protocols")
@@ -31,7 +31,7 @@ class Census:
         self.owners: dict[tuple[bytes, int], str] = {}
 
     def count(self, member: Member) -> None:
-        """A member has come, or has a new self."""
+        """Count a member that is new, or a new version of one."""
         self.names.update(member.topics)
         if member.regex:
             self.patterns[member.regex] += 1
@@ -39,7 +39,7 @@ class Census:
             self.assignors[member.assignor] += 1
         if member.classic is not None:
             self.classic += 1
-            # A member that names one twice still has one vote.
+            # A member that lists one twice still has one vote.
             self.protocols.update({name for name, _ in member.classic.protocols})
         for partitions in (member.assigned, member.revoking):
             for topic, epochs in partitions.items():
@@ -47,7 +47,7 @@ class Census:
                     self.owners[topic, partition] = member.member_id
 
     def discount(self, member: Member) -> None:
-        """A member is gone, or has become another."""
+        """Take out a member that left, or the old version of one."""
         _take_away(self.names, member.topics)
         if member.regex:
             _take_away(self.patterns, [member.regex])

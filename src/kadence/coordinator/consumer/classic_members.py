@@ -1,8 +1,8 @@
 """Members that speak the classic protocol inside a KIP-848 group: their generation is their epoch (KIP-848).
 
-JoinGroup is answered at once: it is their heartbeat with a report. What they hold is in their subscription; what they
-get comes with SyncGroup. A heartbeat that says REBALANCE_IN_PROGRESS gives them a rebalance timeout to join again, and
-each join one to sync.
+JoinGroup is answered at once: it is their heartbeat with a report. Their subscription has the partitions that they
+own; SyncGroup returns their assignment. A heartbeat that gets REBALANCE_IN_PROGRESS starts a rebalance timeout to join
+again, and each join one to sync.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = ["heartbeat", "join", "leave", "sync"]
 
 
 def join(shard: Shard, now: int, caller: Caller, request: JoinGroupRequest) -> None:
-    """A classic member joins, or reports what it holds. An empty group becomes a classic one."""
+    """A classic member joins, or reports its owned partitions. An empty group becomes a classic one."""
     config = shard.config
     group = consumer_group(shard, request.group_id)
     if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
@@ -55,7 +55,7 @@ def join(shard: Shard, now: int, caller: Caller, request: JoinGroupRequest) -> N
         return
     if not group.members:
         if request.member_id:
-            # The classic group would not know it: nothing changes for a refusal.
+            # The classic group would not know it: a refusal changes nothing.
             refuse_join(shard, caller, codes.UNKNOWN_MEMBER_ID, request.member_id)
             return
         writing.remove_group(shard, group)
@@ -106,7 +106,7 @@ def _join(shard: Shard, now: int, caller: Caller, group: ConsumerGroup, request:
     if not turns_classic:
         make_target_if_due(shard, now, group, member)
     is_behind = turns_classic and group.target_epoch < group.epoch
-    if not is_behind:  # else the classic group shares anew at once
+    if not is_behind:  # else the classic group rebalances at once
         after = reconcile(
             member, target_of(shard, group, member), owned_partitions(said, shard.topics), group.is_taken
         )
@@ -133,9 +133,9 @@ def _join(shard: Shard, now: int, caller: Caller, group: ConsumerGroup, request:
 
 
 def _who(shard: Shard, group: ConsumerGroup, member_id: str, request: JoinGroupRequest) -> Member:
-    """The member that joins, as it was."""
+    """The joining member as it was before."""
     if request.group_instance_id is None:
-        # One of KIP-848's that comes by JoinGroup changes its protocol; an unknown id is let in.
+        # A KIP-848 member that sends JoinGroup changes its protocol; an unknown id may join.
         return group.members.get(member_id) or Member(member_id)
     before = group.static_member(request.group_instance_id)
     if request.member_id:
@@ -146,7 +146,7 @@ def _who(shard: Shard, group: ConsumerGroup, member_id: str, request: JoinGroupR
 
 
 def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> None:
-    """What the member may use; a leader's plan is ignored, for there is none."""
+    """Answer with the member's assignment; a leader's assignments are ignored, since the broker assigns."""
     if lacks_protocol(caller, request):
         refuse_sync(shard, caller, codes.INCONSISTENT_GROUP_PROTOCOL)
         return
@@ -180,7 +180,7 @@ def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> N
 
 
 def heartbeat(shard: Shard, now: int, caller: Caller, request: HeartbeatRequest) -> None:
-    """A sign of life; the member is told to join again when there is something for it, or from it."""
+    """A sign of life; REBALANCE_IN_PROGRESS if the member has to join again to get or to revoke partitions."""
     group = consumer_group(shard, request.group_id)
     try:
         member = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
@@ -197,7 +197,7 @@ def heartbeat(shard: Shard, now: int, caller: Caller, request: HeartbeatRequest)
 
 
 def leave(shard: Shard, now: int, caller: Caller, request: LeaveGroupRequest) -> None:
-    """Members of either protocol go; an administrator names a static member by its instance id alone."""
+    """Members of either protocol leave; an administrator names a static member by its instance id alone."""
     group = consumer_group(shard, request.group_id)
     batched = caller.version >= 3
     identities = request.members if batched else [MemberIdentity(member_id=request.member_id)]

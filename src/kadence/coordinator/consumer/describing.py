@@ -20,7 +20,7 @@ __all__ = ["describe"]
 
 
 def describe(shard: Shard, now: int, caller: Caller, request: api.ConsumerGroupDescribeRequest) -> None:
-    """Each group named, or why it cannot be described."""
+    """Describe each group named, or return its error code."""
     groups = [_describe(shard, group_id) for group_id in request.group_ids]
     shard.answer(caller, api.ConsumerGroupDescribeResponse(groups=groups))
 
@@ -59,7 +59,7 @@ def _member(shard: Shard, group: ConsumerGroup, member: Member) -> api.Member:
 
 
 def _held(member: Member) -> dict[bytes, set[int]]:
-    """What it may use, and what it has not given up yet."""
+    """The member's assigned partitions, and those that it has not revoked yet."""
     held: dict[bytes, set[int]] = {}
     for partitions in (member.assigned, member.revoking):
         for topic_id, epochs in partitions.items():
@@ -68,7 +68,7 @@ def _held(member: Member) -> dict[bytes, set[int]]:
 
 
 def _assignment(shard: Shard, partitions: Mapping[bytes, Iterable[int]]) -> api.Assignment:
-    """Topics that are gone have no name to show."""
+    """Partitions as the response has them; deleted topics, which have no name, are left out."""
     return api.Assignment(
         [
             api.TopicPartitions(topic_id, image.name, sorted(numbers))

@@ -1,7 +1,7 @@
-"""The classic consumer protocol's bytes beside KIP-848's values: topic names there, topic ids here.
+"""The classic consumer protocol's bytes and KIP-848's values: topic names there, topic ids here.
 
-Members that speak the classic protocol keep their subscription and get their assignment in it. Topics that do not exist
-are left out, both ways.
+Members that speak the classic protocol send their subscription and get their assignment in it. Topics that do not
+exist are left out, both ways.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["BadMetadataError", "assigned_partitions", "assignment_bytes", "owned
 
 
 class BadMetadataError(Exception):
-    """A member's bytes are not those of the consumer protocol, or say more than KIP-848 can keep."""
+    """A member's bytes are not of the consumer protocol, or contain data that KIP-848 cannot keep."""
 
 
 def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """What a classic member subscribes to.
+    """The subscription of a classic member.
 
     Raises:
         BadMetadataError: it cannot be read.
@@ -34,15 +34,15 @@ def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
 
 
 def owned_partitions(said: ConsumerProtocolSubscription, topics: Topics) -> dict[bytes, frozenset[int]]:
-    """What a classic member says that it holds."""
+    """The partitions that a classic member reports as owned."""
     return _by_id(((each.topic, each.partitions) for each in said.owned_partitions), topics)
 
 
 def assigned_partitions(assignment: bytes, topics: Topics) -> dict[bytes, frozenset[int]]:
-    """What the leader of a classic group gave a member.
+    """The partitions that the leader of a classic group assigned to a member.
 
     Raises:
-        BadMetadataError: it cannot be read, or an assignor of somebody's own put bytes into it that would be lost.
+        BadMetadataError: it cannot be read, or has user data of a custom assignor, which would be lost.
     """
     if not assignment:
         return {}

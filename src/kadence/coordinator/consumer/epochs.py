@@ -1,6 +1,6 @@
-"""When a group's epoch grows, and when its target assignment is made anew (KIP-848, KIP-1101, KIP-1263).
+"""The rules for raising a group's epoch and for making its target assignment (KIP-848, KIP-1101, KIP-1263).
 
-The epoch grows when a subscription or a member's place changes, or when the topics' hash differs. The target follows
+The epoch rises when a subscription or the membership changes, or when the topics' hash differs. The target follows
 with the next heartbeat, but not sooner than the assignment interval after the last one: so a hundred joins cost two
 assignments. Until then the group is Assigning.
 """
@@ -20,12 +20,12 @@ __all__ = ["bump", "bump_if_topics_changed", "make_target_if_due", "target_of"]
 
 
 def bump(shard: Shard, group: ConsumerGroup) -> None:
-    """The group has changed."""
+    """Raise the epoch: the group has changed."""
     _bump(shard, group, metadata_hash(group.subscribed_topics(), shard.topics))
 
 
 def bump_if_topics_changed(shard: Shard, group: ConsumerGroup) -> None:
-    """Look at the topics again if they may have changed since the last look."""
+    """Raise the epoch if the topics have changed since the last check."""
     if group.topics_version != shard.topics.version:
         now_hash = metadata_hash(group.subscribed_topics(), shard.topics)
         group.topics_version = shard.topics.version
@@ -39,15 +39,15 @@ def _bump(shard: Shard, group: ConsumerGroup, now_hash: int) -> None:
 
 
 def make_target_if_due(shard: Shard, now: int, group: ConsumerGroup, present: Member) -> None:
-    """Assign anew if the group has changed since the last target and the interval is over.
+    """Make a new target if the group has changed since the last one and the interval is over.
 
     Args:
-        present: the member that is served.
+        present: the member whose heartbeat is handled.
     """
     if group.epoch <= group.target_epoch:
         return
     last, time_of_day = group.target_timestamp, shard.wall(now)
-    # A clock that was set back is behind the last time: waiting for it could take days.
+    # After the clock was set back, the last time is in the future: waiting for it could take days.
     if last and last <= time_of_day < last + assignment_interval(shard, group.group_id):
         return
     _make_target(shard, time_of_day, group, present)
@@ -57,7 +57,7 @@ def _make_target(shard: Shard, time_of_day: int, group: ConsumerGroup, present: 
     ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     counts: dict[bytes, int] = {}
     members: dict[str, MemberSpec] = {}
-    # Not in the order of joining: the same members get the same however they came.
+    # Not in the order of joining: the same members get the same partitions in any order.
     for member_id, member in sorted(group.members.items()):
         subscription = (member.topics, member.regex)
         if subscription not in ids:
@@ -68,7 +68,7 @@ def _make_target(shard: Shard, time_of_day: int, group: ConsumerGroup, present: 
         had = group.target.get(member_id, {})
         members[member_id] = MemberSpec(member.instance_id, ids[subscription], had)
     default = shard.config.consumer_assignors[0]
-    # A stored member may name one that another broker had.
+    # A stored member may name an assignor that this broker does not have.
     assign = ASSIGNORS.get(group.preferred_assignor(default, present.assignor), ASSIGNORS[default])
     for member_id, partitions in assign(GroupSpec(members, counts)).items():
         if partitions != group.target.get(member_id):
@@ -77,7 +77,7 @@ def _make_target(shard: Shard, time_of_day: int, group: ConsumerGroup, present: 
 
 
 def target_of(shard: Shard, group: ConsumerGroup, member: Member) -> Target:
-    """What the member is to have, and what of it it still subscribes to."""
+    """The member's target, and the topics of it that it still subscribes to."""
     partitions = group.target.get(member.member_id, {})
     return Target(group.target_epoch, partitions, _topic_ids(shard, group, member))
 

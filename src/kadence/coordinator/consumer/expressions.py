@@ -1,8 +1,8 @@
-"""Regular expressions of a group: when they are matched against the topics, and what that changes (KIP-848).
+"""Regular expressions of a group: the times of matching them against the topics, and the effect (KIP-848).
 
 All expressions of a group are matched together, so that they cause one rebalance. That happens after the answer to a
-heartbeat, as Kafka does it beside: the member that brings a new expression is first told an empty assignment. Where
-there is more to match than other clients may wait for, a timer of the group goes on with it.
+heartbeat, as in Kafka, which matches in the background: a member with a new expression first gets an empty
+assignment. If matching takes longer than other clients may wait, a timer of the group continues it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kadence.coordinator.timers import TimerKey, TimerKind
 __all__ = ["forget_unread", "on_match_timer", "resolve_if_due"]
 
 _LEAST_INTERVAL_MS: Final = 10_000
-"""Between two matchings of a group, whatever changed."""
+"""The least time between two matchings of a group, whatever changed."""
 
 
 def resolve_if_due(shard: Shard, now: int, group: ConsumerGroup) -> None:
-    """Match the group's expressions if one is new, if topics changed, or if it was long ago."""
+    """Match the group's expressions if one is new, if topics changed, or if the last matching was long ago."""
     read, time_of_day = group.patterns(), shard.wall(now)
     if not read:
         return
@@ -35,7 +35,7 @@ def resolve_if_due(shard: Shard, now: int, group: ConsumerGroup) -> None:
         if time_of_day <= last + _LEAST_INTERVAL_MS:
             return
         is_old = time_of_day > last + shard.config.consumer_regex_refresh_interval_ms
-        # Not the version that is stored: another process may have counted otherwise.
+        # Not the stored version: another process counts from another start.
         topics_changed = group.matched_version != shard.topics.version
         if not is_old and not topics_changed and all(pattern in resolved for pattern in read):
             return
@@ -46,7 +46,7 @@ def resolve_if_due(shard: Shard, now: int, group: ConsumerGroup) -> None:
 
 
 def on_match_timer(shard: Shard, now: int, key: TimerKey) -> None:
-    """Others have been served: match on."""
+    """Continue matching after other clients were served."""
     group = find_group(shard, key.group_id)
     if group is not None and group.matching is not None:
         _go_on(shard, now, group)
@@ -73,6 +73,6 @@ def _go_on(shard: Shard, now: int, group: ConsumerGroup) -> None:
 
 
 def forget_unread(shard: Shard, group: ConsumerGroup) -> None:
-    """What nobody subscribes to any more need not be matched."""
+    """Forget expressions without a subscriber."""
     for pattern in [each for each in group.resolved if not group.readers_of_pattern(each)]:
         writing.remove_pattern(shard, group.group_id, pattern)

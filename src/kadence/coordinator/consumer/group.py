@@ -28,7 +28,7 @@ __all__ = ["ConsumerGroup", "GroupState"]
 
 
 _FIRST_COMMIT_VERSION: Final = 9
-"""Older OffsetCommits cannot be told KIP-848's errors."""
+"""Older OffsetCommits have no codes for KIP-848's errors."""
 
 
 class GroupState(Enum):
@@ -38,7 +38,7 @@ class GroupState(Enum):
     ASSIGNING = "Assigning"
     """The group has changed since the target was made."""
     RECONCILING = "Reconciling"
-    """Some member is not where the target wants it."""
+    """Some member has not reached the target yet."""
     STABLE = "Stable"
 
 
@@ -48,10 +48,10 @@ class ConsumerGroup:
     Attributes:
         epoch: grows when members, subscriptions or topics change; Kafka begins with 1, and with no target to make.
         metadata_hash: of the topics, when the epoch was written.
-        target_epoch, target_timestamp: the group epoch that the target was made for, and when (time of day, ms).
+        target_epoch, target_timestamp: the group epoch of the target, and the time of day (ms) when it was made.
         topics_version: soft; the `Topics.version` that `metadata_hash` was last compared with.
-        matched_version: soft; the one that the regular expressions were last matched against.
-        matching: soft; regular expressions that are being matched, over several steps.
+        matched_version: soft; the version that the regular expressions were last matched against.
+        matching: soft; the matching in progress, over several steps.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class ConsumerGroup:
     def __repr__(self) -> str:
         return f"<consumer group {self.group_id!r} {self.state.value} epoch {self.epoch}, {len(self.members)} members>"
 
-    # ------------------------------------------------------------ questions
+    # ------------------------------------------------------------ queries
 
     @property
     def state(self) -> GroupState:
@@ -104,12 +104,12 @@ class ConsumerGroup:
         return None if instance_id is None else self.members.get(self.static_members.get(instance_id, ""))
 
     def is_taken(self, topic: bytes, partition: int) -> bool:
-        """Whether a member has the partition, or is still to give it up."""
+        """True if a member has the partition, or is still to revoke it."""
         return (topic, partition) in self._census.owners
 
     @property
     def classic_members(self) -> int:
-        """How many members speak the classic protocol."""
+        """The number of members that speak the classic protocol."""
         return self._census.classic
 
     def patterns(self) -> list[str]:
@@ -120,7 +120,7 @@ class ConsumerGroup:
         return self._census.patterns[pattern]
 
     def subscribed_topics(self) -> set[str]:
-        """Names that members subscribe to, those that expressions matched among them."""
+        """The topic names that members subscribe to, including those that expressions matched."""
         names = set(self._census.names)
         for pattern in self._census.patterns:
             if pattern in self.resolved:
@@ -128,14 +128,14 @@ class ConsumerGroup:
         return names
 
     def topics_of(self, member: Member) -> frozenset[str]:
-        """What one member subscribes to. An expression that has not been matched yet matches nothing."""
+        """The topics that one member subscribes to. An expression that has not been matched yet matches none."""
         resolved = self.resolved.get(member.regex) if member.regex else None
         return member.topics if resolved is None else member.topics | resolved.topics
 
     def preferred_assignor(self, default: str, present: str | None = None) -> str:
-        """The one that most members name.
+        """The assignor that most members name.
 
-        Of one vote each that of the member counts that is served at present; else ``uniform`` comes before ``range``.
+        If all have one vote, the one of the member that is served at present; else ``uniform`` comes before ``range``.
         That is the order of Kafka's hash tables.
         """
         votes = self._census.assignors
@@ -144,11 +144,11 @@ class ConsumerGroup:
         )
 
     def supports_protocols(self, names: Iterable[str]) -> bool:
-        """Whether all classic members know one of these protocols."""
+        """True if all classic members support one of these protocols."""
         return any(self._census.protocols[name] == self._census.classic for name in names)
 
     def waits_for_others(self, member: Member) -> bool:
-        """Whether a partition of the member's target is in another's hands."""
+        """True if another member has a partition of the member's target."""
         return any(
             partition not in member.assigned.get(topic, {}) and self.is_taken(topic, partition)
             for topic, partitions in self.target.get(member.member_id, {}).items()
@@ -180,7 +180,7 @@ class ConsumerGroup:
     def commit_code(
         self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool
     ) -> int:
-        """An epoch behind the member's own is good for partitions that it had then; see `partition_code`."""
+        """An older epoch than the member's is valid for partitions that it had then; see `partition_code`."""
         if generation < 0 and not self.members:
             return codes.NONE
         if transactional and generation == -1 and not member_id and instance_id is None:
@@ -195,7 +195,7 @@ class ConsumerGroup:
     def partition_code(
         self, member_id: str, generation: int, topic_id: bytes, partition: int, *, transactional: bool
     ) -> int:
-        """Whether a commit that `commit_code` lets through may name this partition (KIP-1251)."""
+        """The error code for a commit of this partition that `commit_code` allows (KIP-1251)."""
         member = self.members.get(member_id)
         if member is None or generation == member.epoch:
             return codes.NONE
@@ -223,7 +223,7 @@ class ConsumerGroup:
         return committed_at
 
     def records(self) -> Iterator[Record]:
-        """All of the group, as the fewest records that make it."""
+        """The state of the group, as the fewest records that make it."""
         for member in self.members.values():
             yield Record(*member_record(self.group_id, member))
         for pattern, resolved in self.resolved.items():
@@ -236,7 +236,7 @@ class ConsumerGroup:
             yield Record(*assignment_record(self.group_id, member))
 
     def tombstones(self) -> Iterator[Any]:
-        """The keys of all that; the one that ends the group is the last."""
+        """The keys of those records; the one that ends the group is the last."""
         epoch, *others = sorted((record.key for record in self.records()), key=lambda key: key.RECORD_TYPE)
         yield from reversed(others)
         yield epoch
@@ -244,7 +244,7 @@ class ConsumerGroup:
     # ------------------------------------------------------------ changes
 
     def put(self, member: Member) -> None:
-        """Add a member, or its next self."""
+        """Add a member, or replace it by its next version."""
         before = self.members.get(member.member_id)
         if before is not None:
             self._census.discount(before)
@@ -254,7 +254,7 @@ class ConsumerGroup:
         self._census.count(member)
 
     def remove(self, member_id: str) -> None:
-        """A member is gone, with what it had."""
+        """Remove a member and its partitions."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._census.discount(member)
@@ -263,7 +263,7 @@ class ConsumerGroup:
 
 
 def _stale(member: Member, transactional: bool) -> int:
-    """What a member hears that is not at the epoch that it names."""
+    """The error code for a member with an outdated epoch."""
     if member.classic is not None or transactional:
         return codes.ILLEGAL_GENERATION
     return codes.STALE_MEMBER_EPOCH

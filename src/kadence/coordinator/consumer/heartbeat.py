@@ -3,7 +3,7 @@
 v0  the coordinator makes the member's id, if the member has none
 v1  subscribed_topic_regex; the member makes its id (KIP-1082)
 
-One heartbeat takes the group one step: the member's words, the group's epoch, the target, the member's own progress.
+One heartbeat takes the group one step: the member's fields, the group's epoch, the target, the member's own progress.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["heartbeat"]
 
 
 def heartbeat(shard: Shard, now: int, caller: Caller, request: ConsumerGroupHeartbeatRequest) -> None:
-    """Answer at once; a refusal changes nothing."""
+    """Answer at once; a refused heartbeat changes nothing."""
     try:
         refuse_nonsense(shard.config, caller, request)
         if request.member_epoch < 0:
@@ -80,7 +80,7 @@ def _live(
             write_progress(shard, now, group, after)
             member = after
     arm_session(shard, now, group, member)
-    # A whole report asks for a whole answer: its sender may have lost one.
+    # A full report asks for a full response: the member may have lost one.
     is_whole = (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -89,21 +89,21 @@ def _live(
     changed = member.assigned is not before.assigned and _numbers(member.assigned) != _numbers(
         before.assigned
     )
-    tells = request.member_epoch == 0 or is_whole or changed
+    has_assignment = request.member_epoch == 0 or is_whole or changed
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
         heartbeat_interval_ms=heartbeat_interval(shard, group.group_id),
-        assignment=_told(member.assigned) if tells else None,
+        assignment=_assignment(member.assigned) if has_assignment else None,
     )
 
 
 def _join(shard: Shard, now: int, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, Member]:
-    """The group and the member of a first heartbeat. Epoch 0 of a known member is its join said again (KAFKA-19233)."""
+    """The group and the member of a first heartbeat. Epoch 0 of a known member repeats its join (KAFKA-19233)."""
     known = find_group(shard, request.group_id)
     limit = shard.config.consumer_max_size
     if known is None:
-        # Before a classic group is turned over all that could be wrong has been looked at.
+        # Everything that could fail is checked before a classic group is upgraded.
         _check_syntax(request.subscribed_topic_regex)
         group = migration.upgraded(shard, now, request.group_id, limit)
     else:
@@ -121,7 +121,7 @@ def _join(shard: Shard, now: int, request: ConsumerGroupHeartbeatRequest) -> tup
 
 
 def _check_epoch(member: Member, request: ConsumerGroupHeartbeatRequest) -> None:
-    """The epoch before the member's own is good while it reports nothing else than it has: its answer was lost.
+    """The previous epoch is valid if the member reports no other partitions than it has: its response was lost.
 
     Raises:
         RefusedError: FENCED_MEMBER_EPOCH.
@@ -165,7 +165,7 @@ def _check_syntax(pattern: str | None) -> None:
 def _hear(
     shard: Shard, caller: Caller, group: ConsumerGroup, before: Member, request: ConsumerGroupHeartbeatRequest
 ) -> Member:
-    """What the member says of itself now; what it leaves out is as before. The group's epoch follows."""
+    """Apply the fields of the request to the member; absent ones stay. The group's epoch follows."""
     member = before if _says_nothing(caller, before, request) else _said(caller, before, request)
     if member == before and before.member_id in group.members:
         return before
@@ -173,7 +173,7 @@ def _hear(
     group = consumer_group(shard, group.group_id)
     if member.regex != before.regex:
         forget_unread(shard, group)
-    # An expression that has not been matched changes nothing yet: the epoch grows when it is.
+    # An expression that has not been matched changes nothing yet: the epoch rises when it is.
     regex_counts = member.regex != before.regex and (not member.regex or member.regex in group.resolved)
     if member.topics != before.topics or regex_counts:
         bump(shard, group)
@@ -181,7 +181,7 @@ def _hear(
 
 
 def _says_nothing(caller: Caller, before: Member, request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Most heartbeats: a sign of life."""
+    """True for most heartbeats, which are only a sign of life."""
     return (
         request.subscribed_topic_names is None
         and request.subscribed_topic_regex is None
@@ -219,7 +219,7 @@ def _numbers(partitions: Epochs) -> dict[bytes, set[int]]:
     return {topic: set(epochs) for topic, epochs in partitions.items()}
 
 
-def _told(partitions: Epochs) -> Assignment:
+def _assignment(partitions: Epochs) -> Assignment:
     return Assignment(
         [TopicPartitions(topic, sorted(epochs)) for topic, epochs in sorted(partitions.items())]
     )

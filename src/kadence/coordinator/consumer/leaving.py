@@ -1,4 +1,4 @@
-"""How members leave: for good, for a while, or because a session or rebalance timeout passed (KIP-848)."""
+"""The ways in which members leave: for good, for a while, or by a session or rebalance timeout (KIP-848)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["leave", "loaded", "on_join_or_sync_timer", "on_rebalance_timer", "on
 
 
 def leave(shard: Shard, now: int, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-    """Epoch −1: for good. Epoch −2: a static member comes back, its place is kept for a session.
+    """Epoch −1: for good. Epoch −2: a static member that will come back; its place is kept for a session.
 
     Raises:
         RefusedError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -34,23 +34,23 @@ def leave(shard: Shard, now: int, request: ConsumerGroupHeartbeatRequest) -> Con
 
 
 def _away(member: Member) -> Member:
-    """What it is to give up it has given up; who comes back may commit from the beginning (KIP-1251)."""
+    """The member without the partitions to revoke; after its return it may commit from the beginning (KIP-1251)."""
     assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in member.assigned.items()}
     return member.evolved(epoch=LEFT_FOR_A_WHILE, assigned=assigned, revoking={})
 
 
 def on_session_timer(shard: Shard, now: int, key: TimerKey) -> None:
-    """No sign of life for a session."""
+    """Remove a member without a sign of life for a session."""
     _fence(shard, now, key)
 
 
 def on_join_or_sync_timer(shard: Shard, now: int, key: TimerKey) -> None:
-    """A classic member was told to join again, or joined, and did not go on within its rebalance timeout."""
+    """Remove a classic member that did not join, or sync, within its rebalance timeout."""
     _fence(shard, now, key)
 
 
 def on_rebalance_timer(shard: Shard, now: int, key: TimerKey) -> None:
-    """A member has not given up within its rebalance timeout what it was told to."""
+    """Remove a member that has not revoked its partitions within its rebalance timeout."""
     group = find_group(shard, key.group_id)
     member = None if group is None else group.members.get(key.member_id)
     if member is not None and member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -64,7 +64,7 @@ def _fence(shard: Shard, now: int, key: TimerKey) -> None:
 
 
 def loaded(shard: Shard, now: int, group: ConsumerGroup) -> None:
-    """Members that were found in the log get a session from now on, and those that give something up their time."""
+    """Members from the log get a session from now on, and a rebalance timeout if they have partitions to revoke."""
     for member in group.members.values():
         arm_session(shard, now, group, member)
         if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch >= 0:
@@ -72,7 +72,7 @@ def loaded(shard: Shard, now: int, group: ConsumerGroup) -> None:
 
 
 def unload(shard: Shard, group: ConsumerGroup) -> None:
-    """The group is somebody else's now. Nobody waits here: its requests are answered at once."""
+    """The group has another coordinator now. No request is parked here: all are answered at once."""
     for member_id in group.members:
         cancel(shard, group, member_id)
     del shard.groups[group.group_id]

@@ -11,7 +11,7 @@ __all__ = ["consumer_group", "find_group"]
 
 
 def find_group(shard: Shard, group_id: str) -> ConsumerGroup | None:
-    """The group, if there is one and it is of this kind."""
+    """The group, if it exists and is of this kind."""
     group = shard.groups.get(group_id)
     return group if isinstance(group, ConsumerGroup) else None
 

@@ -14,36 +14,36 @@ __all__ = ["LEFT_FOR_A_WHILE", "ClassicMetadata", "Member", "MemberState"]
 _NOTHING: Final[Epochs] = MappingProxyType({})
 
 LEFT_FOR_A_WHILE = -2
-"""The epoch of a static member that said that it comes back."""
+"""The epoch of a static member that left and will come back."""
 
 
 class MemberState(IntEnum):
-    """Where a member is on its way to the target; the numbers are those of Kafka's records."""
+    """A member's progress towards the target; the numbers are those of Kafka's records."""
 
     STABLE = 0
-    """It has all of its epoch's target."""
+    """It has all partitions of its epoch's target."""
     UNREVOKED_PARTITIONS = 1
-    """It must give something up first, and has not said that it did."""
+    """It must revoke partitions first, and has not reported that it did."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have not given up."""
+    """It waits for partitions that others have not revoked."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """What a member said in JoinGroup: it speaks the classic protocol inside this group."""
+    """The fields of a member's JoinGroup: it speaks the classic protocol inside this group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class Member(NamedTuple):
-    """A member; `evolved` makes its next self.
+    """A member; `evolved` makes its next version.
 
-    A tuple, because each heartbeat that changes something makes several: 1 µs for each, with a frozen dataclass 4.
+    A tuple, because each heartbeat with a change makes several: 1 µs for each, where a frozen dataclass takes 4.
 
     Attributes:
-        assigned: partitions it may use now, with the epoch at which each became its own.
-        revoking: partitions it must give up.
+        assigned: partitions it may use now, with the epoch at which each was assigned to it.
+        revoking: partitions it must revoke.
         classic: of a member that speaks the classic protocol.
     """
 
@@ -68,13 +68,13 @@ class Member(NamedTuple):
         return self._replace(**changes)
 
     def at_epoch(self, epoch: int) -> Member:
-        """A copy at ``epoch`` that remembers where it came from: the answer that says so may be lost."""
+        """A copy at ``epoch`` that remembers the epoch before: the response with the new one may be lost."""
         return self._replace(epoch=epoch, previous_epoch=self.epoch)
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def assignment_epoch(self, topic: bytes, partition: int) -> int | None:
-        """Since which epoch the partition is this member's; None if it is not."""
+        """The epoch since which the partition is this member's; None if it is not."""
         epoch = self.assigned.get(topic, {}).get(partition)
         return self.revoking.get(topic, {}).get(partition) if epoch is None else epoch

@@ -1,7 +1,7 @@
 """Finds, replaces and removes members of a KIP-848 group, with their timers.
 
-A static member's place outlives its process: whoever joins under its instance id takes over what it had, but only after
-it said that it comes back (epoch −2), or from or to the classic protocol (KIP-848, KIP-345).
+A static member's place outlives its process: a member that joins with its instance id takes over its partitions, but
+only after it left with epoch −2, or if one of the two speaks the classic protocol (KIP-848, KIP-345).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Membe
 
 
 def check_instance(before: Member | None, member_id: str) -> None:
-    """Whether ``member_id`` may have the instance id of ``before``, both speaking KIP-848's protocol.
+    """Check that ``member_id`` may take the instance id of ``before``, both speaking KIP-848's protocol.
 
     Raises:
         RefusedError: UNRELEASED_INSTANCE_ID.
@@ -76,7 +76,7 @@ def check_instance(before: Member | None, member_id: str) -> None:
 
 
 def refuse_if_full(group: ConsumerGroup, member_id: str, limit: int) -> None:
-    """Refuse a new member where there is no room for it.
+    """Refuse a new member if the group is full.
 
     Raises:
         RefusedError: GROUP_MAX_SIZE_REACHED.
@@ -89,7 +89,7 @@ def refuse_if_full(group: ConsumerGroup, member_id: str, limit: int) -> None:
 
 
 def put_in_place_of(shard: Shard, group: ConsumerGroup, before: Member, member_id: str) -> Member:
-    """The same static member in another process: a new id, epoch 0, and all that ``before`` had."""
+    """The same static member in another process: a new id, epoch 0, and all partitions of ``before``."""
     group_id = group.group_id
     target = group.target.get(before.member_id, {})
     writing.remove_member(shard, group_id, before.member_id)
@@ -102,24 +102,24 @@ def put_in_place_of(shard: Shard, group: ConsumerGroup, before: Member, member_i
 
 
 def take_out(shard: Shard, group: ConsumerGroup, member_ids: Collection[str]) -> None:
-    """Members leave or are fenced; what they had is for the others."""
+    """Members leave or are fenced: remove them, and raise the epoch, so that others get their partitions."""
     remove(shard, group, member_ids)
     forget_unread(shard, group)
     bump(shard, group)
 
 
 def remove(shard: Shard, group: ConsumerGroup, member_ids: Collection[str]) -> None:
-    """Members are no more; the group does not react yet."""
+    """Remove members; the group does not react yet."""
     for member_id in member_ids:
         writing.remove_member(shard, group.group_id, member_id)
         cancel(shard, group, member_id)
 
 
 def write_progress(shard: Shard, now: int, group: ConsumerGroup, member: Member) -> None:
-    """The member's next step is a fact. While it gives something up its rebalance timeout runs."""
+    """Write the member's next step. While it has partitions to revoke, its rebalance timeout runs."""
     writing.write_assignment(shard, group.group_id, member)
     if member.classic is not None:
-        return  # its joins and syncs have their own time
+        return  # its joins and syncs have their own timers
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         arm(shard, now, group, member.member_id, TimerKind.REBALANCE, member.rebalance_timeout_ms)
     else:
@@ -127,7 +127,7 @@ def write_progress(shard: Shard, now: int, group: ConsumerGroup, member: Member)
 
 
 def arm_session(shard: Shard, now: int, group: ConsumerGroup, member: Member) -> None:
-    """The member has shown that it lives."""
+    """The member is alive: restart its session timer."""
     if member.classic is None:
         timeout = session_timeout(shard, group.group_id)
     else:
@@ -138,7 +138,7 @@ def arm_session(shard: Shard, now: int, group: ConsumerGroup, member: Member) ->
 def arm(
     shard: Shard, now: int, group: ConsumerGroup, member_id: str, kind: TimerKind, duration_ms: int
 ) -> None:
-    """Start one of the member's timers, or start it anew."""
+    """Start or restart one of the member's timers."""
     shard.timers.schedule(TimerKey(kind, group.group_id, member_id), add_ms(now, duration_ms))
 
 

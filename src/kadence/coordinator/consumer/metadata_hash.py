@@ -1,7 +1,7 @@
-"""One number for all that a group's assignment depends on in its topics: ids, partitions, racks (KIP-1101).
+"""One number for all properties of topics that an assignment depends on: ids, partitions, racks (KIP-1101).
 
-When it differs from the one that the group's epoch was made with, the group needs a new target. Only this coordinator
-compares it, so it need not be Kafka's number, but it must be the same in the next process: it lies in a record.
+If it differs from the one of the group's epoch, the group needs a new target. Only this coordinator
+compares it, so it need not be Kafka's number, but it must be the same in the next process: a record has it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["metadata_hash"]
 
 
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
-    """The hash of those of the topics that exist; 0 if none does."""
+    """The hash of the topics that exist; 0 if none does."""
     digest = blake2b(digest_size=8)
     found = False
     for name in sorted(names):

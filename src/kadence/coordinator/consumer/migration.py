@@ -1,7 +1,7 @@
 """Converts a group from one protocol to the other while it has members (KIP-848, "online migration").
 
-Up: the first heartbeat that joins turns a classic group over; its members stay as they are and rejoin in time. Down:
-when the last member that speaks KIP-848's protocol goes and classic ones remain. Empty groups just change. Offsets
+Up: the first KIP-848 heartbeat that joins upgrades a classic group; its members stay and rejoin in time. Down:
+when the last member of KIP-848's protocol leaves and classic ones remain. Empty groups just change. Offsets
 stay.
 """
 
@@ -36,17 +36,17 @@ __all__ = ["can_downgrade_by_join", "downgrade", "fence", "upgraded"]
 
 
 def upgraded(shard: Shard, now: int, group_id: str, limit: int) -> ConsumerGroup:
-    """A KIP-848 group of that name: what was a classic group until now, or a new one, which its first record makes.
+    """A KIP-848 group of that name: an upgraded classic group, or a new one, which its first record makes.
 
     Raises:
-        RefusedError: GROUP_ID_NOT_FOUND: the classic group cannot be one; GROUP_MAX_SIZE_REACHED.
+        RefusedError: GROUP_ID_NOT_FOUND: the classic group cannot be upgraded; GROUP_MAX_SIZE_REACHED.
     """
     classic = shard.classic(group_id)
     group = ConsumerGroup(group_id)
     if classic is None:
         refuse_if_full(group, "", limit)
     elif classic.is_empty:
-        # As in Kafka: ids that were given out and not used yet go with it, and may be used to join the new group.
+        # As in Kafka: its pending member ids go with it, and may be used to join the new group.
         refuse_if_full(group, "", limit)
         _forget(shard, classic)
     else:
@@ -57,7 +57,7 @@ def upgraded(shard: Shard, now: int, group_id: str, limit: int) -> ConsumerGroup
                 f"The consumer group has reached its maximum capacity of {limit} members.",
             )
         _turn_over(shard, now, classic, members)
-    # The group is there from its first record on; here it is made for a caller that is about to write one.
+    # The group exists from its first record on; until then this object stands in for a caller about to write it.
     return find_group(shard, group_id) or group
 
 
@@ -94,7 +94,7 @@ def _member(shard: Shard, classic: ClassicGroup, old: OldMember) -> Member:
 
 
 def _turn_over(shard: Shard, now: int, classic: ClassicGroup, members: list[Member]) -> None:
-    """Whoever waits for the classic group's rebalance is told of another one."""
+    """Upgrade the group; parked requests of the classic members end with REBALANCE_IN_PROGRESS."""
     for old in list(classic.members.values()):
         end_parked(shard, old, codes.REBALANCE_IN_PROGRESS)
     _forget(shard, classic)
@@ -113,14 +113,14 @@ def _turn_over(shard: Shard, now: int, classic: ClassicGroup, members: list[Memb
 
 
 def _forget(shard: Shard, classic: ClassicGroup) -> None:
-    """The classic group is no more; its offsets stay."""
+    """Remove the classic group; its offsets stay."""
     shard.write(GroupMetadataKey(classic.group_id), None)
 
 
 def fence(shard: Shard, now: int, group: ConsumerGroup, member_ids: Collection[str]) -> None:
-    """Take members out; if that leaves classic members alone, the group becomes theirs."""
+    """Remove members; if only classic members are left, downgrade the group."""
     if can_downgrade(shard, group, member_ids):
-        # Its generation is the epoch that the members know: they hear of a rebalance, not that they are of the past.
+        # Its generation is the epoch that the members know, so they get REBALANCE_IN_PROGRESS, not ILLEGAL_GENERATION.
         remove(shard, group, member_ids)
         prepare(shard, now, downgrade(shard, now, group, group.epoch))
     else:
@@ -128,14 +128,14 @@ def fence(shard: Shard, now: int, group: ConsumerGroup, member_ids: Collection[s
 
 
 def can_downgrade(shard: Shard, group: ConsumerGroup, without: Collection[str]) -> bool:
-    """Whether all members but those speak the classic protocol."""
+    """True if all other members speak the classic protocol."""
     left = len(group.members) - len(without)
     left_classic = group.classic_members - sum(group.members[each].classic is not None for each in without)
     return shard.config.consumer_downgrades and 0 < left == left_classic and left <= shard.config.max_size
 
 
 def can_downgrade_by_join(shard: Shard, group: ConsumerGroup, instance_id: str | None) -> bool:
-    """Whether the static member of that instance id is the only one that does not speak the classic protocol."""
+    """True if the static member of that instance id is the only one that does not speak the classic protocol."""
     member = group.static_member(instance_id)
     return (
         shard.config.consumer_downgrades
@@ -147,7 +147,7 @@ def can_downgrade_by_join(shard: Shard, group: ConsumerGroup, instance_id: str |
 
 
 def downgrade(shard: Shard, now: int, group: ConsumerGroup, generation: int) -> ClassicGroup:
-    """The classic group of the members, Stable at that generation with what their target was."""
+    """Make a classic group of the members, Stable at that generation with their targets as assignments."""
     members = list(group.members.values())
     targets = {member.member_id: group.target.get(member.member_id, {}) for member in members}
     for member in members:
@@ -169,7 +169,7 @@ def downgrade(shard: Shard, now: int, group: ConsumerGroup, generation: int) -> 
     for member in members:
         old = classic.members[member.member_id]
         assert member.classic is not None
-        # The record has the metadata of one protocol; what else the member knows is remembered beside it.
+        # The record has the metadata of one protocol; the member's other protocols are kept beside it.
         old.protocols = list(member.classic.protocols)
         old.is_new = False
         rearm_session(shard, now, classic, old)
@@ -178,7 +178,7 @@ def downgrade(shard: Shard, now: int, group: ConsumerGroup, generation: int) -> 
 
 
 def _common_protocol(members: list[Member]) -> str:
-    """Of those that all know the one that most name first, as a classic group chooses it."""
+    """Of the common protocols, the one that most members list first, as a classic group chooses it."""
     known = [
         [name for name, _ in member.classic.protocols] for member in members if member.classic is not None
     ]

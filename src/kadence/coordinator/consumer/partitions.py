@@ -1,4 +1,4 @@
-"""Partitions by topic id, as the records and requests of KIP-848 have them."""
+"""Partitions by topic id, as in the records and requests of KIP-848."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Epochs = Mapping[bytes, Mapping[int, int]]
 
 
 class TopicPartitions(Protocol):
-    """What the messages call so; several have a class of that shape."""
+    """The messages' TopicPartitions; several modules have a class of this shape."""
 
     topic_id: bytes
     partitions: list[int]
 
 
 def by_topic(pairs: Iterable[tuple[bytes, int]]) -> dict[bytes, frozenset[int]]:
-    """(topic id, partition) pairs, put together by topic."""
+    """Group (topic id, partition) pairs by topic."""
     topics: dict[bytes, set[int]] = {}
     for topic, partition in pairs:
         topics.setdefault(topic, set()).add(partition)

@@ -1,10 +1,10 @@
 """Subscriptions by regular expression: RE2's syntax, matched against whole topic names by the coordinator (KIP-848).
 
 The engine is RE2 itself, by ``google-re2`` (the extra ``broker``). Python's `re` is no stand-in: it knows other syntax,
-and an expression of a stranger can keep it busy for hours, where RE2's time grows with the length of the name alone.
+and a hostile expression can keep it busy for hours, while RE2's time grows with the length of the name alone.
 
-What an expression may cost is bounded: its length, the engine's memory for it, how many compiled ones are kept, and the
-work between two looks at other clients (`Matching`).
+The cost of an expression is bounded: its length, the engine's memory for it, the number of compiled ones that are kept,
+and the work before other clients are served (`Matching`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ __all__ = ["MOST_CHARACTERS", "InvalidPatternError", "Matching", "Resolved", "ma
 MOST_CHARACTERS: Final = 16 * 1024
 """The longest expression. RE2 keeps some 100 bytes for each character beside the memory that it counts."""
 _ENGINE_BYTES: Final = 1024 * 1024
-"""What RE2 may take for one expression, by its own count; a longer program is refused."""
+"""The most memory of RE2 for one expression, by its own count; a longer program is refused."""
 _KEPT: Final = 16
-"""How many expressions stay compiled in this process. To compile one again takes 45 ms at most."""
+"""The number of expressions that stay compiled in this process. Compiling one again takes 45 ms at most."""
 _STEP_WORK: Final = 2_000_000
-"""What a step of `Matching` may do, in steps of RE2's slowest engine (about 30 ns each)."""
+"""The most work of one step of `Matching`, in steps of RE2's slowest engine (about 30 ns each)."""
 _COMPILING: Final = 30
 """The work of compiling, for each instruction of the program."""
 _CALLING: Final = 120
-"""The work of asking about one name at all."""
+"""The fixed work of matching one name."""
 _SHOWN: Final = 200
-"""So many characters of an expression stand in an error: an answer has no room for longer texts."""
+"""The most characters of an expression in an error: a response has no room for longer texts."""
 
 _PARTS: Final = re.compile(
     r"""\\Q.*?(?:\\E|\Z)                                  # literal text
@@ -45,7 +45,7 @@ _PARTS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a regular expression matched.
+    """The topics that a regular expression matched.
 
     Attributes:
         version: of the topics (`Topics.version`) that it was matched against, as that process counted.
@@ -58,23 +58,23 @@ class Resolved:
 
 
 class InvalidPatternError(Exception):
-    """No expression of RE2's, or there is no RE2 to ask; the text says which."""
+    """Not an expression of RE2's, or RE2 is not installed; the text says which."""
 
 
 def validate(pattern: str) -> None:
-    """Refuse what RE2 cannot compile.
+    """Refuse an expression that RE2 cannot compile.
 
     Raises:
-        InvalidPatternError: with RE2's own words, or what to install.
+        InvalidPatternError: with RE2's own message, or the package to install.
     """
     _compiled(pattern)
 
 
 class Matching:
-    """Expressions on their way through the names of topics, step by step. One that does not compile matches none.
+    """Matches expressions against the names of topics, step by step. One that does not compile matches none.
 
     Attributes:
-        found: which names each expression matches; whole once `advance` has returned True.
+        found: the names that each expression matches; complete once `advance` has returned True.
     """
 
     __slots__ = ("_steps", "found")
@@ -84,7 +84,7 @@ class Matching:
         self._steps = self._match(list(patterns), list(names))
 
     def advance(self) -> bool:
-        """Do as much as others may have to wait for; True once nothing is left to do."""
+        """Do one step, as long as other clients may have to wait; True once all is done."""
         return next(self._steps, True)
 
     def _match(self, patterns: list[str], names: list[str]) -> Iterator[bool]:
@@ -94,7 +94,7 @@ class Matching:
             try:
                 expression = _compiled(pattern)
             except InvalidPatternError:
-                # It was good when its member joined: this process lacks RE2, or its bounds were others.
+                # It compiled when its member joined: this process lacks RE2, or has other bounds.
                 self.found[pattern] = frozenset()
                 continue
             size = expression.programsize
@@ -110,7 +110,7 @@ class Matching:
 
 
 def matches(patterns: Iterable[str], names: Iterable[str]) -> Mapping[str, frozenset[str]]:
-    """Which of ``names`` each expression matches, in one go."""
+    """The names that each expression matches, in one go."""
     matching = Matching(patterns, names)
     while not matching.advance():
         pass
@@ -133,9 +133,7 @@ def _compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _ENGINE_BYTES
-    options.never_capture = (
-        True  # Only whole names are asked for, and each group would cost time in each match.
-    )
+    options.never_capture = True  # Only whole names are matched, and each captured group would cost time.
     try:
         compiled = re2.compile(pattern, options)
     except re2.error as problem:
@@ -143,7 +141,7 @@ def _compiled(pattern: str) -> Any:
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise InvalidPatternError(f"{_short(pattern)} is not in the syntax of RE2: {text[:_SHOWN]}") from None
     finally:
-        re2.purge()  # It keeps 128 of its own accord, of any size.
+        re2.purge()  # It keeps 128 expressions by itself, of any size.
     _check_as_kafka(pattern)
     return compiled
 
@@ -153,7 +151,7 @@ def _short(pattern: str) -> str:
 
 
 def _check_as_kafka(pattern: str) -> None:
-    """Refuse what Kafka's RE2/J does not compile, although RE2 does."""
+    """Refuse expressions that Kafka's RE2/J does not compile, although RE2 does."""
     names = set[str]()
     for part in _PARTS.finditer(pattern):
         if part["escape"] == "C":

@@ -1,7 +1,7 @@
-"""The next step of one member towards its target: first it gives up, then it gets (KIP-848, CurrentAssignmentBuilder).
+"""The next step of one member towards its target: revoke first, then get (KIP-848, CurrentAssignmentBuilder).
 
-A partition is given to a member only when nobody has it any more. A member that must give something up stays at its
-epoch until a heartbeat reports its partitions without it; giving up never raises an epoch by itself (KAFKA-19974).
+A partition is assigned to a member only when no other has it. A member that must revoke partitions stays at its
+epoch until a heartbeat reports its partitions without them; revoking never raises an epoch by itself (KAFKA-19974).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["Target", "reconcile"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a member is to have.
+    """The target of one member.
 
     Attributes:
         epoch: of the target assignment.
         partitions: this member's part of it.
-        subscribed: ids of the topics that the member subscribes to now. What the target gives it beyond them is not
-            for it any more: the subscription may be newer than the target.
+        subscribed: ids of the topics that the member subscribes to now. Partitions of other topics in the target are
+            not for it any more: the subscription may be newer than the target.
     """
 
     epoch: int
@@ -37,8 +37,8 @@ def reconcile(
     """The member after one step; the same value if there is nothing to do.
 
     Args:
-        owned: what the member said it has; None if it did not say.
-        is_taken: whether somebody, this member included, has a partition or is still to give it up.
+        owned: the partitions that the member reported; None if it reported none.
+        is_taken: whether any member, this one included, has a partition or is still to revoke it.
     """
     match member.state:
         case MemberState.STABLE if member.epoch == target.epoch:
@@ -80,7 +80,7 @@ def _step(
 
 
 def _drop_unsubscribed(member: Member, target: Target, owned: Partitions | None) -> Member:
-    """Take away what the member unsubscribed from, without waiting for a new target."""
+    """Revoke partitions of topics that the member unsubscribed from, without waiting for a new target."""
     gone = {topic: epochs for topic, epochs in member.assigned.items() if topic not in target.subscribed}
     if not gone:
         return member
@@ -95,7 +95,7 @@ def _drop_unsubscribed(member: Member, target: Target, owned: Partitions | None)
 
 
 def _owns(owned: Partitions | None, partitions: Epochs) -> bool:
-    """Whether the member may still have one of them: it did not say what it has, or it said so."""
+    """True if the member may still have one of them: it reported so, or reported nothing."""
     if owned is None:
         return True
     return any(not owned[topic].isdisjoint(partitions[topic]) for topic in owned.keys() & partitions.keys())

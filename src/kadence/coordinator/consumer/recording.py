@@ -56,7 +56,7 @@ def epoch_record(
 def member_record(
     group_id: str, member: Member
 ) -> tuple[ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue]:
-    """What a member said of itself."""
+    """The fields that a member reported about itself."""
     classic = None
     if member.classic is not None:
         classic = ClassicMemberMetadata(
@@ -81,7 +81,7 @@ def member_record(
 def assignment_record(
     group_id: str, member: Member
 ) -> tuple[ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue]:
-    """How far a member is."""
+    """A member's progress towards its target."""
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id, member.member_id)
     return key, ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -106,7 +106,7 @@ def _with_epochs(partitions: Epochs) -> list[TopicPartitions]:
 def target_record(
     group_id: str, member_id: str, partitions: Partitions
 ) -> tuple[ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue]:
-    """What a member is to have."""
+    """The target of one member."""
     topics = [TopicPartition(topic, sorted(numbers)) for topic, numbers in sorted(partitions.items())]
     key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
     return key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics)
@@ -115,7 +115,7 @@ def target_record(
 def target_epoch_record(
     group_id: str, epoch: int, timestamp: int
 ) -> tuple[ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue]:
-    """For which epoch the target was made, and when."""
+    """The epoch that the target was made for, and the time."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id)
     return key, ConsumerGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=timestamp
@@ -125,7 +125,7 @@ def target_epoch_record(
 def pattern_record(
     group_id: str, pattern: str, resolved: Resolved
 ) -> tuple[ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue]:
-    """What an expression matched."""
+    """The topics that an expression matched."""
     return ConsumerGroupRegularExpressionKey(group_id, pattern), ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp
     )

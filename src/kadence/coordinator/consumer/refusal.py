@@ -6,10 +6,10 @@ __all__ = ["RefusedError"]
 
 
 class RefusedError(Exception):
-    """The request changes nothing. Raised before anything is written.
+    """The request is refused and changes nothing. Raised before anything is written.
 
     Attributes:
-        code: of the answer. message: for people; None where the protocol has no place for it.
+        code: of the response. message: for people; None if the protocol has no field for it.
     """
 
     def __init__(self, code: int, message: str | None = None) -> None:

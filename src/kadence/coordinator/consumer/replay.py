@@ -1,6 +1,6 @@
 """Applies the records of KIP-848 groups to a shard: the only code that changes a `ConsumerGroup` (E0).
 
-A tombstone of something that is not there has no effect, so a log may be cut anywhere between two records.
+A tombstone of something that does not exist has no effect, so a log may be cut anywhere between two records.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def replay_partition_metadata(shard: Shard, record: Record) -> None:
 
 
 def replay_member(shard: Shard, record: Record) -> None:
-    """ConsumerGroupMemberMetadata: what a member said of itself; its tombstone ends the member."""
+    """ConsumerGroupMemberMetadata: the fields that a member reported; its tombstone removes the member."""
     member_id, value = record.key.member_id, record.value
     if value is None:
         known = find_group(shard, record.key.group_id)
@@ -78,7 +78,7 @@ def replay_member(shard: Shard, record: Record) -> None:
 
 
 def replay_target(shard: Shard, record: Record) -> None:
-    """ConsumerGroupTargetAssignmentMember: what one member is to have."""
+    """ConsumerGroupTargetAssignmentMember: the target of one member."""
     member_id, value = record.key.member_id, record.value
     if value is not None:
         _group(shard, record.key).target[member_id] = of_topics(value.topic_partitions)
@@ -87,7 +87,7 @@ def replay_target(shard: Shard, record: Record) -> None:
 
 
 def replay_target_epoch(shard: Shard, record: Record) -> None:
-    """ConsumerGroupTargetAssignmentMetadata: for which epoch the target was made, and when."""
+    """ConsumerGroupTargetAssignmentMetadata: the epoch that the target was made for, and the time."""
     group = find_group(shard, record.key.group_id) if record.value is None else _group(shard, record.key)
     if group is not None:
         group.target_epoch = 1 if record.value is None else record.value.assignment_epoch
@@ -95,7 +95,7 @@ def replay_target_epoch(shard: Shard, record: Record) -> None:
 
 
 def replay_assignment(shard: Shard, record: Record) -> None:
-    """ConsumerGroupCurrentMemberAssignment: how far one member is; its tombstone takes away what it had."""
+    """ConsumerGroupCurrentMemberAssignment: a member's progress; its tombstone takes away its partitions."""
     member_id, value = record.key.member_id, record.value
     if value is None:
         known = find_group(shard, record.key.group_id)
@@ -121,7 +121,7 @@ def replay_assignment(shard: Shard, record: Record) -> None:
 
 
 def replay_pattern(shard: Shard, record: Record) -> None:
-    """ConsumerGroupRegularExpression: what an expression matched."""
+    """ConsumerGroupRegularExpression: the topics that an expression matched."""
     pattern, value = record.key.regular_expression, record.value
     if value is not None:
         _group(shard, record.key).resolved[pattern] = Resolved(
@@ -132,7 +132,7 @@ def replay_pattern(shard: Shard, record: Record) -> None:
 
 
 def _group(shard: Shard, key: _OfGroup) -> ConsumerGroup:
-    """The group of a record that is no tombstone. A classic group of its name has had its tombstone before."""
+    """The group of a record that is not a tombstone. A classic group of the name has had its tombstone before."""
     group = find_group(shard, key.group_id)
     if group is None:
         group = shard.groups[key.group_id] = ConsumerGroup(key.group_id)
@@ -140,7 +140,7 @@ def _group(shard: Shard, key: _OfGroup) -> ConsumerGroup:
 
 
 def _with_epochs(topics: Iterable[TopicPartitions], member_epoch: int) -> Mapping[bytes, Mapping[int, int]]:
-    """Records of Kafka before 4.3 have no epochs: then the member's own stands for them."""
+    """Records of Kafka before 4.3 have no assignment epochs: the member's own epoch is used for them."""
     return {
         topic.topic_id: dict(
             zip(

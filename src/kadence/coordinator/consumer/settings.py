@@ -1,7 +1,7 @@
 """Settings of KIP-848 groups: of the broker (``group.consumer.*``), and of single groups (``consumer.*``, KIP-848).
 
-What a group does not set for itself is the broker's. A group's settings live in the cluster's configuration and not in
-`__consumer_offsets`: the broker hands them in by `GroupCoordinator.set_group_configs`.
+A setting that a group does not have is the broker's. A group's settings are in the cluster's configuration and not in
+`__consumer_offsets`: the broker sets them with `GroupCoordinator.set_group_configs`.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ GROUP_CONFIGS: Final[dict[str, Callable[[CoordinatorConfig], tuple[int, int, int
         config.consumer_max_assignment_interval_ms,
     ),
 }
-"""What a group may set: its default, and the least and the most that the broker allows."""
+"""The settings that a group may have: the default, and the least and the most that the broker allows."""
 
 
 def group_configs_fault(config: CoordinatorConfig, configs: Mapping[str, int]) -> str | None:
-    """Why a group may not have ``configs`` of its own, in Kafka's words; None if it may."""
+    """The reason why a group may not have ``configs``, in Kafka's words; None if it may."""
     for name, value in configs.items():
         _, least, most = GROUP_CONFIGS[name](config)
         if value < least:
@@ -59,9 +59,9 @@ def group_configs_fault(config: CoordinatorConfig, configs: Mapping[str, int]) -
 
 
 def set_group_configs(shard: Shard, group_id: str, configs: Mapping[str, int]) -> None:
-    """Let a group have just these settings of its own; empty: the broker's.
+    """Replace a group's own settings; empty: it uses the broker's.
 
-    Values that lie beyond the broker's bounds, which may have changed since they were set, count as the bound.
+    Values beyond the broker's bounds, which may have changed since they were set, count as the bound.
     """
     if configs:
         shard.group_configs[group_id] = dict(configs)
@@ -70,12 +70,12 @@ def set_group_configs(shard: Shard, group_id: str, configs: Mapping[str, int]) -
 
 
 def session_timeout(shard: Shard, group_id: str) -> int:
-    """How long a member may be silent, in ms."""
+    """The session timeout of a member, in ms."""
     return _of(shard.config, shard.group_configs.get(group_id, {}), _SESSION)
 
 
 def heartbeat_interval(shard: Shard, group_id: str) -> int:
-    """How often members are told to report, in ms."""
+    """The interval between heartbeats, in ms."""
     return _of(shard.config, shard.group_configs.get(group_id, {}), _HEARTBEAT)
 
 

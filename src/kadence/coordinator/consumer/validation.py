@@ -15,7 +15,7 @@ __all__ = ["refuse_nonsense"]
 def refuse_nonsense(
     config: CoordinatorConfig, caller: Caller, request: ConsumerGroupHeartbeatRequest
 ) -> None:
-    """Check the request by itself, in Kafka's order.
+    """Check the request without the group, in Kafka's order.
 
     Raises:
         RefusedError: UNSUPPORTED_VERSION, INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.

@@ -43,43 +43,43 @@ def write_epoch(shard: Shard, group_id: str, epoch: int, metadata_hash: int) -> 
 
 
 def write_member(shard: Shard, group_id: str, member: Member) -> None:
-    """What the member said of itself."""
+    """The fields that the member reported about itself."""
     shard.write(*member_record(group_id, member))
 
 
 def write_assignment(shard: Shard, group_id: str, member: Member) -> None:
-    """How far the member is."""
+    """The member's progress towards its target."""
     shard.write(*assignment_record(group_id, member))
 
 
 def write_target(shard: Shard, group_id: str, member_id: str, partitions: Partitions) -> None:
-    """What one member is to have."""
+    """The target of one member."""
     shard.write(*target_record(group_id, member_id, partitions))
 
 
 def write_target_epoch(shard: Shard, group_id: str, epoch: int, timestamp: int) -> None:
-    """For which epoch the target was made, and when."""
+    """The epoch that the target was made for, and the time."""
     shard.write(*target_epoch_record(group_id, epoch, timestamp))
 
 
 def write_pattern(shard: Shard, group_id: str, pattern: str, resolved: Resolved) -> None:
-    """What an expression matched."""
+    """The topics that an expression matched."""
     shard.write(*pattern_record(group_id, pattern, resolved))
 
 
 def remove_member(shard: Shard, group_id: str, member_id: str) -> None:
-    """In the order of Kafka's tombstones."""
+    """Remove a member, in the order of Kafka's tombstones."""
     shard.write(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None)
     shard.write(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None)
     shard.write(ConsumerGroupMemberMetadataKey(group_id, member_id), None)
 
 
 def remove_pattern(shard: Shard, group_id: str, pattern: str) -> None:
-    """Nobody subscribes to the expression any more."""
+    """Remove an expression without a subscriber."""
     shard.write(ConsumerGroupRegularExpressionKey(group_id, pattern), None)
 
 
 def remove_group(shard: Shard, group: ConsumerGroup) -> None:
-    """The group and all that belongs to it; not its offsets."""
+    """Remove the group and all its records; its offsets stay."""
     for key in list(group.tombstones()):
         shard.write(key, None)

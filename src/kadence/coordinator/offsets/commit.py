@@ -1,4 +1,4 @@
-"""OffsetCommit: which members may commit offsets, and for which partitions.
+"""OffsetCommit: the members and partitions that offsets may be committed for.
 
 v2-4  the client's own retention time    v6  leader epoch (KIP-320)    v7  group.instance.id
 v9    KIP-848's errors                   v10 topic ids
@@ -31,14 +31,14 @@ __all__ = ["commit", "size_code"]
 _FIRST_TOPIC_ID_VERSION = 10
 _BATCH_HEADER = 61
 _SHORTEST_RECORD = 62
-"""Bytes of an offset without note, in a group and a topic with empty names: key 10, value 42, 10 around them."""
+"""Bytes of an offset without metadata, in a group and a topic with empty names: key 10, value 42, 10 around them."""
 
 
 def commit(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequest) -> None:
-    """Keep the offsets of a member, or of whoever assigns partitions by hand (generation < 0).
+    """Keep the offsets of a member, or of a client that assigns partitions by hand (generation < 0).
 
-    Each partition is judged alone: what does not exist is refused whatever the group says of the member, and the group
-    is asked, and made, only if something exists.
+    Each partition is checked alone: one that does not exist is refused whatever the group's code is. The group is
+    asked, and created, only if some partition exists.
     """
     by_id = caller.version >= _FIRST_TOPIC_ID_VERSION
     images = [
@@ -70,7 +70,7 @@ def commit(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequest)
             )
             for each in topic.partitions
         ]
-        if partitions:  # as Kafka: topics without partitions are not told
+        if partitions:  # as in Kafka: topics without partitions are left out
             topics.append(
                 OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
             )
@@ -90,7 +90,7 @@ def _exists(image: TopicImage | None, each: OffsetCommitRequestPartition) -> boo
 
 
 def _ask_group(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequest) -> int:
-    """Whether this member may commit. A commit of a classic group's member is a sign of life."""
+    """The code for a commit by this member. A commit of a classic group's member is a sign of life."""
     generation = request.generation_id_or_member_epoch
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -108,7 +108,7 @@ def _ask_group(shard: Shard, now: int, caller: Caller, request: OffsetCommitRequ
 
 
 def _ask_for_partitions(shard: Shard, request: OffsetCommitRequest, images: list[TopicImage | None]) -> int:
-    """Whether it may commit these partitions: one that it may not refuses all, as in Kafka."""
+    """The code for a commit of these partitions: one refused partition refuses all, as in Kafka."""
     group, epoch = shard.groups.get(request.group_id), request.generation_id_or_member_epoch
     for each, image in _partitions(request.topics, images) if group is not None else ():
         if image is not None and _exists(image, each):
@@ -126,17 +126,17 @@ def size_code(
     group_id: str,
     topics: Iterable[tuple[str, Sequence[OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition]]],
 ) -> int:
-    """Whether the coordinator's topic takes so much at once.
+    """The code for the size: UNKNOWN_SERVER_ERROR if the coordinator's topic does not take so much at once.
 
     Args:
-        topics: names of topics, and what is committed of each.
+        topics: names of topics, with the offsets to commit.
     """
     size = _BATCH_HEADER
     for name, partitions in topics:
         each_bytes = _SHORTEST_RECORD + _utf8_bytes(group_id) + _utf8_bytes(name)
         for each in partitions:
             note_bytes = _utf8_bytes(each.committed_metadata or "")
-            # The length of a longer note takes a byte more.
+            # The length field of longer metadata takes a byte more.
             size += each_bytes + note_bytes + (note_bytes >= 127)
     return codes.UNKNOWN_SERVER_ERROR if size > shard.config.max_batch_bytes else codes.NONE
 
@@ -153,7 +153,7 @@ def _commit(
     each: OffsetCommitRequestPartition,
     code: int,
 ) -> int:
-    """Keep one offset, unless the group's ``code`` or the offset's own note forbids it."""
+    """Keep one offset, unless the group's ``code`` or the length of its metadata forbids it."""
     metadata = each.committed_metadata or ""
     if code != codes.NONE:
         return code

@@ -1,4 +1,4 @@
-"""OffsetDelete (KIP-496): remove committed offsets, but none of a topic that a live group subscribes to."""
+"""OffsetDelete (KIP-496): remove committed offsets, except those of topics that a live group subscribes to."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["delete"]
 
 
 def delete(shard: Shard, now: int, caller: Caller, request: OffsetDeleteRequest) -> None:
-    """Judge each partition alone, if there is nothing against it for the group as a whole."""
+    """Check each partition alone, if the group as a whole may delete offsets."""
     code = _ask_group(shard, request.group_id)
     topics = [_judge(shard, request, each) for each in request.topics] if code == codes.NONE else []
-    shard.answer(caller, OffsetDeleteResponse(error_code=code, topics=_told(shard, topics)))
+    shard.answer(caller, OffsetDeleteResponse(error_code=code, topics=_reported(shard, topics)))
 
 
 def _judge(
@@ -39,10 +39,10 @@ def _judge(
     )
 
 
-def _told(shard: Shard, topics: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
-    """What is told of topics, as Kafka does it: it looks for unknown partitions first, and adds the others to those.
+def _reported(shard: Shard, topics: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
+    """Topics as in Kafka's response: Kafka looks for unknown partitions first, and adds the others to those.
 
-    So a topic that is named twice is told twice only if nothing is unknown. One without partitions is told only if it
+    So a topic that is named twice comes twice only if nothing is unknown. One without partitions comes only if it
     is unknown itself.
     """
     topics = [each for each in topics if each.partitions or shard.topics.by_name(each.name) is None]

@@ -1,7 +1,8 @@
 """Deletes offsets after their retention time, and groups that have nothing left (KIP-211).
 
-An empty group keeps its offsets for the retention after it became empty; a live one loses only topics that it no longer
-subscribes to; offsets without members count from their commit. What a transaction may still move stays.
+An empty group keeps its offsets for the retention time after it became empty; a live one loses only those of topics
+that it no longer subscribes to; offsets without members age from their commit. An offset that is pending in a
+transaction stays.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ _KEY = TimerKey(TimerKind.EXPIRY)
 
 
 def arm(shard: Shard, now: int) -> None:
-    """See to it that somebody looks after what may go."""
+    """Schedule the next expiry check, if none is scheduled."""
     if _KEY not in shard.timers:
         shard.timers.schedule(_KEY, add_ms(now, shard.config.offsets_retention_check_interval_ms))
 
 
 def on_expiry_timer(shard: Shard, now: int, key: TimerKey) -> None:
-    """Look for what may go, and look again later while there are groups."""
+    """Remove expired offsets and empty groups; check again later while there are groups."""
     for group in list(shard.groups.values()):
         if _expire(shard, shard.wall(now), group) and group.is_removable:
             remove_group(shard, group)
@@ -34,7 +35,7 @@ def on_expiry_timer(shard: Shard, now: int, key: TimerKey) -> None:
 
 
 def _expire(shard: Shard, wall: int, group: Group) -> bool:
-    """Forget what has expired; whether nothing is left."""
+    """Forget the expired offsets; return whether none is left."""
     retention = shard.config.offsets_retention_ms
     left = False
     for (topic, partition), committed in shard.offsets.of_group(group.group_id).items():

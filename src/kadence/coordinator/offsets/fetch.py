@@ -1,4 +1,4 @@
-"""OffsetFetch: what has been committed. An unknown group, topic or partition is offset -1, not an error.
+"""OffsetFetch: the committed offsets. An unknown group, topic or partition is offset -1, not an error.
 
 v1-7 one group    v2 topics null = all    v7 require_stable (KIP-447)    v8+ several groups
 v9 member id and epoch (KIP-848)    v10 topic ids
@@ -29,7 +29,7 @@ _FIRST_TOPIC_ID_VERSION = 10
 
 
 class _Position(NamedTuple):
-    """What is known of one partition."""
+    """The committed offset of one partition."""
 
     partition: int
     offset: int = -1
@@ -125,7 +125,7 @@ def _everything(shard: Shard, group_id: str) -> list[tuple[str, list[int]]]:
 def _positions(
     shard: Shard, group_id: str, topic: str, indexes: list[int], require_stable: bool
 ) -> list[_Position]:
-    """Offsets of partitions of one topic. ``require_stable``: not while a transaction may still move them."""
+    """Offsets of partitions of one topic. ``require_stable``: refuse those that a transaction may still move."""
     positions: list[_Position] = []
     for index in indexes:
         committed = shard.offsets.get(group_id, topic, index)

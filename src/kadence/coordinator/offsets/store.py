@@ -1,8 +1,8 @@
 """Committed offsets of all groups, and those of transactions that are not decided yet.
 
-Only records change it: `put` and `remove` are called when one is replayed, `end_transaction` when a marker is. Each
-offset has a serial number, its place in the log: when a transaction commits, its offset counts unless a later one has
-come meanwhile. Which commits are accepted is decided in `commit`.
+Only records change it: `put` and `remove` are called when one is replayed, `end_transaction` for a marker. Each
+offset has a serial number, its place in the log: when a transaction commits, its offset counts unless a later one
+was committed meanwhile. `commit` decides which commits are accepted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """An offset of a transaction that is under way. ``producer`` is id and epoch."""
+    """An offset of an open transaction. ``producer`` is id and epoch."""
 
     producer: tuple[int, int]
     committed: Committed
@@ -73,11 +73,11 @@ class OffsetStore:
         return self._groups.get(group_id, {}).get((topic, partition))
 
     def of_group(self, group_id: str) -> dict[_Partition, Committed]:
-        """A copy, so that it may be walked while offsets go."""
+        """A copy, so that the caller may remove offsets while iterating."""
         return dict(self._groups.get(group_id, {}))
 
     def partitions(self, group_id: str) -> set[_Partition]:
-        """Where the group has an offset, committed or pending."""
+        """The partitions with an offset, committed or pending."""
         pending = self._pending.get(group_id, {}).values()
         return set(self._groups.get(group_id, {})).union(*pending)
 
@@ -86,7 +86,7 @@ class OffsetStore:
         return self._groups.keys() | self._pending.keys()
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether a transaction that is under way may move this offset."""
+        """True if an open transaction may move this offset."""
         producers = self._pending.get(group_id)
         return producers is not None and any((topic, partition) in each for each in producers.values())
 
@@ -97,7 +97,7 @@ class OffsetStore:
         return group_id in self._groups or group_id in self._pending
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
-        """Forget an offset, also where it is pending."""
+        """Forget an offset, also a pending one."""
         offsets = self._groups.get(group_id, {})
         offsets.pop((topic, partition), None)
         if not offsets:
@@ -108,12 +108,12 @@ class OffsetStore:
                 self._end(group_id, producer_id)
 
     def remove_group(self, group_id: str) -> None:
-        """The group's offsets are somebody else's now."""
+        """Drop the group's offsets: it has another coordinator now."""
         self._groups.pop(group_id, None)
         self._pending.pop(group_id, None)
 
     def end_transaction(self, producer_id: int, owns: Callable[[str], bool], *, committed: bool) -> None:
-        """The producer's pending offsets in the groups that ``owns`` names count now, or never."""
+        """Commit or drop the producer's pending offsets in the groups that ``owns`` selects."""
         for group_id in [each for each in self._pending if owns(each)]:
             for (topic, partition), pending in self._end(group_id, producer_id).items():
                 present = self.get(group_id, topic, partition)
@@ -128,7 +128,7 @@ class OffsetStore:
         return ended
 
     def in_order(self, group_id: str) -> Iterator[tuple[_Partition, Committed, tuple[int, int] | None]]:
-        """All offsets of the group as they came: partition, offset, and the producer if it is pending."""
+        """All offsets of the group in log order: partition, offset, and the producer if it is pending."""
         everything: list[tuple[_Partition, Committed, tuple[int, int] | None]] = [
             (partition, each, None) for partition, each in self._groups.get(group_id, {}).items()
         ]

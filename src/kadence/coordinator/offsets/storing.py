@@ -1,4 +1,4 @@
-"""Offsets as records: OffsetCommit, whose tombstone forgets an offset."""
+"""Offsets as records: OffsetCommit, whose tombstone removes an offset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["forget_all", "forget_topic", "records", "replay"]
 
 
 def replay(shard: Shard, record: Record) -> None:
-    """Keep an offset, for its group or for its transaction. A group that did not exist only keeps offsets."""
+    """Keep an offset, for its group or for its transaction. A group that did not exist is created empty."""
     key: OffsetCommitKey = record.key
     value: OffsetCommitValue | None = record.value
     if value is None:
@@ -52,13 +52,13 @@ def records(shard: Shard, group_id: str) -> Iterator[Record]:
 
 
 def forget_all(shard: Shard, group_id: str) -> None:
-    """Tombstones for all offsets of a group."""
+    """Write tombstones for all offsets of a group."""
     for topic, partition in sorted(shard.offsets.partitions(group_id)):
         shard.write(OffsetCommitKey(group_id, topic, partition), None)
 
 
 def forget_topic(shard: Shard, deleted: str) -> None:
-    """Tombstones for the offsets of all groups in a topic that is gone."""
+    """Write tombstones for the offsets of all groups in a deleted topic."""
     for group_id in sorted(shard.offsets.groups()):
         for topic, partition in sorted(shard.offsets.partitions(group_id)):
             if topic == deleted:

@@ -1,9 +1,9 @@
 """TxnOffsetCommit: offsets that count once their transaction is committed.
 
-v3  who commits (KIP-447); older producers say nothing of a group's member, and are believed
+v3  the group's member (KIP-447); older producers do not name it, and are not checked for it
 
-The shell has asked the transaction coordinator whether the producer may write here. The offsets lie beside the
-committed ones until `GroupCoordinator.end_transaction` decides about them. They are stored without a topic id, as by
+The shell has asked the transaction coordinator whether the producer may write here. The offsets are kept beside the
+committed ones until `GroupCoordinator.end_transaction`. They are stored without a topic id, as by
 Kafka 4.3.1.
 """
 
@@ -26,7 +26,7 @@ __all__ = ["commit"]
 
 
 def commit(shard: Shard, now: int, caller: Caller, request: TxnOffsetCommitRequest) -> None:
-    """Keep the offsets as pending ones of the producer. Each partition is judged alone, but not by the group."""
+    """Keep the offsets as pending ones of the producer. Each partition is checked alone, the group once for all."""
     sizes = ((topic.name, topic.partitions) for topic in request.topics)
     group_code = (
         _ask_group(shard, caller, request)
@@ -44,7 +44,7 @@ def commit(shard: Shard, now: int, caller: Caller, request: TxnOffsetCommitReque
             partitions.append(
                 TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
             )
-        if partitions:  # as Kafka: topics without partitions are not told
+        if partitions:  # as in Kafka: topics without partitions are left out
             topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
     shard.answer(caller, TxnOffsetCommitResponse(topics=topics))
 
@@ -63,7 +63,7 @@ def _ask_group(shard: Shard, caller: Caller, request: TxnOffsetCommitRequest) ->
 
 
 def _ask_for_partitions(shard: Shard, request: TxnOffsetCommitRequest) -> int:
-    """Whether it may commit these partitions: one that it may not refuses all, as in Kafka."""
+    """The code for a commit of these partitions: one refused partition refuses all, as in Kafka."""
     group = shard.groups.get(request.group_id)
     if group is None:
         return codes.NONE

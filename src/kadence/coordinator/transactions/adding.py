@@ -3,7 +3,7 @@
 v2  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588)
 
 Producers of KIP-890 (transactions v2) send neither: the leader of the partition, or the group's coordinator, adds it
-when the first write comes. For older producers the leader only verifies that the partition was added.
+at the first write. For older producers the leader only verifies that the partition was added.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIRST_FENCED_VERSION = 2
 def add_partitions(
     ledger: Ledger, topics: Topics, now: int, caller: Caller, request: AddPartitionsToTxnRequest
 ) -> None:
-    """All partitions or none: beside one that does not exist, the others were not attempted."""
+    """Add all partitions or none: if one does not exist, the others get OPERATION_NOT_ATTEMPTED."""
     unknown: set[TopicPartition] = set()
     wanted: set[TopicPartition] = set()
     for topic in request.v3_and_below_topics:
@@ -78,7 +78,7 @@ def add_partitions(
 def add_offsets(
     ledger: Ledger, partition: TopicPartition, now: int, caller: Caller, request: AddOffsetsToTxnRequest
 ) -> None:
-    """The transaction will commit offsets of a group, which lie in ``partition`` of `__consumer_offsets`."""
+    """The transaction will commit offsets of a group, which are kept in ``partition`` of `__consumer_offsets`."""
     code = add(
         ledger, now, request.transactional_id, request.producer_id, request.producer_epoch, {partition}
     )
@@ -130,7 +130,7 @@ def add(
 def verify(
     ledger: Ledger, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
 ) -> int:
-    """Whether an older producer may write to ``partition`` now: it must have added it (KIP-890)."""
+    """The code for a write of an older producer to ``partition``: it must have added it (KIP-890)."""
     transaction = ledger.get(transactional_id)
     code = judge(transaction, producer_id, producer_epoch)
     if code != codes.NONE or transaction is None:
@@ -139,7 +139,7 @@ def verify(
 
 
 def judge(transaction: Transaction | None, producer_id: int, producer_epoch: int) -> int:
-    """Whether this producer may take part in a transaction now."""
+    """The code for taking part in a transaction now."""
     if transaction is None or transaction.producer_id != producer_id:
         return codes.INVALID_PRODUCER_ID_MAPPING
     if transaction.producer_epoch != producer_epoch:

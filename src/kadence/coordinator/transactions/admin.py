@@ -25,7 +25,7 @@ __all__ = ["describe_transactions", "list_transactions"]
 
 
 def list_transactions(ledger: Ledger, now: int, caller: Caller, request: ListTransactionsRequest) -> None:
-    """The ids that pass every filter. A filter that names no state is told, and passes nothing."""
+    """The ids that pass every filter. A filter with an unknown state is reported, and passes nothing."""
     titles = {each.title for each in State} | {"Dead", "PrepareEpochFence"}
     ids: Collection[str] = ledger.transactions.keys()
     if pattern := request.transactional_id_pattern:
@@ -55,7 +55,7 @@ def list_transactions(ledger: Ledger, now: int, caller: Caller, request: ListTra
 
 
 def _passes(each: Transaction, wall: int, request: ListTransactionsRequest) -> bool:
-    # As in Kafka: an id counts from its last transaction, even when that is over.
+    # As in Kafka: the age counts from the start of the last transaction, even when that is over.
     age = wall - each.started_at
     return (
         (not request.state_filters or each.state.title in request.state_filters)

@@ -29,15 +29,15 @@ _EXPIRY = TimerKey(TimerKind.EXPIRY)
 class TransactionCoordinator:
     """Owner of transactional ids. One caller at a time; ``now`` never goes back.
 
-    A shell stores the records of a `Step`, then delivers its answers, then writes the markers of its endings and says
-    so with `marked`. When it cannot store them, it takes the ids out with `unload` and loads them again: `replay` each
+    A shell stores the records of a `Step`, then delivers its answers, then writes the markers of its endings and calls
+    `marked`. When it cannot store them, it takes the ids out with `unload` and loads them again: `replay` each
     record, then `loaded`.
 
     Args:
         topics: of the cluster.
-        offsets_partition: the partition of `__consumer_offsets` that keeps a group.
-        new_producer_id: a producer id that nobody has.
-        wall: turns ``now`` into the time of day in ms, which is what records carry. Without it both are the same.
+        offsets_partition: returns the partition of `__consumer_offsets` of a group.
+        new_producer_id: returns an unused producer id.
+        wall: turns ``now`` into the time of day in ms, which records contain. Default: both are the same.
     """
 
     __slots__ = ("_ledger", "_offsets_partition", "_topics")
@@ -60,14 +60,14 @@ class TransactionCoordinator:
         return f"<TransactionCoordinator {len(ledger.transactions)} ids, {len(ledger.timers)} timers>"
 
     def get(self, transactional_id: str) -> Transaction | None:
-        """What is known of an id, to look at."""
+        """The state of an id, for reading only."""
         return self._ledger.get(transactional_id)
 
     def handle(self, now: int, caller: Caller, request: Any) -> Step:
-        """Take one request.
+        """Handle one request.
 
         Raises:
-            TypeError: a request that is not this coordinator's.
+            TypeError: a request that this coordinator does not serve.
         """
         ledger = self._ledger
         self._arm_expiry(now)
@@ -88,7 +88,7 @@ class TransactionCoordinator:
                 raise TypeError(f"a transaction coordinator does not serve {type(request).__name__}")
         return ledger.take()
 
-    # What leaders of partitions, and group coordinators, ask (KIP-890)
+    # Calls of partition leaders and group coordinators (KIP-890)
 
     def add(
         self,
@@ -101,8 +101,8 @@ class TransactionCoordinator:
         """A producer of transactions v2 writes to ``partitions``: make them part of its transaction.
 
         Returns:
-            An error code, and what it leads to. The write comes after the records in the logs. After a crash that took
-            the records and left the write, the shell aborts the transaction.
+            An error code, and the step. The write comes after the records in the logs. After a crash that lost
+            the records and kept the write, the shell aborts the transaction.
         """
         code = adding.add(
             self._ledger, now, transactional_id, producer_id, producer_epoch, partitions, client_version=2
@@ -112,11 +112,11 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
     ) -> int:
-        """Whether an older producer may write to ``partition`` now: an error code."""
+        """The code for a write of an older producer to ``partition``."""
         return adding.verify(self._ledger, transactional_id, producer_id, producer_epoch, partition)
 
     def is_part(self, transactional_id: str, partition: TopicPartition) -> bool:
-        """Whether the id's transaction writes to ``partition``."""
+        """True if the id's transaction writes to ``partition``."""
         transaction = self._ledger.get(transactional_id)
         return transaction is not None and partition in transaction.partitions
 
@@ -126,10 +126,10 @@ class TransactionCoordinator:
             each.producer_id for each in self._ledger.transactions.values() if partition in each.partitions
         )
 
-    # Time, and the other half of an end
+    # Time, and the second half of an ending
 
     def marked(self, now: int, transactional_id: str) -> Step:
-        """Every marker of the ending is written."""
+        """All markers of the ending are written."""
         ending.complete(self._ledger, now, transactional_id)
         return self._ledger.take()
 
@@ -147,23 +147,23 @@ class TransactionCoordinator:
         return ledger.take()
 
     def abandon(self) -> Step:
-        """What `handle` or `poll` had begun when it raised: it may not be stored, and its keys must be loaded again."""
+        """Return the effects of a `handle` or `poll` that raised: do not store them, and load their keys again."""
         return self._ledger.take()
 
     def next_deadline(self) -> int:
-        """When `poll` must be called next, at the latest; FOREVER if nothing is under way."""
+        """The latest time of the next `poll`; FOREVER if there are no timers."""
         return self._ledger.timers.next_deadline()
 
-    # Loading, and giving up ids: a coordinator that starts, moves, or could not store what it did
+    # Loading and giving up ids: for a coordinator that starts, moves, or could not store its records
 
     def replay(self, record: Record) -> None:
-        """Let a stored record take effect. Nobody is answered."""
+        """Apply a stored record. No request is answered."""
         self._ledger.replay(record)
 
     def loaded(self, now: int, owns: Callable[[str], bool] = lambda _: True) -> Step:
-        """The records of the ids that ``owns`` names have been replayed.
+        """The records of the ids that ``owns`` selects have been replayed.
 
-        Open transactions get the rest of their time. Decided ones end: their markers may not have been written.
+        Open transactions get the rest of their time. Decided ones end again: their markers may not have been written.
         """
         ledger = self._ledger
         self._arm_expiry(now)
@@ -178,7 +178,7 @@ class TransactionCoordinator:
         return ledger.take()
 
     def unload(self, now: int, owns: Callable[[str], bool]) -> Step:
-        """Give up the ids that ``owns`` names. Nobody is parked here, so nobody is told."""
+        """Give up the ids that ``owns`` selects. No request is parked here, so none has to be answered."""
         ledger = self._ledger
         for transactional_id in [each for each in ledger.transactions if owns(each)]:
             ledger.timers.cancel(timeout_key(transactional_id))
@@ -187,7 +187,7 @@ class TransactionCoordinator:
         return ledger.take()
 
     def snapshot(self, owns: Callable[[str], bool]) -> Iterator[Record]:
-        """The state of the ids that ``owns`` names, as the fewest records that make it."""
+        """The state of the ids that ``owns`` selects, as the fewest records that make it."""
         for transactional_id, each in sorted(self._ledger.transactions.items()):
             if owns(transactional_id):
                 yield Record(each.key(), each.value())
@@ -201,7 +201,7 @@ class TransactionCoordinator:
             timers.schedule(_EXPIRY, add_ms(now, interval))
 
     def _expire(self, now: int) -> None:
-        """Forget ids that nobody has used for the expiration time."""
+        """Forget ids that were not used for the expiration time."""
         ledger = self._ledger
         oldest = ledger.wall(now) - ledger.config.expiration_ms
         for transactional_id, each in list(ledger.transactions.items()):

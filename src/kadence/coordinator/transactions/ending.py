@@ -1,9 +1,9 @@
 """EndTxn, and the other ways in which a transaction ends: fenced by a new producer, or open for too long.
 
-v2  PRODUCER_FENCED (KIP-588)    v5  transactions v2: each end raises the epoch, and the answer tells it (KIP-890)
+v2  PRODUCER_FENCED (KIP-588)    v5  transactions v2: each end raises the epoch, which the response returns (KIP-890)
 
 An end has two steps. PrepareCommit or PrepareAbort is the decision: once it is stored it cannot change, and the client
-is answered. Then a marker goes into each partition, and `complete` makes room for the next transaction.
+gets its response. Then a marker is written to each partition, and `complete` makes room for the next transaction.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _FIRST_RAISING_VERSION = 5
 
 
 def end(ledger: Ledger, now: int, caller: Caller, request: EndTxnRequest) -> None:
-    """Decide the transaction's end, or say why not."""
+    """Decide the transaction's end, or answer with an error code."""
     raises = caller.version >= _FIRST_RAISING_VERSION
     code, transaction = _end(ledger, now, request, raises=raises)
     if code == codes.PRODUCER_FENCED and caller.version < _FIRST_FENCED_VERSION:
         code = codes.INVALID_PRODUCER_EPOCH
     producer_id, producer_epoch = NO_PRODUCER, NO_EPOCH
     if transaction is not None and raises:
-        producer_id, producer_epoch = _told(transaction)
+        producer_id, producer_epoch = _next_identity(transaction)
     ledger.answer(
         caller, EndTxnResponse(error_code=code, producer_id=producer_id, producer_epoch=producer_epoch)
     )
 
 
-def _told(transaction: Transaction) -> tuple[int, int]:
+def _next_identity(transaction: Transaction) -> tuple[int, int]:
     """Id and epoch of the producer's next transaction."""
     if transaction.next_producer_id != NO_PRODUCER:
         return transaction.next_producer_id, 0
@@ -67,16 +67,16 @@ def _end(ledger: Ledger, now: int, request: EndTxnRequest, *, raises: bool) -> t
     if same and (is_retry or not raises):
         return codes.NONE, known
     if raises and not request.committed and not is_retry:
-        # Nothing was added, or the leader that added it could not say so: the abort fences what may be on its way.
+        # Nothing was added, or the response of the leader that added it was lost: the abort fences late requests.
         return codes.NONE, _prepare(ledger, now, known, committed=False, raises=True)
     return codes.INVALID_TXN_STATE, None
 
 
 def _is_retry(known: Transaction, request: EndTxnRequest) -> bool:
-    """Whether an end is said again because its answer was lost: since then the epoch rose by one, or the id changed.
+    """True if an end is repeated because its response was lost: since then the epoch rose by one, or the id changed.
 
-    Once the next transaction is open, or a new producer has begun, nobody waits for that answer: who comes with the
-    epoch before is fenced, or it would end what is not its own.
+    Once the next transaction is open, or a new producer has begun, it is not: the client with the epoch before is
+    fenced, or it would end a transaction that is not its own.
     """
     if known.state in (State.EMPTY, State.ONGOING):
         return False
@@ -114,8 +114,8 @@ def _prepare(ledger: Ledger, now: int, known: Transaction, *, committed: bool, r
 
 
 def fence(ledger: Ledger, now: int, known: Transaction) -> None:
-    """Abort an open transaction on nobody's request, under an epoch above that of its producer."""
-    # A producer that named its own epoch was told to ask again, and will name the same one.
+    """Abort an open transaction without a request, under an epoch above that of its producer."""
+    # A producer that named its own epoch got CONCURRENT_TRANSACTIONS, and will name the same epoch again.
     ledger.last_epochs[known.transactional_id] = known.producer_epoch
     ledger.timers.cancel(timeout_key(known.transactional_id))
     transaction = known.to(
@@ -128,7 +128,7 @@ def fence(ledger: Ledger, now: int, known: Transaction) -> None:
 
 
 def complete(ledger: Ledger, now: int, transactional_id: str) -> None:
-    """Every marker is written: the id may begin its next transaction."""
+    """All markers are written: the id may begin its next transaction."""
     known = ledger.get(transactional_id)
     if known is None or not known.state.is_ending:
         return

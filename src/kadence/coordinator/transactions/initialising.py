@@ -2,7 +2,7 @@
 
 v3  raise the epoch of an id one has (KIP-360)    v4  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588)
 
-A transaction that is still open is aborted first: the caller hears CONCURRENT_TRANSACTIONS and asks again.
+An open transaction is aborted first: the caller gets CONCURRENT_TRANSACTIONS and asks again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _initialise(ledger: Ledger, now: int, request: InitProducerIdRequest) -> tup
 
 
 def _may_claim(known: Transaction, producer_id: int, epoch: int) -> bool:
-    """Whether a producer that names an id may go on under ``known``; its epoch is judged later.
+    """True if a producer that names an id may continue under ``known``; its epoch is checked later.
 
     A new entry has no epoch yet. The former id with its last epoch is a retry whose answer was lost.
     """

@@ -1,6 +1,6 @@
 """The state of the transaction coordinator, and the results of the present step.
 
-What must outlive the process changes only by `Ledger.put` and `Ledger.forget`, which write a record and replay it at
+Durable state changes only by `Ledger.put` and `Ledger.forget`, which write a record and replay it at
 once. A retry of InitProducerId is recognised by the epoch before the present one. Kafka's records do not have that
 epoch: after a restart such a retry is fenced, as on Kafka.
 """
@@ -49,10 +49,10 @@ class Ending:
 
 @dataclass(slots=True)
 class Step(Outcome):
-    """What one step leads to, in the order in which the shell does it.
+    """The effects of one step, in the order in which the shell carries them out.
 
     Attributes:
-        endings: whose markers to write once the records are stored and the answers delivered.
+        endings: transactions whose markers to write once the records are stored and the answers delivered.
     """
 
     endings: list[Ending] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Ledger:
     """Transactional ids with their timers. The rules add to the `Step`; the coordinator takes it out.
 
     Args:
-        new_producer_id: a producer id that nobody has.
+        new_producer_id: returns an unused producer id.
         wall: turns ``now`` into the time of day (ms).
     """
 
@@ -74,7 +74,7 @@ class Ledger:
         self.wall = wall
         self.transactions: dict[str, Transaction] = {}
         self.last_epochs: dict[str, int] = {}
-        """Of ids whose epoch the coordinator raised, but for a new producer: the epoch before."""
+        """For ids whose epoch the coordinator raised without a new producer: the epoch before."""
         self.timers = Timers()
         self._step = Step()
 
@@ -90,7 +90,7 @@ class Ledger:
         self._write(Record(TransactionLogKey(transactional_id=transactional_id), None))
 
     def replay(self, record: Record) -> None:
-        """The one place where an id's state changes."""
+        """Apply a record: the one place where an id's state changes."""
         key: TransactionLogKey = record.key
         value: TransactionLogValue | None = record.value
         if value is None:
@@ -103,7 +103,7 @@ class Ledger:
         self._step.answers.append(Answer(caller, response))
 
     def end(self, transaction: Transaction) -> None:
-        """Let the markers of ``transaction`` be written."""
+        """Schedule the markers of ``transaction``."""
         self._step.endings.append(
             Ending(
                 transaction.transactional_id,
@@ -124,5 +124,5 @@ class Ledger:
 
 
 def timeout_key(transactional_id: str) -> TimerKey:
-    """The transaction has been open for its timeout."""
+    """The timer of the transaction's timeout."""
     return TimerKey(TimerKind.TRANSACTION, transactional_id)

@@ -1,7 +1,7 @@
 """One transactional id as a value: its producer id and epoch, its state, and the partitions of its transaction.
 
-The states and who may follow whom are the table `NEXT`. A rule makes the next value with `Transaction.to`, and writes
-it as a record. Source: TransactionState and TransactionMetadata of Kafka 4.3.
+The allowed transitions between states are the table `NEXT`. A rule makes the next value with `Transaction.to`, and
+writes it as a record. Source: TransactionState and TransactionMetadata of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["MAX_EPOCH", "NEXT", "NO_EPOCH", "NO_PRODUCER", "State", "Transaction
 NO_PRODUCER: Final = -1
 NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 32_767
-"""No client is ever given this epoch, so the coordinator can always fence the one before it."""
+"""No client ever gets this epoch, so the coordinator can always fence the one before it."""
 
 
 class State(Enum):
@@ -33,7 +33,7 @@ class State(Enum):
 
     @property
     def title(self) -> str:
-        """As ListTransactions and DescribeTransactions name it."""
+        """The state's name in ListTransactions and DescribeTransactions."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
@@ -59,12 +59,12 @@ NEXT: Final[dict[State, frozenset[State]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What the coordinator keeps of a transactional id.
+    """The coordinator's state of a transactional id.
 
     Attributes:
         previous_producer_id: the id before the last change of ids; `NO_PRODUCER` if there was none.
-        next_producer_id: the id that the producer gets when the present ending is over, because its epochs are used up.
-        timeout_ms: how long a transaction may be open.
+        next_producer_id: the id for the producer when the present ending is over, because its epochs are used up.
+        timeout_ms: the longest time for which a transaction may be open.
         partitions: of the open or ending transaction; groups' offsets are partitions of `__consumer_offsets`.
         started_at, updated_at: time of day (ms); ``started_at`` is -1 while no transaction is open.
         client_version: 2 for clients of KIP-890, whose epoch rises with each transaction; 0 or 1 for others.
@@ -83,7 +83,7 @@ class Transaction:
     client_version: int = 0
 
     def to(self, state: State, **changes: Any) -> Self:
-        """The value after a move to ``state``; a move the table does not know is a bug of the rules."""
+        """The value after a transition to ``state``; one that is not in the table is a bug of the rules."""
         if state not in NEXT[self.state]:
             raise RuntimeError(
                 f"{self.transactional_id!r} cannot go from {self.state.title} to {state.title}"
@@ -92,7 +92,7 @@ class Transaction:
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """The next epoch would be the one that is kept for fencing."""
+        """The next epoch would be the one that is reserved for fencing."""
         return self.producer_epoch >= MAX_EPOCH - 1
 
     def key(self) -> TransactionLogKey:
@@ -120,7 +120,7 @@ class Transaction:
 
     @classmethod
     def of(cls, key: TransactionLogKey, value: TransactionLogValue) -> Self:
-        """What a record says."""
+        """The transaction of a record."""
         return cls(
             transactional_id=key.transactional_id,
             producer_id=value.producer_id,

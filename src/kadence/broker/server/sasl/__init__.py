@@ -1,7 +1,7 @@
 """The broker's side of SASL: one file per mechanism. Bytes in, bytes out; no socket, no clock.
 
-A mechanism is an object for one exchange: `step(data)` takes what the client says and returns what it is told. When
-`login` is set the exchange is over, and the client is who it says it is.
+A mechanism is an object for one exchange: `step(data)` takes the client's message and returns the server's. When
+`login` is set the exchange is over, and the client is authenticated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the mechanisms have in common."""
+"""The common parts of the mechanisms."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ class LoginError(Exception):
     """The client is refused.
 
     Attributes:
-        told: what the client hears. None: only that its credentials are invalid, for the reason would tell a stranger
-            too much (whether a user exists).
+        client_message: sent to the client. None: only that its credentials are invalid, because the reason would reveal
+        too much to a stranger (whether a user exists).
     """
 
-    def __init__(self, reason: str, *, told: str | None = None) -> None:
+    def __init__(self, reason: str, *, client_message: str | None = None) -> None:
         super().__init__(reason)
-        self.told = told
+        self.client_message = client_message
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who the client is. ``expires_at`` is when its credential ends (ms since 1970); None: never."""
+    """The authenticated user. ``expires_at`` is when its credential ends (ms since 1970); None: never."""
 
     user: str
     expires_at: int | None = None
@@ -35,7 +35,7 @@ class Mechanism(Protocol):
     login: Login | None
 
     def step(self, data: bytes) -> bytes:
-        """What the client is told.
+        """Return the answer to a message of the client.
 
         Raises:
             LoginError: the client is refused.

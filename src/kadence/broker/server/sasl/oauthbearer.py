@@ -1,4 +1,4 @@
-"""OAUTHBEARER: the client shows a token (RFC 7628). By default an unsecured JWT, which proves nothing: for tests only.
+"""OAUTHBEARER: the client sends a token (RFC 7628). By default an unsecured JWT, no protection: for tests only.
 
 That is also what Kafka's broker takes when no validator is configured (`OAuthBearerUnsecuredValidatorCallbackHandler`).
 """
@@ -80,12 +80,12 @@ class OAuthBearerServer:
 
     def step(self, data: bytes) -> bytes:
         if self._refusal is not None:
-            # The client has said that it read why (one byte 01); now it is refused.
-            raise LoginError(self._refusal, told=self._refusal)
+            # The client has confirmed that it read the reason (one byte 01); now it is refused.
+            raise LoginError(self._refusal, client_message=self._refusal)
         found = _FIRST.fullmatch(data)
         if found is None:
             sentence = "Invalid OAUTHBEARER client first message"
-            raise LoginError(sentence, told=sentence)
+            raise LoginError(sentence, client_message=sentence)
         pairs = dict(pair.partition("=")[::2] for pair in found[2].decode().split("\x01") if pair)
         authorization, token = pairs.get("auth", ""), ""
         if authorization.lower().startswith(_BEARER):
@@ -97,7 +97,7 @@ class OAuthBearerServer:
         wanted = (found[1] or b"").decode(errors="replace")
         if wanted not in ("", valid.user):
             sentence = "Authentication failed: Client requested an authorization id that is different from the token's"
-            raise LoginError(sentence, told=sentence)
+            raise LoginError(sentence, client_message=sentence)
         self.login = Login(valid.user, valid.expires_at)
         return b""
 
@@ -121,9 +121,9 @@ def _json(part: str) -> dict[str, Any]:
     try:
         value = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (binascii.Error, ValueError, RecursionError):
-        raise ValueError("a part of the token is no JSON in base64") from None
+        raise ValueError("a part of the token is not JSON in base64") from None
     if not isinstance(value, dict):
-        raise ValueError("a part of the token is no JSON object")  # noqa: TRY004 - one kind of error for all tokens
+        raise ValueError("a part of the token is not a JSON object")  # noqa: TRY004 - one kind of error for all tokens
     return value
 
 

@@ -32,7 +32,7 @@ class PlainServer:
         if not password:
             raise _refused("Authentication failed: password not specified")
         expected = self._users.get(user)
-        # Compared for an unknown user too, so that the time taken does not tell who exists.
+        # Compared for an unknown user too, so that the time taken does not reveal which users exist.
         is_right = hmac.compare_digest(password.encode(), (expected or "").encode())
         if expected is None or not is_right:
             raise _refused("Authentication failed: Invalid username or password")
@@ -45,4 +45,4 @@ class PlainServer:
 
 
 def _refused(sentence: str) -> LoginError:
-    return LoginError(sentence, told=sentence)
+    return LoginError(sentence, client_message=sentence)

@@ -1,6 +1,6 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512, the broker's side (RFC 5802). `kadence.connection.sasl.scram` is the client's.
 
-The password itself is not needed: what is kept of it (`ScramUser`) can check a proof but not make one. Names and
+The password itself is not needed: the stored data (`ScramUser`) can check a proof but not make one. Names and
 passwords are taken as they are, without SASLprep, as Kafka's tools store them.
 """
 
@@ -25,7 +25,7 @@ _CHANNEL: Final = base64.b64encode(b"n,,")
 
 @dataclass(frozen=True, slots=True)
 class ScramUser:
-    """What a broker keeps of a password."""
+    """The stored data of a password."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -42,7 +42,7 @@ def scram_user(mechanism: str, password: str) -> ScramUser:
 
 
 class ScramServer:
-    """One exchange. ``find`` gives what is kept of a user; None: there is no such user."""
+    """One exchange. ``find`` returns the stored data of a user; None: there is no such user."""
 
     __slots__ = ("_find", "_hash", "_nonce", "_spoken", "_stored", "_user", "login")
 
@@ -76,7 +76,7 @@ class ScramServer:
             sentence = (
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-            raise LoginError(sentence, told=sentence)
+            raise LoginError(sentence, client_message=sentence)
         self._nonce = fields[b"r"] + secrets.token_urlsafe(18).encode()
         answer = b"r=%b,s=%b,i=%d" % (self._nonce, base64.b64encode(stored.salt), stored.iterations)
         self._spoken = bare + b"," + answer
@@ -87,11 +87,11 @@ class ScramServer:
         without_proof, _, encoded = message.rpartition(b",p=")
         fields = dict(part.partition(b"=")[::2] for part in without_proof.split(b","))
         if fields.get(b"r") != self._nonce or fields.get(b"c") not in (_CHANNEL, base64.b64encode(b"y,,")):
-            raise LoginError("the nonce or the channel binding of the client's final message is another one")
+            raise LoginError("the nonce or the channel binding of the client's final message is wrong")
         try:
             proof = base64.b64decode(encoded, validate=True)
         except binascii.Error:
-            raise LoginError("the proof is no base64") from None
+            raise LoginError("the proof is not base64") from None
         spoken = self._spoken + b"," + without_proof
         signature = hmac.digest(stored.stored_key, spoken, self._hash)
         if len(proof) != len(signature):

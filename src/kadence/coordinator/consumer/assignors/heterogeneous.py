@@ -1,6 +1,6 @@
-"""``uniform`` where members subscribe to different topics (Kafka's UniformHeterogeneousAssignmentBuilder).
+"""``uniform`` if members subscribe to different topics (Kafka's UniformHeterogeneousAssignmentBuilder).
 
-Three steps: everybody keeps what it had and may have; what is free goes to the reader with the fewest partitions,
+Three steps: each member keeps its partitions if it may; free ones go to the reader with the fewest partitions,
 the scarcest topics first; then partitions move, topic by topic, from the reader with most to the one with fewest, until
 no topic's readers differ by more than one (where one reader cannot give, the next gives). Ties end as in Kafka.
 """
@@ -15,7 +15,7 @@ from kadence.coordinator.consumer.assignors.specification import GroupSpec, Shar
 __all__ = ["assign"]
 
 _PASSES = 16
-"""Two are enough for most subscriptions; where they overlap in odd ways each pass roughly halves the imbalance."""
+"""Two are enough for most subscriptions; if they overlap in odd ways, each pass roughly halves the imbalance."""
 
 
 def assign(spec: GroupSpec) -> Shares:
@@ -27,10 +27,10 @@ def assign(spec: GroupSpec) -> Shares:
 
 
 class _Sharing:
-    """The shares while they are made; members are numbers, in the order of the specification.
+    """The shares in progress; members are numbers, in the order of the specification.
 
     Attributes:
-        loads: how many partitions each member has.
+        loads: the number of partitions of each member.
     """
 
     def __init__(self, spec: GroupSpec) -> None:
@@ -59,7 +59,7 @@ class _Sharing:
                 self._give(topic, partition, scale.lightest())
 
     def balance(self) -> None:
-        """Even topics out in turn, until all others have had their turn since something moved."""
+        """Balance topics in turn, until a whole round moves nothing."""
         shared = [topic for topic in self._topics if len(self._readers[topic]) > 1]
         still = 0
         for topic in islice(cycle(shared), _PASSES * len(shared)):
@@ -68,7 +68,7 @@ class _Sharing:
                 return
 
     def _balance(self, topic: bytes) -> bool:
-        """Even out the loads of a topic's readers; whether something moved."""
+        """Balance the loads of a topic's readers; return whether something moved."""
         scale = Scale(self._readers[topic], self.loads)
         if scale.spread <= 1:
             return False

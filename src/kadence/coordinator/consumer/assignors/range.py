@@ -1,7 +1,7 @@
-"""``range``: of each topic, each reader gets one run of neighbouring partitions (RangeAssignor of Kafka's coordinator).
+"""``range``: each reader of a topic gets one run of neighbouring partitions (RangeAssignor of Kafka's coordinator).
 
-Members stand in the order of their instance ids, then of their member ids, static ones first. So a static member that
-comes back under a new member id gets what it had, and topics that are partitioned alike and read alike go together.
+Members are sorted by their instance ids, then by their member ids, static ones first. So a static member that
+comes back under a new member id gets the same partitions, and topics with equal partitions and readers match.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Readers of a topic from the lightest to the heaviest, while partitions go from one end to the other.
+"""Readers of a topic from the lightest to the heaviest, while partitions move from one end to the other.
 
-Who is as light as another gets in turn, who is as heavy gives in turn. So a step costs the same for any number of
-readers: the order is made once, and at each end a run of equals grows towards the middle.
+Equally light readers get partitions in turn, equally heavy ones give in turn. So a step costs the same for any number
+of readers: they are sorted once, and at each end a run of equals grows towards the middle.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["Scale"]
 
 
 class Scale:
-    """The caller changes ``loads`` by one for each member that it is told of."""
+    """The caller changes ``loads`` by one for each member that `lightest` or `heaviest` returns."""
 
     def __init__(self, readers: Sequence[int], loads: Sequence[int]) -> None:
         self._loads = loads
@@ -21,19 +21,19 @@ class Scale:
         self.spread = heavy - light
         # The light run is order[:light_end], where the next to get is order[next_light]; all have light_load.
         self._light_load, self._light_end, self._next_light = light - 1, 0, 0
-        # The heavy run is order[heavy_start:heavy_end]; behind it stand those that have nothing to give.
+        # The heavy run is order[heavy_start:heavy_end]; behind it are the readers that have nothing to give.
         self._heavy_load = heavy + 1
         self._heavy_start = self._heavy_end = len(self._order)
         self._next_heavy = len(self._order) - 1
 
     def is_even(self) -> bool:
-        """Whether another move would help nobody."""
+        """True if another move would not improve the balance."""
         return self._heavy_load - self._light_load <= 1
 
     def lightest(self) -> int:
-        """Who gets the next partition."""
+        """The reader that gets the next partition."""
         if self._next_light >= self._light_end:
-            # All of the run have got one: whoever had as many before joins it.
+            # Each reader of the run has got one: readers that already had as many join it.
             self._light_load += 1
             end = self._light_end
             while end < len(self._order) and self._loads[self._order[end]] == self._light_load:
@@ -44,7 +44,7 @@ class Scale:
         return member
 
     def heaviest(self, held: Mapping[int, Sequence[int]]) -> int | None:
-        """Who gives the next partition: one that holds some in ``held``; None if nobody does."""
+        """The reader that gives the next partition: one that has some in ``held``; None if there is none."""
         while True:
             if self._next_heavy < self._heavy_start:
                 self._widen()
@@ -55,12 +55,12 @@ class Scale:
             member = self._order[at]
             if held.get(member):
                 return member
-            # It stays as heavy as it is, so it goes behind the run.
+            # Its load stays the same, so it goes behind the run.
             self._heavy_end -= 1
             self._order[at], self._order[self._heavy_end] = self._order[self._heavy_end], member
 
     def _widen(self) -> None:
-        """All of the run have given one: whoever had as few before joins it."""
+        """Each reader of the run has given one: readers that already had as few join it."""
         start = self._heavy_start
         if self._heavy_end <= start and start > 0:
             self._heavy_load = self._loads[self._order[start - 1]]

@@ -10,7 +10,7 @@ from kadence.coordinator.consumer.partitions import Partitions
 __all__ = ["GroupSpec", "MemberSpec", "Shares"]
 
 Shares = dict[str, dict[bytes, frozenset[int]]]
-"""Member id -> topic id -> partitions. Every member is in it; a topic of which it has none is not."""
+"""Member id -> topic id -> partitions. Every member has an entry; topics without partitions have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class MemberSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """The group: its members by id, and how many partitions each subscribed topic has."""
+    """The group: its members by id, and the number of partitions of each subscribed topic."""
 
     members: Mapping[str, MemberSpec]
     counts: Mapping[bytes, int]
 
     @property
     def is_homogeneous(self) -> bool:
-        """Whether all members subscribe to the same topics."""
+        """True if all members subscribe to the same topics."""
         return len({member.topics for member in self.members.values()}) <= 1

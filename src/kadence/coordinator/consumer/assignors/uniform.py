@@ -1,4 +1,4 @@
-"""``uniform``: all members get equally many partitions, and keep their partitions where possible.
+"""``uniform``: all members get equally many partitions, and keep their partitions if possible.
 
 Balance goes before stickiness (UniformAssignor of Kafka's coordinator). This file is for groups whose members all
 subscribe to the same topics; `heterogeneous` is for the others.
@@ -14,7 +14,7 @@ __all__ = ["assign"]
 
 
 def assign(spec: GroupSpec) -> Shares:
-    """Numbers of partitions differ by one at most, if all members read the same topics."""
+    """The numbers of partitions differ by one at most, if all members read the same topics."""
     return _assign_same_topics(spec) if spec.is_homogeneous else heterogeneous.assign(spec)
 
 
@@ -33,7 +33,7 @@ def _assign_same_topics(spec: GroupSpec) -> Shares:
     free = [each for each in all_of_them if each in wanted]
     quotas: dict[str, int] = {}
     for index, (member_id, held) in enumerate(mine.items()):
-        # One partition more is for those that have it already, so nothing moves needlessly; else for the last members.
+        # Members that already have one more keep it, so that nothing moves needlessly; else the last members get it.
         gets_more = more > 0 and (len(held) > least or len(mine) - index <= more)
         more -= gets_more
         quotas[member_id] = least + gets_more
