@@ -42,7 +42,7 @@ _TOPIC: Final = "flights"
 _PARTITIONS: Final = 6
 _GROUP: Final = "flights-report"
 _ID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""What a broker puts behind a client's name to make a member id."""
+"""The suffix that a broker adds to a client id to make a member id."""
 
 
 class _Screen:
@@ -66,13 +66,13 @@ class _Screen:
             self._next = time.monotonic() + 0.1
 
     def title(self, text: str) -> None:
-        """The beginning of an act."""
+        """Print the title of a part."""
         self.close()
         say(f"\n{text}")
         self._next = 0.0
 
     def close(self) -> None:
-        """Leave the line that changes."""
+        """End the line that changes."""
         if self._is_open:
             sys.stderr.write("\n")
             self._is_open = False
@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     screen = _Screen()
     if arguments.picture is not None and not arguments.picture.parent.is_dir():
-        # Before the work of a minute, after which the picture is drawn.
+        # Checked now, because the picture is drawn only after a minute of work.
         raise UsageError(f"--picture {arguments.picture}: there is no directory {arguments.picture.parent}")
     path = data_file()
     output = _clean(arguments.output)
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
         screen.title("1. Producing the departures, keyed by carrier")
         expected, sizes = _produce(servers, admin, path, arguments.records, screen)
         screen.title("2. A group of three processes works through them")
-        # Fast enough to end soon, slow enough that half way is some time before the end.
+        # Fast enough to end soon, slow enough for failures before the end.
         pace = min(5_000.0, max(100.0, expected.rows / 20))
         outcome = run_group(Plan(servers, _TOPIC, _GROUP, pace=pace), sizes, admin, screen)
         screen.close()
@@ -157,7 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _clean(output: Path) -> Path:
-    """The directory, without what an earlier run put there; nothing else in it is touched."""
+    """The directory, without the files of an earlier run; other files are not touched."""
     own_directory(output)
     for name in ("flights", "checkpoint", "dead-letters"):
         shutil.rmtree(output / name, ignore_errors=True)
@@ -186,7 +186,7 @@ def _broker(kind: str) -> Iterator[str]:
 def _produce(
     servers: str, admin: Any, path: Path, limit: int | None, screen: _Screen
 ) -> tuple[Summary, dict[int, int]]:
-    """What the file says, and how many records each partition got."""
+    """Produce the file's records. Returns the file's sums, and the number of records by partition."""
     from kadence import Producer
     from kadence.producer import RecordFuture
 
@@ -241,7 +241,7 @@ def _show_group(outcome: Outcome, lag: dict[int, int]) -> dict[str, bool]:
     rows = ledger.rebalances()
     after_kill = next((row for row in rows if outcome.killed_at <= row.started_at), None)
     if after_kill is not None:
-        # The members only know that they were asked; why is known here.
+        # The members only know that the coordinator asked them; the cause is known here.
         after_kill.causes.insert(0, f"{outcome.killed} killed, its session timed out")
     began = rows[0].started_at if rows else 0
     print_table(
@@ -291,7 +291,7 @@ def _share(member: str, has: int, got: int, gave: int) -> str:
 
 
 def _cause(causes: Sequence[str]) -> str:
-    """What the members saw, each thing once, and members by name instead of by id."""
+    """The causes that members reported, each once, with members' names instead of ids."""
     seen: dict[str, None] = {}
     for cause in causes:
         for part in _ID.sub("", cause).replace(" (heartbeat)", "").split("; "):

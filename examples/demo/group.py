@@ -43,7 +43,7 @@ _KILL_BEFORE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the act is played. Times in ms and s as named.
+    """The parameters of the group's run. Times are in ms or s, as named.
 
     Attributes:
         pace: records a member works on per second.
@@ -63,7 +63,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the act showed."""
+    """The results of the group's run."""
 
     ledger: Ledger
     timeline: Timeline
@@ -82,13 +82,13 @@ def _now() -> int:
 
 
 class Show(Protocol):
-    """Takes progress for people; ``new_line`` for what must not be overwritten."""
+    """Shows progress; with ``new_line`` the next line does not overwrite it."""
 
     def __call__(self, text: str, *, new_line: bool = False) -> None: ...
 
 
 class _Process:
-    """A member's process, and the thread that reads what it says."""
+    """A member's process, and the thread that reads its output."""
 
     def __init__(
         self, plan: Plan, name: str, said: queue.SimpleQueue[tuple[str, dict[str, Any] | None]]
@@ -112,14 +112,14 @@ class _Process:
         self._reader.start()
 
     def command(self, **command: Any) -> None:
-        """Tell the member something; one that is gone does not hear it."""
+        """Send the member a command; ignored if its process has ended."""
         assert self.popen.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.popen.stdin.write(json.dumps(command) + "\n")
             self.popen.stdin.flush()
 
     def end(self) -> None:
-        """Wait for its end, or make one, and close the pipes."""
+        """Wait for its end, or kill it, and close the pipes."""
         try:
             self.popen.wait(30)
         except subprocess.TimeoutExpired:
@@ -140,7 +140,7 @@ class _Process:
 
 
 class _Act:
-    """The act as it goes on."""
+    """The state of the group's run."""
 
     def __init__(self, plan: Plan, sizes: dict[int, int], admin: Admin, show: Show) -> None:
         self._plan = plan
@@ -181,7 +181,7 @@ class _Act:
         return self.outcome
 
     def _hear(self, wait: float) -> None:
-        """Take everything that was said, waiting for the first of it."""
+        """Handle all reports of members, after a wait for the first one."""
         with contextlib.suppress(queue.Empty):
             self._take(*self._said.get(timeout=wait))
             while True:
@@ -193,7 +193,7 @@ class _Act:
             self._ended.add(name)
             status = self._processes[name].popen.wait()
             if name != self.outcome.killed and status:
-                raise CommandError(f"{name} ended with status {status}; what it said is above")
+                raise CommandError(f"{name} ended with status {status}; its output is above")
             return
         kind = event["kind"]
         if kind == "processed":
@@ -222,11 +222,11 @@ class _Act:
             self.outcome.flights.update(event["carriers"])
 
     def _accidents(self) -> None:
-        """What happens to the group, each thing once, in this order."""
+        """Cause the failures, each once, in this order."""
         outcome, ledger = self.outcome, self.outcome.ledger
         done = ledger.distinct / ledger.total
         if not outcome.slow and done >= _STALL_AT and ledger.is_shared_out(self._plan.members):
-            # Not the busiest one: that is the one whose death matters most.
+            # Not the busiest one, which is killed later.
             outcome.slow = ledger.busiest()[1]
             self._processes[outcome.slow].command(stall=self._plan.stall_s)
             self._show(f"{outcome.slow} now works {self._plan.stall_s:.0f} s on one record", new_line=True)
@@ -253,7 +253,7 @@ class _Act:
 
 
 def run_group(plan: Plan, sizes: dict[int, int], admin: Admin, show: Show) -> Outcome:
-    """Play the act until every record is processed and both accidents have happened.
+    """Run the group until every record is processed and both failures have happened.
 
     Args:
         sizes: records produced, by partition. show: takes lines of progress.
@@ -265,7 +265,7 @@ def run_group(plan: Plan, sizes: dict[int, int], admin: Admin, show: Show) -> Ou
 
 
 def total_lag(admin: Admin, group: str, topic: str, sizes: dict[int, int]) -> dict[int, int]:
-    """Lag of each partition with records, from the cluster's own books; one never committed counts whole."""
+    """Lag of each partition with records, from the brokers; without a committed offset all records count."""
     committed = admin.list_consumer_group_offsets(group)
     partitions = [TopicPartition(topic, partition) for partition in sizes]
     ends = admin.list_offsets(dict.fromkeys(partitions, "latest"))

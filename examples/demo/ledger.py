@@ -1,7 +1,7 @@
-"""Counts what the group processed: which records, by which member, how often, and which partitions waited. Pure.
+"""Counts the processed records: which ones, by which member, how often; and partitions without an owner. Pure.
 
-"Processed" is what a member reported after its work on it, so a record that a killed member had only fetched does
-not count.
+A record counts as processed when a member has reported it after its work, so a record that a killed member had only
+fetched does not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class RebalanceRow:
     ended_at: int
     causes: list[str] = field(default_factory=list)
     members: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    """Member to how many partitions it has, got and gave up."""
+    """By member: how many partitions it has, got and gave up."""
 
 
 class Ledger:
@@ -42,9 +42,9 @@ class Ledger:
         self.by_member: Counter[str] = Counter()
         self.owned: dict[str, frozenset[int]] = {}
         self.lost_by: Counter[str] = Counter()
-        """How often a member was told that partitions had been taken from it."""
+        """How often a member's on_partitions_lost was called."""
         self.ids: dict[str, list[str]] = {}
-        """Member ids that a member has had; more than one means that it had to join anew."""
+        """The member ids of each member; more than one means that it had to rejoin."""
         self._rebalances: dict[int, RebalanceRow] = {}
         self._killed: dict[int, int] = {}
         self.waited_ms: dict[int, int] = {}
@@ -68,7 +68,7 @@ class Ledger:
             self.waited_ms[partition] = at - self._killed[partition]
 
     def owns(self, member: str, partitions: Iterable[int], member_id: str) -> None:
-        """What a member has now, and as whom."""
+        """The member's present partitions and member id."""
         self.owned[member] = frozenset(partitions)
         ids = self.ids.setdefault(member, [])
         if member_id and (not ids or ids[-1] != member_id):
@@ -96,22 +96,22 @@ class Ledger:
 
     @property
     def missing(self) -> int:
-        """Records that nobody has processed."""
+        """Records that no member has processed."""
         return self.total - self.distinct
 
     def left(self, partitions: Iterable[int]) -> int:
-        """Records of these partitions that nobody has processed."""
+        """Records of these partitions that no member has processed."""
         return sum(self._left[partition] for partition in partitions)
 
     def is_shared_out(self, members: int) -> bool:
-        """Whether so many members own every partition between them.
+        """Whether so many members together own all partitions.
 
-        False in the middle of a rebalance, when partitions that one member gave up have no owner yet.
+        False during a rebalance, when partitions that one member gave up have no owner yet.
         """
         return len(self.owned) == members and sum(map(len, self.owned.values())) == len(self._left)
 
     def busiest(self, but: Iterable[str] = ()) -> list[str]:
-        """Members by how much they still have before them, most first."""
+        """Members by the number of their unprocessed records, most first."""
         members = [member for member in self.owned if member not in set(but)]
         return sorted(members, key=lambda member: self.left(self.owned[member]), reverse=True)
 

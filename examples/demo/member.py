@@ -29,12 +29,12 @@ def _now() -> int:
 
 def _tell(kind: str, **facts: Any) -> None:
     sys.stdout.write(json.dumps({"kind": kind, "at": _now(), **facts}, separators=(",", ":")) + "\n")
-    # At once: what was done must be known even when the next thing that happens is SIGKILL.
+    # Flush, so that the parent gets the report even if SIGKILL comes next.
     sys.stdout.flush()
 
 
 class _Teller(RebalanceListener):
-    """Tells the parent what comes and goes."""
+    """Reports rebalances to the parent."""
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
         _tell("revoked", partitions=[tp.partition for tp in partitions])
@@ -54,7 +54,7 @@ class _Member:
         self.delay_minutes: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Until told to stop."""
+        """Poll and process until the command to stop."""
         threading.Thread(target=self._listen, name="commands", daemon=True).start()
         while True:
             records = self._consumer.poll(0.2)
@@ -71,14 +71,14 @@ class _Member:
                 self._stall(float(command["stall"]))
 
     def _work(self, records: list[Record]) -> None:
-        """What an application would do: read the JSON, keep a sum."""
+        """The work of an application: parse the JSON, add up a sum."""
         for record in records:
             flight = json.loads(record.value)
             self.flights[flight["carrier"]] += 1
             self.delay_minutes[flight["carrier"]] += flight["dep_delay"] or 0
 
     def _stall(self, seconds: float) -> None:
-        """The work that takes longer than the session: nothing here talks to the consumer meanwhile."""
+        """Work that takes longer than the session, without a call of the consumer."""
         before = self._consumer.group_metadata()
         _tell("stalling", member_id=before.member_id)
         time.sleep(seconds)

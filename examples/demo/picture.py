@@ -1,4 +1,4 @@
-"""Draws what happened: a group over time as SVG and as text, and the delays by carrier beside it. Pure."""
+"""Draws the group over time, as SVG and as text, and the delays by carrier. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GROUP_WIDTH: Final = 560
 _DELAYS_WIDTH: Final = 330
 _BUCKETS: Final = 80
 _BUCKET_MS: Final = 500
-"""A bar is never for a shorter time: members report every 0.1 s and more, so that shorter ones would have gaps."""
+"""The shortest time of a bar: members report every 0.1 s or less often, so shorter bars would have gaps."""
 _STYLE: Final = (
     f"text{{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:{_INK}}}"
     f".t{{font-size:15px;font-weight:600}}.p{{fill:{_PALE};font-size:11px}}.r{{fill:{_RED};font-weight:600}}"
@@ -146,7 +146,7 @@ def _work(timeline: Timeline, scale: _Scale, top: dict[int, int], color: dict[st
 
 
 def _stall(timeline: Timeline, scale: _Scale, stall: Span, top: dict[int, int]) -> list[str]:
-    """The stall on the partitions that its member had meanwhile, and what it is above them."""
+    """The stall, on the partitions of its member, with a label above them."""
     parts = []
     for partition, spans in timeline.owned.items():
         for span in spans:
@@ -162,7 +162,7 @@ def _stall(timeline: Timeline, scale: _Scale, stall: Span, top: dict[int, int]) 
 
 
 def _above(x: float, y: int, said: str, kind: str) -> str:
-    """A text that begins at ``x``, or ends there where it would not fit."""
+    """A text that begins at ``x``, or ends there if it would not fit."""
     is_right = x + 6.6 * len(said) > _LEFT + _GROUP_WIDTH
     anchor = ' text-anchor="end"' if is_right and x - 6.6 * len(said) > 0 else ""
     if is_right and not anchor:

@@ -8,7 +8,7 @@ import signal
 from examples.demo.flights import data_file, departures
 
 if __name__ == "__main__":
-    # Whoever reads them may have enough, as head has.
+    # The reader may close the pipe, as head does.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for departure in departures(data_file()):
         print(json.dumps({"key": departure["carrier"], "value": departure}, separators=(",", ":")))

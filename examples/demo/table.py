@@ -20,10 +20,10 @@ PIPELINE: Final = Path(__file__).parent.with_name("flights.toml")
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What the pipeline told, and what is in the table. Sums of whole minutes, so that comparing them is exact.
+    """The pipeline's progress, and the sums of the table, in whole minutes, so that comparisons are exact.
 
     Attributes:
-        group: to which the pipeline commits how far it is.
+        group: the group to which the pipeline commits its offsets.
     """
 
     group: str
@@ -38,7 +38,7 @@ def land(servers: str, directory: Path, tell: Callable[[Progress], None]) -> Lan
     """Run the pipeline until it has read all, into ``directory/flights``, then ask the table.
 
     Args:
-        tell: gets its progress.
+        tell: called with its progress.
 
     Raises:
         MissingDependencyError: PySpark or Java is missing.

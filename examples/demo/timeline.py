@@ -1,4 +1,4 @@
-"""Who owned and who worked on each partition, when; and when a member stalled or was killed. Pure."""
+"""The owners of each partition over time, the processed records, and members' stalls and kills. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Work:
 
 @dataclass(slots=True)
 class Timeline:
-    """One run of a group, as its members and the parent told it. Call `end` before reading the spans.
+    """One run of a group, as reported by its members and the parent. Call `end` before reading the spans.
 
     Attributes:
         sizes: records produced, by partition.
@@ -91,7 +91,7 @@ class Timeline:
             self._waiting[partition] = Span(member, at, at)
 
     def end(self, at: int) -> None:
-        """Nothing happens after ``at``."""
+        """The run ends at ``at``."""
         self.ended = at
         for partition in list(self._open):
             self._close(partition, at)

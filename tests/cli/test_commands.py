@@ -498,7 +498,7 @@ def test_what_is_shown_of_partitions_can_be_given(kadence: Run) -> None:
         4,
     ]
     assert "topic 't' has partitions 0 to 4, not 7" in given("t:3-7").err
-    assert "1-0 in 't:1-0' is no range" in given("t:1-0").err
+    assert "1-0 in 't:1-0' is not a range" in given("t:1-0").err
     assert "TOPIC:0-3,7 for some" in given("t:-1").err
 
 
@@ -540,7 +540,7 @@ def test_groups(kadence: Run, broker: Broker) -> None:
     assert kadence("groups", "list", "--state", "stable").rows == kadence("groups", "list", "x*").rows == []
     unknown = kadence("groups", "list", "--state", "idle")
     assert unknown.status == 2
-    assert "'idle' is no state of a group: give one of empty, stable, preparingrebalance" in unknown.err
+    assert "'idle' is not a state of a group: give one of empty, stable, preparingrebalance" in unknown.err
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.alter_consumer_group_offsets("h", {TPS[1]: ends[TPS[1]]})
     with broker.faults.observe(OffsetFetchRequest) as asked:

@@ -215,7 +215,7 @@ def test_other_files_that_cannot_be_read(kadence: Run, tmp_path: Path) -> None:
     for name, more, status, said in (
         ("x.parquet", (), 1, "x.parquet cannot be read: "),
         ("x.jsonl", (), 1, "line 2: "),
-        ("naive.parquet", (), 1, "row 1, column timestamp: the times name no zone"),
+        ("naive.parquet", (), 1, "row 1, column timestamp: the times have no zone"),
         ("naive.parquet", ("--key", "value"), 2, "--key is for files whose rows are documents"),
         ("missing.arrow", (), 1, "missing.arrow: No such file or directory"),
         ("missing.jsonl", (), 1, "missing.jsonl: No such file or directory"),

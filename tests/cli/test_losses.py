@@ -17,7 +17,7 @@ from kadence.broker import Broker
 from kadence.cli import consume
 from kadence.cli.where import ranges
 
-GONE = "t:0: what it had from offset 0 to 6 was deleted before it was read\n"
+GONE = "t:0: the offsets 0 to 6 were deleted before they were read\n"
 
 
 @pytest.fixture

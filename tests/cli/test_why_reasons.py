@@ -194,7 +194,7 @@ def test_a_group_that_its_last_member_left_a_moment_ago() -> None:
 
     found = reasons(looked_at(about, behind))
     assert found[0].reason == "no-members"
-    assert found[0].says == "nobody reads now: the group is Empty, and ship left 3s ago"
+    assert found[0].says == "no member reads now: the group is Empty, and ship left 3s ago"
     assert found[0].evidence[1].endswith("a longer look decides, --for 120")
 
     def alone(_: int) -> dict[TopicPartition, PartitionLook]:
@@ -215,9 +215,9 @@ def test_one_look_that_meets_a_member_does_not_change_the_verdict(at: int, state
     found = reasons(looked_at(about, lambda _: {tp(2): PartitionLook(24, 0, 600, 600)}))
     assert [each.reason for each in found] == ["no-members", "far-behind", "rebalance"]
     assert found[0].says == (
-        "nobody reads for long: 12 of 13 looks met no member, and ship joined 0s ago"
+        "no member reads for long: 12 of 13 looks met no member, and ship joined 0s ago"
         if at == 12
-        else f"nobody reads now: the group is Empty, and ship left {11 - at}s ago"
+        else f"no member reads now: the group is Empty, and ship left {11 - at}s ago"
     )
     assert found[0].members == ("ship",)
 

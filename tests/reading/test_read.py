@@ -404,7 +404,7 @@ def test_what_does_not_exist(broker: Broker) -> None:
     ):
         with pytest.raises(UnknownTopicOrPartitionError, match=complaint):
             read(**{**given, **servers(broker)})
-    with pytest.raises(ValueError, match="since: 5 is no partition that is read"):
+    with pytest.raises(ValueError, match="since: 5 is not a partition that is read"):
         read("t", {5: 0}, **servers(broker))
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         assert "nix" not in admin.list_topics()

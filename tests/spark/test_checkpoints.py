@@ -151,7 +151,7 @@ def test_files_that_are_not_known(tmp_path: Path, text: str, said: str) -> None:
     (found / "offsets" / "0").write_text(text, errors="surrogateescape")
     with pytest.raises(IllegalStateError, match=said):
         Checkpoint.read(found)
-    with pytest.raises(IllegalStateError, match="is no checkpoint with a batch"):
+    with pytest.raises(IllegalStateError, match="is not a checkpoint with a batch"):
         Checkpoint.read(tmp_path / "nowhere")
 
 
@@ -183,7 +183,7 @@ def test_the_commands(
         ],
     }
     assert main(["checkpoint", "to-connector", f"file://{found}"]) == 0
-    assert "offsets/0 and offsets/1 written anew" in capsys.readouterr().err
+    assert "offsets/0 and offsets/1 rewritten" in capsys.readouterr().err
     assert main(["checkpoint", "to-connector", str(found)]) == 0
     assert "nothing to do" in capsys.readouterr().err
     assert main(["checkpoint", "show", "s3a://bucket/checkpoint"]) == 1

@@ -41,7 +41,7 @@ def test_spark_that_does_not_start(tmp_path: Path, broker: Broker) -> None:
     assert first == "p: starting Spark"
     assert any("Invalid maximum heap size: -Xmxmuch" in line for line in said)
     assert last == (
-        "kadence pipeline: Spark did not start: its Java process ended at once, with the words above"
+        "kadence pipeline: Spark did not start: its Java process ended at once; its output is above"
     )
     assert "Traceback" not in ran.stderr
 

@@ -52,7 +52,7 @@ def test_a_query_that_has_reported_nothing_is_told_of_once(caplog: pytest.LogCap
     nameless = SimpleNamespace(lastProgress=None, runId="run-2", name=None)
     for query in (named, nameless, named):
         assert lag(query) == {}
-    assert [message.partition(" has reported no progress yet")[0] for message in caplog.messages] == [
+    assert [message.partition(" has not reported progress yet")[0] for message in caplog.messages] == [
         "query orders",
         "query run-2",
     ]

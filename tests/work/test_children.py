@@ -55,7 +55,7 @@ def test_a_child_that_has_imported_all_has_started() -> None:
         ([b""], None, "has not imported module 'app' of the handler within 0 s"),
         ([b"", b"ImportError: x"], None, "could not import module 'app' of the handler: ImportError: x"),
         ([], 3, "could not import the program worker.py: it ended with exit code 3"),
-        ([], 79, "could not import the program worker.py: each worker process imports it anew"),
+        ([], 79, "could not import the program worker.py: each worker process imports the program again"),
     ],
 )
 def test_a_child_that_does_not_start_is_told_with_the_import_that_failed(
@@ -158,7 +158,7 @@ def test_a_handler_of_the_program_itself_runs_in_children(real: Real, tmp_path: 
     ]
 
 
-def test_a_program_without_a_guard_is_told_so_once(real: Real, tmp_path: Path) -> None:
+def test_a_program_without_a_guard_gets_one_error(real: Real, tmp_path: Path) -> None:
     real.write("one", 3)
     program = tmp_path / "worker.py"
     program.write_text(PROGRAM + "main()\n")
@@ -167,7 +167,7 @@ def test_a_program_without_a_guard_is_told_so_once(real: Real, tmp_path: Path) -
     assert said.count("begins") == 2, "one child came so far, and it began nothing"
     assert said.splitlines()[-1] == (
         f"kadence.errors.WorkerStartError: a worker process could not import the program {program}: each worker "
-        "process imports it anew, and came to process() again: call what runs the program under "
+        "process imports the program again, and that import called process(): start the program under "
         "'if __name__ == \"__main__\":'"
     )
     assert said.count("Traceback") == 1

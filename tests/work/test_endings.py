@@ -66,7 +66,7 @@ def test_a_handler_may_end_in_any_way(
     assert repeated == {name for name, cls in letters.items() if cls.decode() not in handlers.NO_EXCEPTIONS}
     assert (totals.done, totals.dead_lettered) == (count, len(letters))
     assert totals.failed == len(letters) + len(repeated)
-    assert caplog.text.count("becomes a dead letter") == len(letters)
+    assert caplog.text.count("goes to the dead letter topic") == len(letters)
     assert b"Unspeakable" in (found["cannot be shown"]["kadence.error.message"] or b"")
 
 

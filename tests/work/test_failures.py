@@ -72,7 +72,7 @@ def test_letters_that_are_refused_are_told_once(
     member.process(work, until=lambda: simulated.offset() == 5, order="none", dead_letter="dead")
     assert refused.hits == 8
     assert sorted(simulated.values("dead")) == list(range(5))
-    assert caplog.text.count("is not in dead yet") == 1
+    assert caplog.text.count("is not written to dead yet") == 1
 
 
 @pytest.mark.parametrize("transactional_id", [None, "t"])
@@ -170,7 +170,7 @@ def test_a_record_that_is_too_large_for_the_retry_topic_ends_it_without_dead_let
             work, retry=Retry(attempts=3, backoff=0, topic="again"), transactional_id=transactional_id
         )
     assert simulated.offset() == 1
-    assert caplog.text.count("cannot be written to again, and is not tried again") == 1
+    assert caplog.text.count("cannot be written to again; it is not retried") == 1
 
 
 def test_ctrl_c_that_a_coroutine_raises_is_a_failed_attempt_where_no_signal_comes(real: Real) -> None:

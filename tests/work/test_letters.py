@@ -162,7 +162,7 @@ def test_what_may_pass_is_tried_again_after_waits_that_grow_with_a_warning_a_min
     caplog.clear()
     simulated.simulation.run(200)
     assert 8 <= refused.hits <= 16
-    assert 2 <= len(warnings(caplog, "is not in dead yet")) <= 4
+    assert 2 <= len(warnings(caplog, "is not written to dead yet")) <= 4
     # The producer says it, too.
     assert len(warnings(caplog, "dead")) <= 8
     refused.remove()

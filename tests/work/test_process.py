@@ -867,7 +867,7 @@ def test_retries_are_counted_and_spaced_by_numbers(name: str) -> None:
         ({"dead_letter": False}, "dead_letter=False: a name"),
         ({"dead_letter": b"dead"}, "dead_letter=b'dead': a name"),
         ({"transactional_id": 5}, "transactional_id=5: a name"),
-        ({"retry": Retry(topic="later"), "dead_letter": "later"}, "the topic of retries, too"),
+        ({"retry": Retry(topic="later"), "dead_letter": "later"}, "is also the retry topic"),
     ],
 )
 def test_arguments_that_are_not_allowed(simulated: Simulated, arguments: dict[str, Any], what: str) -> None:

@@ -29,6 +29,6 @@ def test_of_a_commit_that_failed_it_is_not_said_who_has_the_partitions(
     member.begin(lambda consumer: consumer.stop(grace=5))
     call.result()
     member.close()
-    said = [each.getMessage() for each in caplog.records if "not committed" in each.getMessage()]
+    said = [each.getMessage() for each in caplog.records if "commit failed" in each.getMessage()]
     assert said
-    assert all(text.startswith("not committed, so some records come again: ") for text in said)
+    assert all(text.startswith("commit failed; some records will be redelivered: ") for text in said)

@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     topics = dict(_topic(text) for text in arguments.topic)
     config = read_settings(arguments.settings)
-    # An end in order, so that the next start need not read the ends of the logs again.
+    # Shut down cleanly, so that the next start need not recover the logs.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
         _registry(arguments.schema_registry) as registry,
@@ -152,7 +152,7 @@ def _registry(port: int | None) -> AbstractContextManager[SchemaRegistryServer |
 
 
 def _add_security_options(parser: argparse.ArgumentParser) -> None:
-    """What makes the listeners secure."""
+    """The options for TLS and users."""
     parser.add_argument(
         "--tls-certificate", metavar="FILE", help="use TLS with this certificate (PEM, with its key)"
     )
@@ -198,7 +198,7 @@ def _users(path: str | None) -> dict[str, str] | None:
             raise CommandError(f"--users {path}, line {number}: a line is NAME:PASSWORD")
         users[name] = password
     if not users:
-        raise CommandError(f"--users {path}: it names nobody; a line is NAME:PASSWORD")
+        raise CommandError(f"--users {path}: it has no users; a line is NAME:PASSWORD")
     return users
 
 

@@ -1,4 +1,4 @@
-"""``kadence checkpoint``: looks at Spark's checkpoint of a streaming query, and prepares it for Spark's connector."""
+"""``kadence checkpoint``: shows the Spark checkpoint of a streaming query, and prepares it for Spark's connector."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _to_connector(arguments: argparse.Namespace) -> int:
     written = rewrite_for_connector(directory)
     if written:
         names = " and ".join(f"offsets/{batch.number}" for batch in written)
-        say(f'{directory}: {names} written anew; format("kafka") goes on from here')
+        say(f'{directory}: {names} rewritten; format("kafka") can continue from here')
     else:
-        say(f'{directory}: nothing to do, format("kafka") goes on from here')
+        say(f'{directory}: nothing to do, format("kafka") can continue from here')
     return 0

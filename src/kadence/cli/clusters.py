@@ -1,13 +1,14 @@
-"""Settings that stand in files: a cluster's, which -c names, and those of --config. The environment has the passwords.
+"""Settings in files: those of the clusters that -c names, and those of --config. Passwords are in the environment.
 
-The file of clusters is TOML. Each table below ``clusters`` has the client's settings by Kafka's names:
+The cluster file is TOML. Each table below ``clusters`` has client settings under Kafka's names:
 
     [clusters.prod]
     bootstrap.servers = "broker1:9093"
     security.protocol = "SASL_SSL"
     sasl.password = "${PROD_PASSWORD}"
 
-What --config names is TOML, if its name ends so, or has lines ``KEY=VALUE``, as for Kafka's own tools and kcat.
+The file of --config is TOML if its name ends with .toml, else it has lines ``KEY=VALUE``, as for Kafka's own tools and
+kcat.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ __all__ = ["clusters_file", "names", "settings_in", "settings_of"]
 
 _SERVERS: Final = "bootstrap.servers"
 _SECRETS: Final = ("password", "client.secret", "jaas.config", "auth.token", "user.info", "keystore.key")
-"""How the names of settings end whose values are secret."""
+"""Name endings of settings with secret values."""
 
 
 def clusters_file(variables: Mapping[str, str]) -> Path:
-    """Where the clusters stand: $KADENCE_CONFIG, else ``kadence/config.toml`` in the user's folder of settings."""
+    """The cluster file: $KADENCE_CONFIG, else ``kadence/config.toml`` in the user's configuration folder."""
     if given := variables.get("KADENCE_CONFIG"):
         return Path(given)
     home = variables.get("XDG_CONFIG_HOME") or Path.home() / ".config"
@@ -36,7 +37,7 @@ def clusters_file(variables: Mapping[str, str]) -> Path:
 
 
 def names(variables: Mapping[str, str]) -> list[str]:
-    """The clusters that can be named; none where there is no file.
+    """The names of the clusters in the cluster file; none without a file.
 
     Raises:
         ConfigError: the file is not TOML. OSError: it cannot be read.
@@ -90,7 +91,7 @@ def _text(path: Path) -> str:
 
     warn_if_changeable(path, "to which brokers to connect, and how")
     try:
-        # Editors of Windows put a mark before the text.
+        # Editors on Windows write a byte order mark.
         return path.read_text("utf-8-sig")
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text") from None
@@ -104,7 +105,7 @@ def _toml(path: Path) -> dict[str, Any]:
 
 
 def _flat(table: Mapping[str, Any], path: Path, before: str = "") -> dict[str, str]:
-    """``a.b = 1`` is a table in a table to TOML."""
+    """Flatten nested tables: TOML parses ``a.b = 1`` as a table in a table."""
     flat: dict[str, str] = {}
     for key, value in table.items():
         name = f"{before}{key}".replace("_", ".")
@@ -138,7 +139,7 @@ def _lines(text: str, path: Path) -> dict[str, str]:
             continue
         key, equals, value = stripped.partition("=")
         if not (key and equals):
-            # What stands there may be a secret whose "=" was mistyped.
+            # The line may be a secret whose "=" was mistyped, so the error does not show it.
             raise ConfigError(
                 f"{path}, line {first + 1}: each line is KEY=VALUE, or a comment that begins with #"
             )

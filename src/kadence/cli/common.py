@@ -1,4 +1,4 @@
-"""What the commands share: connection options, -X, JSON lines, tables."""
+"""Shared parts of the commands: connection options, -X, JSON lines, tables."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ _CLIENTS: Final = get_args(ClientConfig)
 
 
 class CommandError(Exception):
-    """The command cannot do what it was asked; the message is for the person who asked."""
+    """The command failed; the message is for the user."""
 
 
 class UsageError(CommandError):
-    """The command line is wrong: options that do not fit each other, or a value that is none. Status 2."""
+    """The command line is wrong: contradictory options, or an invalid value. Status 2."""
 
 
 def say(message: str) -> None:
@@ -73,7 +73,7 @@ def say(message: str) -> None:
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help that fits 79 columns, and no more than the terminal has."""
+    """Help in at most 79 columns, or fewer in a narrower terminal."""
 
     def __init__(self, prog: str, **more: Any) -> None:
         more["width"] = min(79, shutil.get_terminal_size().columns - 1)
@@ -81,17 +81,17 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help fits, and whose errors are one sentence with where to look."""
+    """A parser whose help fits the terminal, and whose errors are one sentence and a pointer to --help."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(**{"formatter_class": _Help, **more})
 
     def error(self, message: str) -> NoReturn:
-        """Tell what is wrong with the command line; status 2."""
+        """Print the error, and exit with status 2."""
         self.exit(2, f"{self.prog}: {message}\n`{self.prog} --help` shows what it takes.\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As `argparse`, but the command that meets what it does not take says so: it knows its own options."""
+        """As `argparse`, but the command's own parser reports unknown arguments, because it knows its options."""
         known, unknown = super().parse_known_args(args, namespace)
         for word in unknown:
             if word.startswith("-"):
@@ -101,14 +101,14 @@ class Parser(argparse.ArgumentParser):
         return known, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """As `argparse`, with the nearest name to a command or action that is none."""
+        """As `argparse`, with the nearest name for an unknown command or action."""
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             hint = nearest(value, action.choices) or f"; there are {', '.join(action.choices)}"
             raise argparse.ArgumentError(None, f"there is no {action.dest} {value!r}{hint}")
         super()._check_value(action, value)
 
     def _instead_of(self, word: str) -> str:
-        """What may be meant by an option that there is not. Kafka's own tools have options for topics and actions."""
+        """A suggestion for an unknown option. Kafka's own tools have options for topics and actions."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction) and word in action.choices:
                 return f"; did you mean `{self.prog} {word}`?"
@@ -122,7 +122,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def nearest(given: str, names: Iterable[str], prefix: str = "") -> str:
-    """The nearest name, or else the longest that ``given`` begins with."""
+    """The nearest name, or else the longest one that is a prefix of ``given``."""
     near = difflib.get_close_matches(given, names, n=1)
     near = near or sorted((name for name in names if len(name) > 3 and given.startswith(name)), key=len)[-1:]
     return f"; did you mean {prefix + near[0]!r}?" if near else ""
@@ -158,7 +158,7 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
         help="brokers to ask first (default: those of -c or --config, else $KADENCE_BOOTSTRAP_SERVERS, else "
         f"{DEFAULT_SERVERS})",
     )
-    # Without it here, what stands before the command holds.
+    # Without a default here: otherwise it would override an option before the command.
     add_cluster_option(parser, default=argparse.SUPPRESS)
     add_settings_option(
         parser,
@@ -180,7 +180,7 @@ def add_cluster_option(parser: argparse.ArgumentParser, default: str | None) -> 
 
 
 def _clusters(**asked: Any) -> list[str]:
-    """What a shell offers behind -c: nothing where the file is wrong, which the command itself will tell."""
+    """Completions for -c; none if the file is wrong, because the command itself reports that."""
     try:
         return names(os.environ)
     except (ConfigError, OSError):
@@ -202,13 +202,13 @@ def read_settings(pairs: Iterable[str], option: str = "-X") -> dict[str, str]:
     """``key=value`` pairs as a mapping.
 
     Raises:
-        UsageError: one of them is none.
+        UsageError: one of them is not a pair.
     """
     settings = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (key and equals):
-            # What stands there may be a secret whose "=" was mistyped.
+            # The text may be a secret whose "=" was mistyped, so the error does not show it.
             raise UsageError(f"{option} takes KEY=VALUE; what was given is not of this form")
         settings[key.strip()] = value.strip()
     return settings
@@ -217,11 +217,11 @@ def read_settings(pairs: Iterable[str], option: str = "-X") -> dict[str, str]:
 def client_config(
     arguments: argparse.Namespace, client: ClientConfig = "AdminConfig", *, with_registry: bool = False
 ) -> dict[str, Any]:
-    """The configuration of one client: what the cluster's file says, --config, -b and -X, the later before the earlier.
+    """The configuration of one client, from the cluster file, --config, -b and -X; later ones take precedence.
 
     Args:
-        client: its class of settings. A file serves all clients, so what is meant for others is left out of it.
-        with_registry: whether the settings of a schema registry are wanted, too.
+        client: its class of settings. A file serves all clients, so settings of others are left out.
+        with_registry: whether to include the settings of a schema registry.
 
     Raises:
         ConfigError: a file, or a name in it, is wrong. OSError: a file cannot be read. UsageError: -X is.
@@ -239,7 +239,7 @@ def client_config(
 
 
 def keys_of_others(client: ClientConfig) -> set[str]:
-    """Settings that other clients have, and this one has not."""
+    """Settings that only other clients have."""
     from kadence import config
 
     of = {each: {key.name for key in config.keys(getattr(config, each))} for each in _CLIENTS}
@@ -247,7 +247,7 @@ def keys_of_others(client: ClientConfig) -> set[str]:
 
 
 def shared_settings(arguments: argparse.Namespace) -> dict[str, str]:
-    """What the files say that -c and --config name."""
+    """The settings in the files of -c and --config."""
     cluster = _cluster(arguments)
     shared = {} if cluster is None else settings_of(cluster, os.environ)
     file = arguments.client_settings
@@ -255,15 +255,15 @@ def shared_settings(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _cluster(arguments: argparse.Namespace) -> str | None:
-    # An empty name, as of a variable that is not set, is a mistake, and no other cluster is meant by it.
+    # An empty name, as from a variable that is not set, is an error; it does not mean the default cluster.
     given: str | None = arguments.cluster
     return (os.environ.get("KADENCE_CLUSTER") or None) if given is None else given
 
 
 def cluster_asked(arguments: argparse.Namespace, servers: str) -> str:
-    """The name of the cluster that was asked at these addresses, as in ``cluster 'prod'``.
+    """The name of the cluster at these addresses, as in ``cluster 'prod'``.
 
-    Empty where none is named, and where -b, --config or -X say other addresses than the file of clusters.
+    Empty if no cluster is named, or if -b, --config or -X have other addresses than the cluster file.
     """
     name = _cluster(arguments)
     if name is None or settings_of(name, os.environ)["bootstrap.servers"] != servers:
@@ -282,7 +282,7 @@ def settings_files(arguments: argparse.Namespace) -> list[str]:
 
 
 def text_of(data: bytes | None) -> str | dict[str, str] | None:
-    """Bytes as JSON: a string where they are UTF-8, else ``{"base64": …}``, so that nothing is lost."""
+    """Bytes as JSON: a string if they are UTF-8, else ``{"base64": …}``, so that no byte is lost."""
     if data is None:
         return None
     try:
@@ -295,7 +295,7 @@ def bytes_of(value: Any) -> bytes | None:
     """The reverse of `text_of`; any other JSON value becomes its compact text.
 
     Raises:
-        ValueError: what ``base64`` names is not base64.
+        ValueError: the text of ``base64`` is not base64.
     """
     if value is None:
         return None
@@ -309,20 +309,20 @@ def bytes_of(value: Any) -> bytes | None:
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except TypeError:
-        # It has numbers that a float would change.
+        # As written: a float would change some of its numbers.
         text = _as_written(value)
     return text.encode()
 
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A number of a JSON document that no float has as it is written, e.g. 0.10 or 1e999."""
+    """A number of a JSON document that keeps its text, because a float would change it, e.g. 0.10 or 1e999."""
 
     text: str
 
 
 def number_of(text: str) -> Any:
-    """A number with a point or an exponent, for `json.loads` (parse_float): `bytes_of` writes it as it was."""
+    """A number with a point or an exponent, for `json.loads` (parse_float); `bytes_of` writes its text unchanged."""
     number = float(text)
     return number if repr(number) == text else _Number(text)
 
@@ -343,7 +343,7 @@ def json_text(document: Any) -> str:
     """One line of JSON, in which control characters are escaped: it may go to a terminal.
 
     Raises:
-        ValueError: it holds NaN or an infinity, which JSON has not. RecursionError: it is nested too deeply.
+        ValueError: it contains NaN or an infinity, which JSON does not have. RecursionError: it is nested too deeply.
     """
     return printable_json(json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
@@ -354,7 +354,7 @@ def print_json(document: Mapping[str, Any], stream: IO[str] | None = None) -> No
 
 
 def moment(ms: int | None, timespec: str = "seconds") -> str | None:
-    """Ms since 1970 as a time in UTC, as ISO 8601. What no calendar has stays a number: others wrote it."""
+    """Ms since 1970 as a UTC time in ISO 8601. A number outside the calendar, from another program, stays a number."""
     try:
         return None if ms is None else wall_time(ms).isoformat(timespec=timespec)
     except (OverflowError, ValueError, OSError):
@@ -367,7 +367,7 @@ def moment(ms: int | None, timespec: str = "seconds") -> str | None:
 def print_rows(
     rows: Sequence[Mapping[str, Any]], *, as_json: bool, columns: Sequence[str] = (), wide: bool = False
 ) -> None:
-    """Rows as JSON lines; as a table where stdout is a terminal, or somebody asked for whole values (``wide``)."""
+    """Print rows as JSON lines; as a table if stdout is a terminal, or with ``wide``, which shows whole values."""
     if as_json or not (wide or sys.stdout.isatty()):
         for row in rows:
             print_json(row)

@@ -1,4 +1,4 @@
-"""``kadence completion``: the script with which a shell completes commands, options and names."""
+"""``kadence completion``: the script for shells that completes commands, options and names."""
 
 from __future__ import annotations
 

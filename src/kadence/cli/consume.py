@@ -63,7 +63,7 @@ if it has no partitions, when other members have committed these records.
 
 _PATIENCE_S: Final = 60.0
 _QUIET_S: Final = 5.0
-"""So long nothing is said of partitions that other members have: it may be about to get some."""
+"""The wait before a message that other members have all partitions: this member may get some soon."""
 
 _EXAMPLES = """\
   kadence consume flights                      all, then wait for more; Ctrl-C
@@ -133,10 +133,10 @@ def add(commands: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What to read, as it was when the command began.
+    """The ranges to read, looked up when the command began.
 
     Attributes:
-        ends: where to stop in each partition; empty: never. A group has those of all partitions.
+        ends: where to stop in each partition; empty: never. With a group, those of all partitions.
     """
 
     starts: dict[TopicPartition, int]
@@ -144,7 +144,7 @@ class _Plan:
 
     @property
     def total(self) -> int:
-        """How many offsets lie between."""
+        """The number of offsets in the ranges."""
         return sum(lag(self.ends[tp], start) for tp, start in self.starts.items())
 
 
@@ -155,7 +155,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     form = _check(arguments)
     if arguments.output is not None and arguments.timeout is None:
-        # A file is whole or it is not there: to wait for ever would be neither.
+        # A file is written completely or not at all, so it needs an end.
         arguments.timeout = _PATIENCE_S
     config = {
         **({"isolation.level": "read_committed"} if arguments.output else {}),
@@ -165,13 +165,13 @@ def run(arguments: argparse.Namespace) -> int:
         config["group.id"] = arguments.group
         config.setdefault("auto.offset.reset", "latest" if arguments.start.kind == "latest" else "earliest")
     else:
-        # Where to begin is looked up, and what is deleted from there on is told: see `Losses`.
+        # The start is looked up, and records deleted behind it are reported: see `Losses`.
         config["auto.offset.reset"] = "none"
     if arguments.value and form in TABLES:
         config["value.deserializer"] = deserializer(arguments, config, form)
     elif arguments.value:
         config["value.deserializer"] = JsonText(arguments.value, registry_of(arguments, config))
-    # What is wrong with the settings is told before what is wrong with the network.
+    # Errors in the settings are reported before those of the network.
     ConsumerConfig.parse(config)
     with reached(admin_settings(config), arguments) as admin:
         plan = _plan(admin, arguments, config.get("isolation.level", "read_uncommitted"))
@@ -187,7 +187,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> str:
-    """What is written: `LINES`, or one of `TABLES`."""
+    """The output format: `LINES`, or one of `TABLES`."""
     form = LINES
     if arguments.output is not None:
         if arguments.group:
@@ -257,7 +257,7 @@ def _save_all(consumer: Consumer, arguments: argparse.Namespace, plan: _Plan, fo
         count = _print_all(consumer, arguments, plan, file)
         is_cut = arguments.max_records is not None and count >= arguments.max_records
         if not is_cut and not _is_at_end(consumer, plan):
-            raise CommandError("nothing came any more, and the end is not reached")
+            raise CommandError("no more records came, and the end is not reached")
         return count
 
 
@@ -268,7 +268,7 @@ def _print_all(
     out: BinaryIO,
     losses: Losses | None = None,
 ) -> int:
-    """Write lines until there is enough; how many it was.
+    """Write lines until the end; returns how many.
 
     Args:
         losses: notes records that are deleted meanwhile, and an end that is not reached. None: these are errors.
@@ -288,7 +288,7 @@ def _print_all(
         try:
             records = consumer.poll(0, max_records=most)
             if not records:
-                # Only before it waits: while there is more, full buffers are what makes a pipe fast.
+                # Flush only before a wait: full buffers make a pipe fast.
                 out.flush()
                 records = consumer.poll(wait, max_records=most)
         except OffsetOutOfRangeError as error:
@@ -323,12 +323,12 @@ def _print_all(
 
 
 def _is_at_end(consumer: Consumer, plan: _Plan) -> bool:
-    """Whether all ranges are done, or nothing before the ends is left to this member of a group."""
+    """Whether all ranges are read, or this member of a group has none left to read."""
     ends = plan.ends
     if assigned := consumer.assignment():
         done = consumer.finished()
         return all(tp in done or consumer.position(tp) >= ends.get(tp, 0) for tp in assigned)
-    # Other members have the partitions, or it has just begun to join.
+    # Other members have the partitions, or this one is still joining.
     committed = consumer.committed(ends)
     return all(
         (plan.starts[tp] if (at := committed.get(tp)) is None else at.offset) >= end
@@ -349,7 +349,7 @@ _ON_ONE_LINE: Final = str.maketrans("\t\n\r", "   ")
 
 
 def _as_json(record: Record) -> bytes:
-    """With a value that is JSON as it was written: read and written again, its numbers would be rounded."""
+    """The record with its JSON value unchanged: parsing and writing it again would round its numbers."""
     text = text_of(record.value)
     if isinstance(text, str):
         try:

@@ -1,4 +1,4 @@
-"""``kadence dead-letters``: records that were given up, why, and back to where they came from."""
+"""``kadence dead-letters``: lists, shows, replays and deletes dead letter records."""
 
 from __future__ import annotations
 

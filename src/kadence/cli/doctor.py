@@ -1,4 +1,4 @@
-"""``kadence doctor``: what is installed, what is missing and how to get it, and whether brokers can be used."""
+"""``kadence doctor``: checks the installation and the brokers, and names missing packages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EXAMPLES = """\
 
 
 class _Package(NamedTuple):
-    """A module, the distribution that has it, the extra that brings it, and what it is for."""
+    """A module, its distribution, the extra that installs it, and its use."""
 
     module: str
     distribution: str
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _names_brokers(arguments: argparse.Namespace) -> bool:
-    """Whether somebody did: the default address alone is no reason to use the network."""
+    """Whether brokers are named: the default address alone is no reason to use the network."""
     given = arguments.bootstrap_servers or os.environ.get("KADENCE_BOOTSTRAP_SERVERS")
     return bool(given) or "bootstrap.servers" in shared_settings(arguments)
 
@@ -163,12 +163,12 @@ def _packages() -> Iterator[Finding]:
 def _is_here(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # not even the package that it would be in
+    except ModuleNotFoundError:  # the parent package is missing, too
         return False
 
 
 def _needed() -> dict[str, str]:
-    """The oldest version of each package that will do, by this installation's own word."""
+    """The oldest version of each package that this installation's metadata accepts."""
     found = (re.match(r"([\w.-]+)[^;]*>=\s*([\d.]+)", each) for each in metadata.requires("kadence") or ())
     return {match[1]: match[2] for match in found if match is not None}
 
@@ -243,30 +243,30 @@ def _brokers(config: Mapping[str, Any], arguments: argparse.Namespace) -> Iterat
 
 
 def _told(error: Exception) -> str:
-    """The error in one line; of a deadline that passed, why it passed."""
+    """The error in one line; for a timeout, its cause."""
     from kadence.errors import BrokerError
 
-    # What a broker answered to a login is a code; the error says what to do about it.
+    # The broker's answer to a login is only a code; the error itself has advice.
     is_told = isinstance(error.__cause__, Exception) and not isinstance(error.__cause__, BrokerError)
     why = error.__cause__ if is_told else error
     return " ".join(str(why).split())
 
 
 def _naming(addresses: str, said: str) -> str:
-    """What was said, with the addresses that it is about unless it names them itself."""
+    """The message, with the brokers' addresses unless it has them."""
     names_all = all(address.strip() in said for address in addresses.split(","))
     return said if names_all else f"{addresses}: {said}"
 
 
 def _advice(said: str) -> str:
-    """What to try, where the error itself does not say it."""
+    """Advice for errors that have none."""
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return "; name the CA that signed the broker's certificate: -X ssl.ca.location=FILE"
     return ""
 
 
 def _about_broker(admin: Admin, node_id: int) -> str:
-    """What its ApiVersions says."""
+    """The broker's ApiVersions response, in words."""
     from kadence.admin.calls import Ask, Calls
     from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
     from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -21,7 +21,7 @@ _TEXTS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 """CSV has no headers."""
 
 _GROUP_BYTES: Final = 32 << 20
-"""What is gathered for one row group of Parquet: many small ones make a large file that is read slowly."""
+"""The least size of a Parquet row group: a file of many small ones is large and slow to read."""
 
 
 def columns_written(form: str) -> tuple[str, ...]:
@@ -30,10 +30,10 @@ def columns_written(form: str) -> tuple[str, ...]:
 
 
 def deserializer(arguments: argparse.Namespace, config: dict[str, Any], form: str) -> Any:
-    """What makes columns of values with a schema.
+    """The decoder of values with a schema.
 
     Raises:
-        UsageError: the form has no such columns.
+        UsageError: the form cannot have such columns.
     """
     from kadence import registry as formats
 
@@ -54,13 +54,13 @@ def write_table(
     arguments: argparse.Namespace,
     total: int,
 ) -> int:
-    """Write what the consumer's ranges have; how many records it was.
+    """Write the records of the consumer's ranges; returns how many.
 
     Args:
         total: how many offsets the ranges have.
 
     Raises:
-        CommandError: nothing came any more before the end, or a value does not fit the file.
+        CommandError: no more records came before the end, or a value does not fit the file.
     """
     from kadence.clock import SystemClock
     from kadence.reading.progress import bar
@@ -121,7 +121,7 @@ class _Sheet:
         self._writer.write_table(table)
 
     def _fitted(self, table: pa.Table) -> pa.Table:
-        """Values whose schema has changed, as those of the file."""
+        """Cast values whose schema has changed to the file's type."""
         import pyarrow as pa
 
         schema = self._schema
@@ -143,7 +143,7 @@ class _Sheet:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
-            # What is missing is told already, and the file goes.
+            # The missing records are reported already, and the file is removed.
             with contextlib.suppress(Exception):
                 if self._writer is not None:
                     self._writer.close()
@@ -175,7 +175,7 @@ def _with_texts(table: pa.Table) -> pa.Table:
     """Keys and values as texts.
 
     Raises:
-        CommandError: one is none; it names the record.
+        CommandError: one is not valid UTF-8; the message names the record.
     """
     import pyarrow as pa
 

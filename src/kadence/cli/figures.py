@@ -1,4 +1,4 @@
-"""Numbers, times and texts in as few letters as a column has. Pure."""
+"""Numbers, times and texts, shortened to the width of a column. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BARS: Final = "▁▂▃▄▅▆▇█"
 
 
 def shortened(text: str, width: int) -> str:
-    """A text in at most ``width`` letters, all printable; an ellipsis in its middle says that there was more."""
+    """A text in at most ``width`` printable characters, with an ellipsis in its middle if it was longer."""
     text = printable(text)
     if len(text) <= width:
         return text
@@ -26,7 +26,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def count(value: float | None) -> str:
-    """A number in at most seven letters: 12,345 or 1.23M."""
+    """A number in at most seven characters: 12,345 or 1.23M."""
     if value is None:
         return "-"
     if abs(value) < 99_999.5:
@@ -35,7 +35,7 @@ def count(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Records a second, in at most six letters."""
+    """Records a second, in at most six characters."""
     if value is None:
         return "-"
     if 0 < abs(value) < 9.95:
@@ -53,7 +53,7 @@ def _scaled(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A time to wait, in at most six letters; ``never`` when it does not end."""
+    """A time to wait, in at most six characters; ``never`` if infinite."""
     if seconds is None:
         return "-"
     if math.isinf(seconds):
@@ -69,14 +69,14 @@ def duration(seconds: float | None) -> str:
 
 
 def clock_time(wall: float) -> str:
-    """The time of day here."""
+    """The local time of day."""
     return time.strftime("%H:%M:%S", time.localtime(wall))
 
 
 def sparkline(values: Sequence[int | None], width: int) -> str:
-    """Values as bars, from the smallest to the largest; a flat line stands at the bottom.
+    """Values as bars, from the smallest to the largest; equal values are a line at the bottom.
 
-    Of more values than ``width`` some are shown, the first and the last among them.
+    If there are more values than ``width``, some are shown, including the first and the last.
     """
     last = len(values) - 1
     shown = values if last < width else [values[place * last // (width - 1)] for place in range(width)]

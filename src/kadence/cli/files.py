@@ -1,4 +1,4 @@
-"""Files of records: which form a name means, and a file that gets its name once it is whole."""
+"""Files of records: the form of a file name, and files that get their name when they are complete."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def form_of(name: str, asked: str | None) -> str:
         asked: --format, if it was given.
 
     Raises:
-        UsageError: neither says it.
+        UsageError: neither decides it.
     """
     if asked is not None:
         return asked if asked in TABLES else LINES
@@ -53,7 +53,7 @@ def form_of(name: str, asked: str | None) -> str:
 
 
 def _is_our_output(target: Path) -> bool:
-    """Whether stdout or stderr goes into this file, as into that of /dev/stdout: in its place, what follows is lost."""
+    """Whether stdout or stderr goes into this file, as with /dev/stdout: replacing it would lose later output."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(descriptor), target.stat()):
@@ -63,9 +63,9 @@ def _is_our_output(target: Path) -> bool:
 
 @contextlib.contextmanager
 def whole_file(name: str) -> Iterator[BinaryIO]:
-    """A file to write, under another name in the same folder; in the end it takes the place of what has the name.
+    """A file to write, under another name in the same folder; in the end it replaces the file of the given name.
 
-    After an error, Ctrl-C or SIGTERM nothing is left of it, and what had the name before still has it.
+    After an error, Ctrl-C or SIGTERM it is removed, and an older file of the name is unchanged.
 
     Raises:
         UsageError: the name is that of a folder or a device. OSError: the file cannot be written; it has the name.
@@ -75,11 +75,11 @@ def whole_file(name: str) -> Iterator[BinaryIO]:
         raise UsageError(f"{name} is no regular file; without -o records go to stdout, as lines")
     part = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}.part")
     try:
-        # "x": others may write to the folder, and have a link there that leads elsewhere.
+        # "x": in a shared folder another user may have put a link at this name.
         with part.open("xb") as file:
             yield file
             file.flush()
-            # Else a machine that loses power may keep the name and lose what is in the file.
+            # Else a power loss may keep the name and lose the content.
             os.fsync(file.fileno())
         part.replace(target)
     except BaseException as error:

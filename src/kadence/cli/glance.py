@@ -20,7 +20,7 @@ _MIB = 1 << 20
 
 
 class Glance:
-    """Prints a table each time that ``seconds`` have passed, and one at the end; asks no broker."""
+    """Prints a table every ``seconds``, and one at the end, without requests to brokers."""
 
     def __init__(self, consumer: Consumer, seconds: float) -> None:
         self._consumer = consumer

@@ -56,7 +56,7 @@ _EXAMPLES = """\
   kadence groups delete report"""
 
 _TYPES = frozenset({"consumer", "classic", ""})
-"""Types of groups whose members have partitions and commit offsets; "": brokers before 3.8 tell none."""
+"""Types of groups whose members have partitions and commit offsets; "": brokers before 3.8 do not send the type."""
 _GROUPS = {
     "GROUP": "name of a group",
     "PATTERN": "names with * ? [abc], in quotes; default: all",
@@ -147,7 +147,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _state(text: str) -> str:
     state = text.replace("-", "").lower()
     if state not in (known := [each.lower() for each in _STATES]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no state of a group: give one of {', '.join(known)}")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a state of a group: give one of {', '.join(known)}"
+        )
     return state
 
 
@@ -160,7 +162,7 @@ def _names(admin: Admin, arguments: argparse.Namespace) -> list[str]:
 
 
 def _listed(admin: Admin) -> list[str]:
-    """Groups that have partitions and committed offsets: a pattern means no others."""
+    """Groups that have partitions and committed offsets: a pattern matches only these."""
     return [group.group_id for group in admin.list_groups() if group.group_type in _TYPES]
 
 
@@ -216,7 +218,7 @@ def _lag(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     }
     known = {name: sorted(committed[name].keys() | owners[name].keys()) for name in committed}
     everything = sorted({tp for of_group in known.values() for tp in of_group})
-    # First: it must not be beyond an end that was looked up before it.
+    # First: it must not be beyond an end offset that was looked up before it.
     stable = admin.list_offsets(
         dict.fromkeys(everything, "latest"), isolation_level="read_committed", raise_errors=False
     )
@@ -269,7 +271,7 @@ def _reset(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
 
 
 def _refuse_unless_idle(admin: Admin, group: str, parts: Parts) -> None:
-    """Brokers move no offsets of such a group, and a dry run says what the run itself would say.
+    """Refuse a group whose offsets brokers do not change, also in a dry run.
 
     Raises:
         CommandError: the group has members, or is of another type.
@@ -284,7 +286,7 @@ def _refuse_unless_idle(admin: Admin, group: str, parts: Parts) -> None:
     error = described.errors[group]
     if not (isinstance(error, BrokerError) and error.code == ec.GROUP_ID_NOT_FOUND):
         raise error
-    # Offsets of a group that nobody has used yet may be set: that makes it.
+    # Offsets of a group that does not exist may be set: that creates it.
     if (of_type := parts.type_of(group)) is not None and not parts.is_wanted(of_type):
         raise CommandError(parts.of_another_type(group, of_type))
 

@@ -1,6 +1,6 @@
 """``kadence produce -i FILE``: rows of a file with columns as records. Memory does not grow with the file.
 
-A file with a column ``value`` has the parts of records in its columns; of any other file each row is a JSON document.
+A file with a column ``value`` has the parts of records in its columns; each row of any other file is a JSON document.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["Rows"]
 
 _PARTS: Final = ("key", "value", "headers", "partition", "timestamp")
 _OF_ELSEWHERE: Final = ("topic", "offset", "timestampType", "leader_epoch", "error")
-"""Columns that tell where a record was, or what was read of it."""
+"""Columns about the origin or decoding of a record, which are ignored."""
 
 _NOT_OF_TYPE: Final = re.compile(r"In CSV column #(\d+):.* conversion error to ")
-"""How pyarrow says that a cell has not the type that the first ones have."""
+"""pyarrow's error for a cell whose type differs from that of the first ones."""
 
 _BATCH_ROWS: Final = 16_384
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,7 +41,7 @@ class Rows:
             for a serialiser.
 
     Raises:
-        CommandError: it cannot be read, or has columns that no record has. UsageError: ``key`` does not fit it.
+        CommandError: it cannot be read, or has columns that are not parts of records. UsageError: ``key`` does not fit.
     """
 
     def __init__(self, name: str, form: str, key: str | None, *, typed: bool) -> None:
@@ -62,13 +62,13 @@ class Rows:
             )
         if key is not None and key not in names:
             raise CommandError(f"{name} has no column {key!r} for the key; it has {', '.join(names)}")
-        # What was read elsewhere was in a partition there, which says nothing about here.
+        # A partition beside an offset is that of another topic, so it is ignored.
         self._parts = [
             each for each in _PARTS if each in names and not (each == "partition" and "offset" in names)
         ]
 
     def tables(self) -> Iterator[tuple[int, pa.Table]]:
-        """The rows as tables that `Producer.send_arrow` takes, each with the number of its first row, from 1."""
+        """The rows as tables for `Producer.send_arrow`, each with the number of its first row, from 1."""
         import pyarrow as pa
 
         row = 1
@@ -80,7 +80,7 @@ class Rows:
                 row += table.num_rows
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The parts of each row's record, by name; the value as a document where it is for a serialiser."""
+        """The parts of each row's record, by name; the value as a document if it is for a serialiser."""
         for _, table in self.tables():
             for parts in table.to_pylist():
                 if self._typed:
@@ -143,7 +143,7 @@ class Rows:
 
 
 def _uneven_line(name: str) -> str:
-    """The first line of a CSV file that has other columns than the first line, in words; pyarrow does not tell it."""
+    """The first line of a CSV file whose columns differ from the header, in words; pyarrow's error lacks it."""
     with Path(name).open(encoding="utf-8-sig", errors="replace", newline="") as lines:
         reader = csv.reader(lines)
         count = len(next(reader, []))
@@ -154,7 +154,7 @@ def _opened(name: str, form: str) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """The columns' names, and the rows."""
     import pyarrow as pa
 
-    # What Python says of a file that is not there is shorter.
+    # Python's error for a missing file is shorter.
     with Path(name).open("rb"):
         pass
     if form == "parquet":
@@ -171,13 +171,13 @@ def _opened(name: str, form: str) -> tuple[list[str], Iterator[pa.RecordBatch]]:
         names = next(csv.reader(lines), [])
     if len(set(names)) < len(names):
         raise CommandError(f"{name}: two columns have one name")
-    # Parts of records are texts, and a null is what stands between two commas. Documents have what the cells look like.
+    # Parts of records are texts, and an empty cell is null. Documents get the inferred types.
     texts = "value" in names
     return names, iter(_csv(name, dict.fromkeys(names, pa.string()) if texts else _types_in(name, names)))
 
 
 def _csv(name: str, types: Mapping[str, pa.DataType]) -> Any:
-    """The rows of a CSV file; a column without a type has that of its first MiB."""
+    """The rows of a CSV file; a column without a type gets that of its first MiB."""
     import pyarrow.csv
 
     convert = pyarrow.csv.ConvertOptions(
@@ -188,7 +188,7 @@ def _csv(name: str, types: Mapping[str, pa.DataType]) -> Any:
 
 
 def _types_in(name: str, names: Sequence[str]) -> dict[str, pa.DataType]:
-    """The type of each column that all of its cells have. The file is read for it before anything is sent."""
+    """A type for each column that fits all its cells. The whole file is read for it before the first record is sent."""
     import pyarrow as pa
 
     ladder = [
@@ -221,7 +221,7 @@ def _types_in(name: str, names: Sequence[str]) -> dict[str, pa.DataType]:
 
 
 def _bytes(column: Any) -> Any:
-    """Keys and values as bytes or texts: others as JSON has them."""
+    """Keys and values as bytes or texts; other types as JSON."""
     import pyarrow as pa
 
     types = pa.types
@@ -246,7 +246,7 @@ def _times(column: Any) -> Any:
     if pa.types.is_string(kind):
         return column.cast(pa.timestamp("us", "UTC"))
     if pa.types.is_timestamp(kind) and kind.tz is None:
-        raise ValueError("the times name no zone; give the column one, such as UTC")
+        raise ValueError("the times have no zone; give the column one, such as UTC")
     return column.cast(pa.int64()) if pa.types.is_integer(kind) else column
 
 

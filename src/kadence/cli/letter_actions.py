@@ -1,4 +1,4 @@
-"""What ``kadence dead-letters`` does: letters are read, shown, sent back and deleted."""
+"""The actions of ``kadence dead-letters``: dead letter records are read, shown, sent back and deleted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["drop_letters", "list_letters", "replay_letters", "show_letters"]
 
 _TOGETHER: Final = 10_000
-"""So many records are under way at once."""
+"""The most unacknowledged records."""
 
 
 def list_letters(admin: Admin, arguments: argparse.Namespace) -> None:
@@ -74,7 +74,7 @@ def list_letters(admin: Admin, arguments: argparse.Namespace) -> None:
 
 
 def show_letters(admin: Admin, arguments: argparse.Namespace) -> None:
-    """Show each of those that are meant."""
+    """Show each of the chosen records."""
     if arguments.max_records is not None and arguments.max_records < 1:
         raise UsageError(f"--max-records must be at least 1, not {arguments.max_records}")
     as_text = not arguments.json and (arguments.wide or sys.stdout.isatty())
@@ -88,7 +88,7 @@ def show_letters(admin: Admin, arguments: argparse.Namespace) -> None:
 
 
 def replay_letters(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Send those that are meant back to where they came from, or to another topic; the exit status."""
+    """Send the chosen records back to where they came from, or to another topic; the exit status."""
     from kadence import Producer
 
     if not (arguments.all or arguments.offset or arguments.error or arguments.origin):
@@ -175,7 +175,7 @@ def drop_letters(admin: Admin, arguments: argparse.Namespace) -> None:
 
 
 def _letters(admin: Admin, arguments: argparse.Namespace) -> Iterator[Letter]:
-    """The letters that are there now and that are meant, partition by partition as they are fetched."""
+    """The chosen records up to the present end, partition by partition as they are fetched."""
     from kadence import Consumer
 
     held = ranges(admin, [tp for word in arguments.topics for tp in partitions(admin, word)])
@@ -185,7 +185,7 @@ def _letters(admin: Admin, arguments: argparse.Namespace) -> Iterator[Letter]:
         for tp, each in held.items():
             first, end = each.first, each.end
             if choice.offsets:
-                # So that a letter at the end of a long topic is not read from its beginning.
+                # A record at the end of a long topic need not be read from the topic's beginning.
                 first = max(first, min(choice.offsets))
                 end = min(end, max(choice.offsets) + 1)
             if first < end:
@@ -196,7 +196,7 @@ def _letters(admin: Admin, arguments: argparse.Namespace) -> Iterator[Letter]:
 
 
 def _known(arguments: argparse.Namespace, client: ClientConfig) -> dict[str, Any]:
-    """Of the settings that were given those of this client. What no client has is told by the consumer."""
+    """The given settings that this client has. The consumer refuses settings that no client has."""
     given = client_config(arguments, client)
     others = keys_of_others(client)
     known = {name: value for name, value in given.items() if name.replace("_", ".") not in others}

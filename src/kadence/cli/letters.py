@@ -1,7 +1,8 @@
-"""Dead letters as ``kadence dead-letters`` sees them: what their headers say of their origin and their error. Pure.
+"""Dead letter records for ``kadence dead-letters``: parses their headers about origin and error. Pure.
 
-`Consumer.process` writes them, and so does a consumer with ``deserialization.errors=dead-letter``, by the same headers
-(`kadence.work.letters`). Those of the latter have no attempts and no times, but say which part of the record is bad.
+`Consumer.process` writes them, and a consumer with ``deserialization.errors=dead-letter``, with the same headers
+(`kadence.work.letters`). Those of the latter have no attempts and no times, but name the field that could not be
+decoded.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ _MOST_PARTITION: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter.
+    """A dead letter record.
 
     Attributes:
-        origin: where the record came from; None: its headers do not say so, another program wrote it. offset: there.
-        timestamp: its own, in ms since 1970; None: it had none, or an older version wrote the letter.
-        error: the exception's class. attempts, first, last: of `Consumer.process`; ms since 1970. field: of a consumer
-            that could not read the ``key`` or the ``value``.
-        left_out: bytes of its ``value``, ``headers`` and ``key`` that are missing: they are too large for this topic.
-        headers: the record's own, with those about earlier errors of a dead letter that failed again.
+        origin: the record's first partition; None: there are no such headers, another program wrote it. offset: there.
+        timestamp: its own, in ms since 1970; None: it had none, or an older version wrote the dead letter record.
+        error: the exception's class. attempts, first, last: of `Consumer.process`; ms since 1970. field: ``key`` or
+            ``value``, if a consumer could not decode it.
+        left_out: bytes of its ``value``, ``headers`` and ``key`` that were left out, as too large for this topic.
+        headers: the record's own, with those about earlier errors of a dead letter record that failed again.
     """
 
     record: Record[Any, Any]
@@ -50,7 +51,7 @@ class Letter:
 
     @classmethod
     def of(cls, record: Record[Any, Any]) -> Letter:
-        """Read the headers. What is missing, or no number of Kafka's where it should be one, is None."""
+        """Parse the headers. A missing or invalid one becomes None."""
         own, added = parted(record.headers)
         told = {name: value for name, value in added if value is not None}
 
@@ -84,13 +85,13 @@ class Letter:
 
     @property
     def at(self) -> int:
-        """When it was given up, in ms since 1970; of a consumer's letters the time of writing."""
+        """When it was given up, in ms since 1970; for a consumer's dead letter records, the time of writing."""
         return self.record.timestamp if self.last is None else self.last
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which dead letters are meant: those that fit everything that is given.
+    """A filter of dead letter records: they must match all given criteria.
 
     Attributes:
         offsets: in the dead letter topic. errors: classes of exceptions. origins: topics that they came from.
@@ -101,7 +102,7 @@ class Choice:
     origins: frozenset[str] = frozenset()
 
     def among(self, records: Iterable[Record[Any, Any]]) -> Iterable[Letter]:
-        """The letters that fit."""
+        """The dead letter records that match."""
         for record in records:
             if self.offsets and record.offset not in self.offsets:
                 continue
@@ -113,11 +114,11 @@ class Choice:
             yield letter
 
 
-# ---------------------------------------------------------------- telling
+# ---------------------------------------------------------------- output
 
 
 def document(letter: Letter) -> dict[str, Any]:
-    """A letter as JSON."""
+    """A dead letter record as JSON."""
     record, origin = letter.record, letter.origin
     return {
         "topic": record.topic,
@@ -147,7 +148,7 @@ def document(letter: Letter) -> dict[str, Any]:
 
 
 def described(letter: Letter) -> Iterator[str]:
-    """Lines for people. What others wrote is made printable, line by line."""
+    """Lines for people. Texts of other programs are made printable, line by line."""
     record, origin = letter.record, letter.origin
     came = "of unknown origin" if origin is None else f"from {origin}@{letter.offset}"
     yield printable(f"{record.topic}-{record.partition}@{record.offset}  {came}")

@@ -1,7 +1,7 @@
-"""Records that are deleted while a command reads towards them, by retention or by somebody.
+"""Records that are deleted before a command reads them, by retention or DeleteRecords.
 
-A reading that knows where it begins never passes over them in silence. Lines go on behind them: a sentence says which
-offsets are missing, and the command's status is 1. A file would not be whole, so there is none.
+They are not skipped silently. Output of lines continues behind them: a message names the missing offsets, and the
+command's status is 1. Output to a file ends with an error, because the file would not be complete.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ __all__ = ["Losses", "whole"]
 
 
 class Losses:
-    """What one command could not read because it was deleted. Its consumer has ``auto.offset.reset=none``.
+    """The deleted records of one command. Its consumer has ``auto.offset.reset=none``.
 
     Attributes:
-        status: of the command: 1 as soon as something was missed.
+        status: of the command: 1 as soon as a record was missed.
     """
 
     def __init__(self) -> None:
         self.status = 0
 
     def pass_over(self, consumer: Consumer[Any, Any], error: OffsetOutOfRangeError) -> None:
-        """Go on at the first record that is left, and say what is missing.
+        """Continue at the first record that is left, and report the missing offsets.
 
         Raises:
-            OffsetOutOfRangeError: nothing was deleted before that offset: the log has lost its end, or is another one.
+            OffsetOutOfRangeError: no record was deleted before that offset: the log was truncated, or recreated.
         """
         partition, position = error.partition, error.position
         if partition is None or position is None:
@@ -43,9 +43,7 @@ class Losses:
         if first <= position:
             raise error
         self.status = 1
-        say(
-            f"{spelled(partition)}: what it had from offset {position} to {first - 1} was deleted before it was read"
-        )
+        say(f"{spelled(partition)}: the offsets {position} to {first - 1} were deleted before they were read")
         consumer.seek(partition, first)
 
     def records(self, consumer: Consumer[Any, Any]) -> Iterator[Record[Any, Any]]:
@@ -60,7 +58,7 @@ class Losses:
 
 @contextlib.contextmanager
 def whole(name: str) -> Iterator[None]:
-    """Inside it, records that are deleted before they are read are an error about the file ``name``.
+    """A context in which records that are deleted before they are read raise an error about the file ``name``.
 
     Raises:
         CommandError: some were.

@@ -1,4 +1,4 @@
-"""Reads the command line, runs one command, and turns whatever ends it into a status."""
+"""Parses the command line, runs one command, and turns its end into an exit status."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ _COMMANDS = (
 
 
 class _Terminated(BaseException):
-    """SIGTERM came: end as after Ctrl-C, with what must be closed closed."""
+    """On SIGTERM: end as after Ctrl-C, so that clients are closed."""
 
 
 def make_parser() -> Parser:
@@ -138,7 +138,7 @@ def make_parser() -> Parser:
 
 
 def _teach(arguments: argparse.Namespace) -> int:
-    """What ``kadence`` alone says: what to type first. Nothing went wrong, so the status is 0."""
+    """Print the first steps, for ``kadence`` without a command; status 0."""
     sys.stdout.write(_FIRST)
     return 0
 
@@ -148,7 +148,7 @@ def _terminate(signum: int, frame: FrameType | None) -> None:
 
 
 def _told(error: Exception, arguments: argparse.Namespace) -> str:
-    """The error in words; of a file the system's words without their number, of a cluster with its name."""
+    """The error as text: for files, the system's text without its number; for clusters, with the cluster's name."""
     if isinstance(error, OSError) and not isinstance(error, KafkaError) and error.strerror:
         return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     is_of_brokers = isinstance(error, KafkaTimeoutError | TransportError)
@@ -158,9 +158,9 @@ def _told(error: Exception, arguments: argparse.Namespace) -> str:
 
 
 def _give_up_output() -> None:
-    """What stdout still has and cannot write, for its reader has gone or a disk is full, goes nowhere.
+    """Discard output that stdout cannot write, because its reader has gone or a disk is full.
 
-    Else Python would try once more when it closes stdout, complain, and end with a status of its own.
+    Otherwise Python would try again when it closes stdout, print an error, and end with a status of its own.
     """
     try:
         sys.stdout.flush()
@@ -178,7 +178,7 @@ def main(argv: Sequence[str] | None = None, parser: Parser | None = None) -> int
     parser = parser or make_parser()
     if "_ARGCOMPLETE" in os.environ:
         # A shell asks what may come next: eval "$(kadence completion bash)"
-        # Options are offered behind a dash alone, so that names stand by themselves.
+        # Options are completed only behind a dash, so that names are listed without them.
         import_module("argcomplete").autocomplete(
             parser, always_complete_options=False, default_completer=offered
         )
@@ -190,14 +190,14 @@ def main(argv: Sequence[str] | None = None, parser: Parser | None = None) -> int
     log.addHandler(handler)
     try:
         status: int = arguments.run(arguments)
-        # Flush here: the write may fail, since whoever read our output may have gone.
+        # Flush here, where a failure is handled: the reader of the output may have gone.
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
     except _Terminated:
         return 143
     except BrokenPipeError:
-        # Whoever read our output has enough.
+        # The reader of the output has closed the pipe.
         return 141
     except (ConfigError, UsageError) as error:
         say(f"{name}: {error}")

@@ -1,6 +1,6 @@
-"""Names on the command line: patterns as in a shell, and partitions, as they are given and shown.
+"""Names on the command line: shell patterns, and the notation of partitions.
 
-What is shown of a partition can be given: ``orders:2``, and of several ``orders:0-2,5 hotels:3``.
+The notation is the same in output and arguments: ``orders:2``, and for several ``orders:0-2,5 hotels:3``.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ __all__ = ["chosen", "matching", "no_such", "partitions", "ranges", "spelled"]
 
 
 def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """The names that any pattern matches, all where there is no pattern; sorted."""
+    """The names that any pattern matches, or all without patterns; sorted."""
     return sorted(
         name for name in names if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
     )
 
 
 def chosen(words: Sequence[str], listed: Callable[[], Iterable[str]], kind: str) -> list[str]:
-    """Names as they are, and for each pattern what it matches.
+    """Names unchanged, and the matches of each pattern.
 
     Args:
-        listed: all names there are, asked only for a pattern. kind: what they name, e.g. ``topic``.
+        listed: returns all names; called only for a pattern. kind: what they name, e.g. ``topic``.
 
     Raises:
         CommandError: a pattern matches nothing.
@@ -40,7 +40,7 @@ def chosen(words: Sequence[str], listed: Callable[[], Iterable[str]], kind: str)
     everything = list(listed())
     found: dict[str, None] = {}
     for word in words:
-        # A name may have the letters of a pattern.
+        # A name may contain the characters of a pattern.
         names = matching(everything, [word]) if _is_pattern(word) and word not in everything else [word]
         if not names:
             raise CommandError(f"no {kind} matches {word!r}; `kadence {kind}s list` shows all")
@@ -53,7 +53,7 @@ def _is_pattern(word: str) -> bool:
 
 
 def no_such(kind: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name of nothing, with the nearest name that there is."""
+    """The error for an unknown name, with the nearest known one."""
     what = "transactional id" if kind == "transaction" else kind
     return f"there is no {what} {name!r}{nearest(name, known) or ';'} `kadence {kind}s list` shows all"
 
@@ -84,7 +84,7 @@ def partitions(admin: Admin, word: str) -> list[TopicPartition]:
         first, _, last = run.partition("-")
         numbers_of = range(int(first), int(last or first) + 1)
         if not numbers_of:
-            raise UsageError(f"{run} in {word!r} is no range: its smaller number comes first")
+            raise UsageError(f"{run} in {word!r} is not a range: its smaller number comes first")
         if numbers_of[-1] >= len(found):
             there = "only partition 0" if len(found) == 1 else f"partitions 0 to {len(found) - 1}"
             raise CommandError(f"topic {name!r} has {there}, not {numbers_of[-1]}")
@@ -101,7 +101,7 @@ def spelled(partition: TopicPartition) -> str:
 
 
 def ranges(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions in few letters, as the command line takes them: ``flights:0-3,7 hotels:0``."""
+    """Partitions in the short notation of the command line: ``flights:0-3,7 hotels:0``."""
     by_topic: dict[str, list[int]] = {}
     for tp in sorted(partitions):
         by_topic.setdefault(tp.topic, []).append(tp.partition)

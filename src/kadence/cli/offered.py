@@ -1,4 +1,4 @@
-"""What a shell offers behind <TAB> where the parser has no words: files, places, and names that the brokers have."""
+"""Completions that the parser does not have: files, places, and names of topics, groups and transactions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["offered"]
 
 PATIENCE_S: Final = 0.7
-"""How long the brokers are waited for: whoever presses <TAB> waits, and may type the name instead.
+"""How long to wait for the brokers (seconds): the user waits meanwhile.
 
-The interpreter, which starts before, takes about 0.25 s."""
+The start of the interpreter takes about 0.25 s before."""
 
 _FILES: Final = ("FILE", "DIR")
 _PLACES: Final = ("earliest", "latest", "today", "yesterday")
@@ -36,16 +36,16 @@ _KINDS: Final = {
     "ID": "transactions",
     "ID|PATTERN": "transactions",
 }
-"""What is named where a parameter is written so in the help."""
+"""The kind of names for each parameter name in the help."""
 
 
 def offered(
     prefix: str, action: argparse.Action, parsed_args: argparse.Namespace, **asked: Any
 ) -> Iterable[str]:
-    """What may stand for this parameter, as `argcomplete` asks; nothing where the brokers do not answer at once.
+    """The completions of a parameter, for `argcomplete`; none if the brokers do not answer at once.
 
     Args:
-        parsed_args: what stands before it on the line, as far as it could be read. It may name the cluster.
+        parsed_args: the arguments before it, as far as they could be parsed. They may name the cluster.
     """
     if action.metavar in _FILES:
         found: list[str] = import_module("argcomplete.completers").FilesCompleter()(prefix)
@@ -56,7 +56,7 @@ def offered(
     if not kind:
         return ()
     given = getattr(parsed_args, action.dest, None) or ()
-    # A terminal would obey what is not printable.
+    # A terminal would interpret control characters.
     return [
         name for name in _names(kind, prefix, parsed_args) if name not in given and name == printable(name)
     ]
@@ -65,14 +65,14 @@ def offered(
 def _kind(action: argparse.Action, parsed_args: argparse.Namespace) -> str:
     command = getattr(parsed_args, "command", "")
     if (command, getattr(parsed_args, "action", "")) == ("topics", "create"):
-        # A name that is taken is no use.
+        # The names of existing topics do not help here.
         return ""
     return command if action.metavar == "PATTERN" else _KINDS.get(str(action.metavar), "")
 
 
 def _names(kind: str, prefix: str, parsed_args: argparse.Namespace) -> list[str]:
     found: list[str] = []
-    # A daemon: to look up an address, or to end a connection, may take longer than anybody waits here.
+    # A daemon: a DNS lookup, or the end of a connection, may take longer than the user waits.
     asking = threading.Thread(target=_ask, args=(kind, prefix, parsed_args, found), daemon=True)
     asking.start()
     asking.join(PATIENCE_S)
@@ -80,7 +80,7 @@ def _names(kind: str, prefix: str, parsed_args: argparse.Namespace) -> list[str]
 
 
 def _ask(kind: str, prefix: str, parsed_args: argparse.Namespace, found: list[str]) -> None:
-    """Nothing is found where the line or a file is wrong: the command itself will tell."""
+    """Complete nothing if the line or a file is wrong: the command itself reports that."""
     # ConfigError is a KafkaError, UsageError a CommandError.
     with contextlib.suppress(KafkaError, CommandError, OSError), quiet():
         from kadence import Admin
@@ -94,7 +94,7 @@ def _asked(admin: Admin, kind: str, prefix: str) -> Iterable[str]:
         return [group.group_id for group in admin.list_groups(timeout=PATIENCE_S)]
     if kind == "transactions":
         return [each.transactional_id for each in admin.list_transactions(timeout=PATIENCE_S)]
-    # Kafka's own topics begin so, and are rarely meant.
+    # Kafka's own topics begin so, and are rarely wanted.
     topics = admin.list_topics(internal=prefix.startswith("_"), timeout=PATIENCE_S)
     if kind == "topics" and ":" not in prefix:
         return topics

@@ -1,4 +1,4 @@
-"""What is longer than the terminal goes through a pager, as with git: $KADENCE_PAGER, else $PAGER, else less."""
+"""Pages output that is longer than the terminal, as git does: $KADENCE_PAGER, else $PAGER, else less."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["paged"]
 
 
 class _Page(io.StringIO):
-    """Looks like the terminal that it is meant for."""
+    """A buffer that looks like the terminal that its text is for."""
 
     def isatty(self) -> bool:
         return True
@@ -24,7 +24,7 @@ class _Page(io.StringIO):
 
 @contextmanager
 def paged(stream: IO[str]) -> Iterator[IO[str]]:
-    """What to write to in place of ``stream``; the pager shows it at the end, if ``stream`` is too short a terminal."""
+    """A stream to write to in place of ``stream``; the pager shows the text if it does not fit the terminal."""
     if not stream.isatty():
         yield stream
         return
@@ -51,7 +51,7 @@ def _shown(text: str) -> bool:
         )
     except (OSError, ValueError):
         return False
-    # Ctrl-C is for the pager, which ends its search by it.
+    # Ctrl-C is for the pager, where it ends a search.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with suppress(BrokenPipeError):

@@ -1,7 +1,7 @@
-"""What a command could do of what it was asked. A part that fails takes no other part with it.
+"""The outcomes of a command with several items. A failed item does not stop the others.
 
-The rows of what succeeded are printed, each failure is a sentence on stderr that names its own item, and the status is
-1. Only where nothing was done, and no broker has refused it, one error stands for all.
+The rows of successful items are printed, each failure is a message on stderr that names its item, and the status is 1.
+If no item was done because the brokers were not reached or did not answer in time, there is one error for all.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Parts:
     """The parts of one command.
 
     Args:
-        command: its name. kind: what its names are of, e.g. ``topic``. missing: the code of the answer that there is
-            none. listed: the type of each thing there is, by name; "" where they have none. wanted: the types that
-            the command is for; empty: all.
+        command: its name. kind: the kind of its items, e.g. ``topic``. missing: the error code for an unknown item.
+            listed: the type of each existing item, by name; "" if it has none. wanted: the types that the command is
+            for; empty: all.
 
     Attributes:
-        status: of the command: 1 as soon as a part failed.
+        status: of the command: 1 as soon as an item failed.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class Parts:
         self._known: dict[str, str] | None = None
 
     def done(self, outcomes: Outcomes[K, V]) -> Outcomes[K, V]:
-        """The outcomes of a call, whose errors are told.
+        """The outcomes of a call; prints its errors.
 
         Raises:
-            KafkaError: nothing was done, and it is not that brokers refused it: they were not reached, or are late.
+            KafkaError: no item was done, because the brokers were not reached or did not answer in time.
         """
         errors = outcomes.errors
         if not outcomes and not any(isinstance(error, BrokerError) for error in errors.values()):
@@ -67,7 +67,7 @@ class Parts:
         return outcomes
 
     def type_of(self, name: str) -> str | None:
-        """The type of what has this name; None where nothing has it."""
+        """The type of the item of this name; None if there is none."""
         if self._known is None:
             self._known = self._listed()
         return self._known.get(name)
@@ -84,10 +84,10 @@ class Parts:
         return str(error) if self.is_wanted(found) else self.of_another_type(item, found)
 
     def is_wanted(self, found: str) -> bool:
-        """Whether the command is for things of this type."""
+        """Whether the command is for items of this type."""
         return not self._wanted or found in self._wanted
 
     def of_another_type(self, name: str, found: str) -> str:
-        """The sentence for a thing of a type that the command is not for."""
+        """The error for an item of a type that the command is not for."""
         types = " and ".join(sorted(filter(None, self._wanted)))
         return f"{name!r} is a {found} {self._kind}; this is for those of type {types}"

@@ -1,4 +1,4 @@
-"""``kadence pipeline``: topics to tables on Spark, as a file says. Spark is loaded by the actions that need it."""
+"""``kadence pipeline``: writes topics to tables with Spark, by a file. Only actions that need Spark load it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _open(file: str) -> tuple[Pipeline, Environment]:
-    """A file without mistakes, and the environment."""
+    """A checked file, and the environment."""
     from kadence.environment import Environment
     from kadence.spark.pipeline.checks import checked
     from kadence.spark.pipeline.reading import read
@@ -135,7 +135,7 @@ def _open(file: str) -> tuple[Pipeline, Environment]:
 
 
 def _check_reachable(pipeline: Pipeline, environment: Environment) -> None:
-    """Before Spark starts, which takes longer than to see that no broker is there."""
+    """Check the brokers before Spark starts, which takes longer."""
     from kadence.spark.pipeline.ranges import check_reachable
 
     with quiet():

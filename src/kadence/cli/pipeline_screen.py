@@ -1,4 +1,4 @@
-"""What ``kadence pipeline run`` shows: a table that changes on a terminal with rich, else a line now and then."""
+"""The output of ``kadence pipeline run``: a live table on a terminal with rich, else a line at intervals."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Screen:
 
 
 def line(progress: Progress) -> str:
-    """A run so far in one line. Why it failed is told by the exception that ends it."""
+    """The progress of a run in one line, without the error of a failure, which is raised."""
     parts = [
         f"{progress.name} {progress.state}",
         f"{progress.rows_in:,} records read",
@@ -85,7 +85,7 @@ def _panel(progress: Progress) -> Any:
     table.add_column("partition")
     table.add_column("behind", justify="right")
     table.add_column("end", justify="right")
-    # As many as a small terminal has lines for: those that are furthest behind.
+    # The partitions with the most lag, as many as a small terminal has lines.
     furthest = sorted(progress.lag.items(), key=lambda each: -(each[1] or 0))[:16]
     for name, behind in sorted(furthest):
         table.add_row(name, "?" if behind is None else f"{behind:,}", f"{progress.ends.get(name, 0):,}")

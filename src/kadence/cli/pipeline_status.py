@@ -1,4 +1,4 @@
-"""What ``kadence pipeline status`` shows on a terminal: words instead of the fields of the JSON."""
+"""The output of ``kadence pipeline status`` on a terminal: words instead of the fields of the JSON."""
 
 from __future__ import annotations
 

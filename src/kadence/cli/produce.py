@@ -64,7 +64,7 @@ _EXAMPLES = """\
 
 
 class _Line(NamedTuple):
-    """A record. value: bytes, or with a schema what JSON has for it. number: of its line or row, from 1."""
+    """A record. value: bytes, or with a schema the parsed JSON. number: of its line or row, from 1."""
 
     value: Any
     key: bytes | None = None
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     elif arguments.value or arguments.value_message:
         raise UsageError("--value and --value-message need --value-schema FILE")
-    # What is wrong with the settings is told before what is wrong with the network.
+    # Errors in the settings are reported before those of the network.
     ProducerConfig.parse(config)
     with reached(admin_settings(config), arguments):
         pass
@@ -155,7 +155,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Account:
-    """What was sent, and what became of it."""
+    """The sent records and their outcomes."""
 
     def __init__(self, shows_offsets: bool) -> None:
         self.delivered = self.failed = 0
@@ -170,7 +170,7 @@ class _Account:
         self._pending.append(sent)
 
     def settle(self) -> None:
-        """Wait for all that was added."""
+        """Wait for all added records."""
         for sent in self._pending:
             if isinstance(sent, tuple):
                 self._settle_table(*sent)
@@ -180,7 +180,7 @@ class _Account:
 
     @contextlib.contextmanager
     def told_of(self, producer: Producer, topic: str) -> Iterator[None]:
-        """Whatever is sent inside is settled in the end. Of an error a note says what was delivered before it."""
+        """A context at whose end all records are settled. An error gets a note with the counts of delivered records."""
         try:
             yield
         except (KafkaError, CommandError, OSError) as error:
@@ -224,7 +224,7 @@ class _Account:
 def _send_all(
     producer: Producer, arguments: argparse.Namespace, account: _Account, lines: Iterable[_Line], what: str
 ) -> None:
-    """Send them. Of a record that is refused, ``what`` and its number name it."""
+    """Send the records. An error names the record by ``what`` and its number."""
     for line in lines:
         try:
             sent = producer.send(
@@ -293,7 +293,7 @@ def _lines(
 
 
 def _json(line: bytes, *, typed: bool) -> Any:
-    """The document. Unless a schema makes numbers of them, they stay as they are written, and are numbers of JSON."""
+    """The parsed document. Without a schema, numbers keep their text, and NaN and infinities are refused."""
     try:
         return json.loads(line) if typed else json.loads(line, parse_float=number_of, parse_constant=_no_json)
     except json.JSONDecodeError as error:
@@ -338,7 +338,7 @@ def _record(document: Any, *, typed: bool) -> _Line:
     unknown = document.keys() - _KNOWN
     if unknown:
         raise ValueError(f"unknown field {min(unknown)!r} of a record")
-    # A record that was read somewhere has an offset: there its partition is where it was, not where it goes.
+    # A record with an offset was read from another topic, so its partition is ignored.
     partition = None if "offset" in document else document.get("partition")
     timestamp = document.get("timestamp")
     for name, number in (("partition", partition), ("timestamp", timestamp)):

@@ -21,7 +21,7 @@ __all__ = ["admin_settings", "quiet", "reached", "said_of_cluster"]
 
 
 def admin_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the settings of a consumer or producer those that an `Admin` has, too."""
+    """The settings of a consumer or producer that an `Admin` has, too."""
     from kadence.config import AdminConfig, keys
 
     known = {key.name for key in keys(AdminConfig)}
@@ -32,13 +32,14 @@ def admin_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def reached(config: Mapping[str, Any], arguments: argparse.Namespace) -> Iterator[Admin]:
     """An `Admin` of a cluster that has answered.
 
-    A broker that is merely slow, or does not describe its cluster, is no error here. That it is slow is said.
+    A slow broker is not an error, but a message on stderr; nor is one that refuses to describe its cluster.
 
     Args:
         arguments: of the command line, which may name the cluster.
 
     Raises:
-        CommandError: no address could be connected to, or each hung up: a listener that wants a login does so.
+        CommandError: no address could be connected to, or each closed the connection, as a listener that needs a login
+            does.
         AuthenticationError: a broker refuses the credentials.
     """
     from kadence import Admin
@@ -56,7 +57,7 @@ def reached(config: Mapping[str, Any], arguments: argparse.Namespace) -> Iterato
             if isinstance(cause, ConnectError):
                 raise CommandError(_unreached(str(cause), config, arguments)) from None
             if isinstance(cause, DisconnectedError):
-                # What it says itself, without what it was asked.
+                # The cause alone, without the request.
                 said = said_of_cluster(str(cause.__cause__ or cause), arguments)
                 raise CommandError(said) from None
             if not is_short:
@@ -69,7 +70,7 @@ def reached(config: Mapping[str, Any], arguments: argparse.Namespace) -> Iterato
 
 
 def _unreached(why: str, config: Mapping[str, Any], arguments: argparse.Namespace) -> str:
-    """That no address could be connected to, and what to do about it: it is another thing where a file names them."""
+    """The error that no address could be connected to, with advice, which depends on where the addresses are from."""
     servers = str(config["bootstrap.servers"])
     cluster = cluster_asked(arguments, servers)
     if not cluster:
@@ -81,9 +82,9 @@ def _unreached(why: str, config: Mapping[str, Any], arguments: argparse.Namespac
 
 
 def said_of_cluster(said: str, arguments: argparse.Namespace) -> str:
-    """What was said, after the name of the cluster that it is of, and its addresses unless they are in it.
+    """The message behind the cluster's name, and the addresses unless the message has them.
 
-    As it is where the command line names no cluster.
+    Unchanged if the command line does not name a cluster.
     """
     if "bootstrap_servers" not in arguments:
         return said
@@ -99,7 +100,7 @@ def _addresses(servers: str, said: str) -> str:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without log lines for each attempt to connect: one sentence says it all."""
+    """A context without log lines for each connection attempt; the command prints one error."""
     log = logging.getLogger("kadence")
     before = log.level
     log.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""Commands that are shown to be copied: they reach the cluster that this command line reached, in the same way."""
+"""Completes suggested commands with the options by which this command line reached its cluster."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["SameCluster"]
 
 @dataclass(frozen=True, slots=True)
 class SameCluster:
-    """How a command line named its cluster and its login.
+    """The cluster and the login of a command line.
 
     Attributes:
-        servers: its brokers; None where ``options`` name them. options: those of the program (-c, --config). settings:
-            those of the command (-X).
+        servers: its brokers; None if ``options`` have them. options: of the program (-c, --config). settings: of the
+            command (-X).
     """
 
     servers: str | None
@@ -32,7 +32,7 @@ class SameCluster:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace, config: Mapping[str, Any]) -> SameCluster:
-        """As this command line does, of which ``config`` was made."""
+        """The cluster of this command line, from which ``config`` was made."""
         named = [("-c", arguments.cluster), ("--config", arguments.client_settings)]
         options = " ".join(f"{option} {quote(value)}" for option, value in named if value)
         are_named = bool(options) and not arguments.bootstrap_servers
@@ -40,19 +40,19 @@ class SameCluster:
         return cls(servers, options, _shown(arguments.settings))
 
     def command(self, said: str) -> str:
-        """A command of ``kadence``, completed; what follows a pipe stays."""
+        """A command of ``kadence``, completed; the part behind a pipe is unchanged."""
         is_default = self.servers == servers_of(os.environ)
         first, pipe, rest = said.partition(" | ")
         if self.options:
             first = f"kadence {self.options} {first.removeprefix('kadence ')}"
-        # `kadence doctor` looks at brokers only where they are named.
+        # `kadence doctor` checks brokers only if they are named.
         if self.servers is not None and not (is_default and said != "kadence doctor"):
             first += f" -b {quote(self.servers)}"
         return f"{first}{self.settings and ' '}{self.settings}{pipe}{rest}"
 
 
 def _shown(settings: list[str]) -> str:
-    """What -X said; of passwords the name alone, since a page is shown to others."""
+    """The settings of -X; secret ones without their value, because output is shown to others."""
     from kadence.config import AdminConfig, keys
 
     shown = {key.name for key in keys(AdminConfig) if key.kind != "password"}

@@ -13,11 +13,11 @@ __all__ = ["print_table", "terminal_width"]
 
 _GAP: Final = 2
 _LEAST: Final = 6
-"""No column is made narrower than this."""
+"""The least width of a column."""
 
 
 def terminal_width(stream: IO[str]) -> int:
-    """Columns of the terminal; 80 where ``stream`` is none."""
+    """Columns of the terminal; 80 if ``stream`` is not one."""
     return shutil.get_terminal_size().columns if stream.isatty() else 80
 
 
@@ -33,8 +33,8 @@ def print_table(
     """Print a table.
 
     Args:
-        wide: whole values, however long the lines get. Otherwise the longest texts are shortened with "…", and lists
-            end with the number of what is left out, e.g. ``t-0, t-1 +4``.
+        wide: whole values, in lines of any length. Otherwise the longest texts are shortened with "…", and lists end
+            with the number of omitted items, e.g. ``t-0, t-1 +4``.
         wrap: long values go on in the next line of their column instead of being shortened.
     """
     whole = [[_cell(row.get(column)) for column in columns] for row in rows]
@@ -76,7 +76,7 @@ def _joined(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[boo
 
 
 def _fit(widths: list[int], is_number: Sequence[bool], heads: Sequence[int], width: int) -> None:
-    """Take from the widest column of text, until the lines fit or no column can give more. Numbers stay whole."""
+    """Shrink the widest column of text until the lines fit, or no column can shrink. Numbers are not shortened."""
     texts = [at for at, number in enumerate(is_number) if not number]
     excess = sum(widths) + _GAP * (len(widths) - 1) - width
     while excess > 0:
@@ -95,7 +95,7 @@ def _shortened(value: Any, cell: str, room: int) -> str:
             text = f"{_joined_list(value[:count])} +{len(value) - count}"
             if len(text) <= room:
                 return text
-    # Names begin alike and ids end differently: a piece of both is kept.
+    # Names have common beginnings and ids different ends: keep a piece of both.
     end = (room - 1) // 3
     return f"{cell[: room - 1 - end]}…{cell[-end:] if end else ''}"
 

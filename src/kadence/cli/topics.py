@@ -1,4 +1,4 @@
-"""``kadence topics``: what topics there are, their settings, and changes to them."""
+"""``kadence topics``: lists topics and their settings, and changes them."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _describe(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None
     everything = [
         TopicPartition(name, each.partition) for name, topic in described.items() for each in topic.partitions
     ]
-    # First: it must not be beyond an end that was looked up before it.
+    # First: it must not be beyond an end offset that was looked up before it.
     stable = admin.list_offsets(
         dict.fromkeys(everything, "latest"), isolation_level="read_committed", raise_errors=False
     )
@@ -190,7 +190,7 @@ def _describe(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None
 
 
 def _that_tell(rows: list[dict[str, Any]]) -> list[str]:
-    """Columns for 80 letters: the last stable offset where a transaction is open, instead of what tells least then."""
+    """Columns for a width of 80: with an open transaction, the last stable offset replaces the least useful column."""
     is_open = any(row["last_stable"] != row["next_offset"] for row in rows)
     is_lagging = any(len(row["in_sync"]) < len(row["replicas"]) for row in rows)
     left_out = "last_stable" if not is_open else "first_offset" if is_lagging else "replicas"

@@ -1,4 +1,4 @@
-"""``kadence transactions``: who has transactions open, which of them nobody will end, and how to end one (KIP-664)."""
+"""``kadence transactions``: lists transactions, finds hanging ones, and ends them (KIP-664)."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ command, `was` and `partitions` are from before it. Until a producer uses the
 id again, `describe` shows the timeout of this command, 60 s."""
 
 _MOST_TIMEOUT_S: Final = 900.0
-"""Brokers allow no longer transaction, unless their ``transaction.max.timeout.ms`` says otherwise."""
+"""The longest transaction that brokers allow by default (``transaction.max.timeout.ms``)."""
 
 _STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """A transaction that is open in a partition, and that nobody will end there.
+    """A hanging transaction: open in a partition, and not known to its coordinator, which will not end it there.
 
     Attributes:
         transactional_id: None: no coordinator knows the producer any more.
@@ -94,8 +94,8 @@ def hanging(
     """The transactions that hang, by partition. Kafka's `find-hanging` decides in the same way.
 
     Args:
-        producers: what the leaders remember. listed: the ids of these producers. described: what coordinators know of
-            them.
+        producers: the producers that leaders remember. listed: their transactional ids. described: the coordinators'
+            states of these.
         now_ms: ms since 1970. older_than_ms: for how long the producer must have been silent.
     """
     names = {each.producer_id: each.transactional_id for each in listed}
@@ -199,7 +199,7 @@ def _state(text: str) -> str:
     state = known.get(text.replace("-", "").lower())
     if state is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no state of a transaction: give one of {', '.join(known)}"
+            f"{text!r} is not a state of a transaction: give one of {', '.join(known)}"
         )
     return state
 
@@ -208,7 +208,7 @@ def _offset(text: str) -> int:
     """An offset; also with the commas that a table shows."""
     plain = text.replace(",", "")
     if not plain.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no offset: give a whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an offset: give a whole number")
     return int(plain)
 
 
@@ -311,7 +311,7 @@ def _abort(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
             tp,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
-            # As Kafka's tool: a marker needs an epoch, and a partition that has seen none takes any.
+            # As Kafka's tool does: a marker needs an epoch, and a partition without one accepts any.
             coordinator_epoch=producer.coordinator_epoch or 0,
         )
     _show_hanging(found, now, arguments)
@@ -320,7 +320,7 @@ def _abort(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
 
 
 def _fence(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
-    # An id that nobody knows is mistyped: fenced, it would be made.
+    # An unknown id is mistyped. Fencing would create it.
     before = parts.done(admin.describe_transactions(arguments.ids, raise_errors=False))
     fenced = parts.done(admin.fence_producers(before, raise_errors=False))
     after = admin.describe_transactions(fenced, raise_errors=False)
@@ -355,7 +355,7 @@ def _found(
 ) -> list[Hanging]:
     producers = admin.describe_producers(wanted, raise_errors=False)
     for tp, error in producers.errors.items():
-        say(f"{spelled(tp)} was not looked at: {error}")
+        say(f"{spelled(tp)} was not checked: {error}")
     return _judged(admin, producers, now_ms, older_than_ms)
 
 
@@ -374,10 +374,10 @@ def _judged(
 def known_to_coordinators(
     admin: Admin, producer_ids: Collection[int], timeout: float | None = None
 ) -> tuple[list[TransactionListing], Mapping[str, TransactionDescription]]:
-    """The transactional ids of producers, and what their coordinators know of them.
+    """The transactional ids of producers, and their coordinators' states of them.
 
     Raises:
-        KafkaError: one could not be asked. Its transactions would look as if they hung, and be aborted.
+        KafkaError: a coordinator could not be asked. Its transactions would look as if they hung, and be aborted.
     """
     if not producer_ids:
         return [], {}

@@ -1,7 +1,7 @@
 """Values with a schema of a registry as JSON for `kadence consume`, and from JSON for `kadence produce`.
 
-JSON has no bytes, decimals nor times: bytes are a text, or ``{"base64": …}`` where they are not UTF-8, the others are
-texts (times in ISO 8601). Going back, the schema says what a text stands for.
+JSON has no bytes, decimals or times: bytes are a text, or ``{"base64": …}`` if they are not UTF-8; the others are texts
+(times in ISO 8601). In the other direction the schema decides the type of a text.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def add_registry_option(parser: argparse.ArgumentParser) -> None:
 
 
 def registry_of(arguments: argparse.Namespace, config: dict[str, Any]) -> SchemaRegistryClient:
-    """The registry; its keys are taken out of the client's settings.
+    """The registry; its settings are removed from the client's.
 
     Raises:
-        UsageError: nobody named one.
+        UsageError: no registry is named.
     """
     from kadence.registry import SchemaRegistryClient
 
@@ -56,7 +56,7 @@ def registry_of(arguments: argparse.Namespace, config: dict[str, Any]) -> Schema
 
 
 class JsonText:
-    """A deserialiser of values with a schema, which makes JSON of them, UTF-8."""
+    """A deserialiser that converts values with a schema to JSON in UTF-8."""
 
     def __init__(self, kind: str, registry: SchemaRegistryClient) -> None:
         from kadence import registry as formats
@@ -66,7 +66,7 @@ class JsonText:
         elif kind == "protobuf":
             self._read = formats.ProtobufDeserializer(registry)
         else:
-            # What is in a topic is shown, whatever its schema says.
+            # Values are shown even if they do not conform to their schema.
             self._read = formats.JsonSchemaDeserializer(None, validate=False)
         self._form: Callable[[Any], Any] = _message if kind == "protobuf" else lambda value: value
 
@@ -83,7 +83,7 @@ def _message(message: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """What Avro and Arrow have, as JSON has it."""
+    """A value of Avro or Arrow as JSON."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -101,13 +101,13 @@ def plain(value: Any) -> Any:
 
 
 def value_serializer(kind: str, file: str, message: str | None, registry: SchemaRegistryClient) -> Any:
-    """A serialiser of what JSON holds.
+    """A serialiser of parsed JSON.
 
     Args:
-        file: the schema; of Protobuf a descriptor set. message: of Protobuf, its full name; None: the first.
+        file: the schema; for Protobuf a descriptor set. message: for Protobuf, its full name; None: the first.
 
     Raises:
-        CommandError: the file cannot be read. ConfigError: there is no schema in it.
+        CommandError: the file cannot be read. ConfigError: it is not a schema.
     """
     from kadence import registry as formats
 
@@ -157,14 +157,14 @@ _TIMES: Final[dict[str, Callable[[str], Any]]] = {
 
 
 class _AvroFromJson:
-    """What Avro's values are, from what JSON has for them."""
+    """Converts parsed JSON to Avro's values."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
         self._named: dict[str, Any] = {}
 
     def value(self, value: Any) -> Any:
-        """The value as fastavro writes it; what does not fit is left for fastavro to refuse."""
+        """The value for fastavro, which refuses values that do not fit the schema."""
         return self._of(self._schema, value)
 
     def _of(self, schema: Any, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A place in a partition on the command line, and which offset it is; what it may be is read by `kadence.where`."""
+"""Places in a partition on the command line, and their offsets; `kadence.where` parses the text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OPTIONS: Final = ("--from", "--to", "--before")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a partition holds: its first offset, and that behind the last one."""
+    """The offsets of a partition: the first one, and the end."""
 
     first: int
     end: int
@@ -57,7 +57,7 @@ def read_where(text: str) -> Where:
     """Read a place.
 
     Raises:
-        ArgumentTypeError: it is none; the message has what is accepted.
+        ArgumentTypeError: it is invalid; the message has the accepted forms.
     """
     try:
         return where_of(text, wall_ms())
@@ -66,7 +66,7 @@ def read_where(text: str) -> Where:
 
 
 def times_joined(argv: Iterable[str]) -> list[str]:
-    """``--from -10m`` as ``--from=-10m``: argparse takes the second word for an option."""
+    """``--from -10m`` as ``--from=-10m``: argparse parses the second word as an option."""
     joined: list[str] = []
     for word in argv:
         if joined and joined[-1] in _OPTIONS and re.match(r"-\d", word):
@@ -77,7 +77,7 @@ def times_joined(argv: Iterable[str]) -> list[str]:
 
 
 def tell_presumed(where: Where | None, option: str) -> None:
-    """Say on stderr which time is meant, where no zone was given."""
+    """Print the resolved time on stderr, if no zone was given."""
     if where is not None and where.presumed:
         say(f"{option}: {where.as_time} (no zone was given: this machine's is presumed)")
 
@@ -88,16 +88,16 @@ def tell_presumed(where: Where | None, option: str) -> None:
 def ranges(
     admin: Admin, partitions: Iterable[TopicPartition], isolation_level: str = "read_uncommitted"
 ) -> dict[TopicPartition, Range]:
-    """What each partition holds."""
+    """The offset range of each partition."""
     found = admin.log_ranges(partitions, isolation_level=isolation_level)
     return {tp: Range(first, end) for tp, (first, end) in found.items()}
 
 
 def refuse_outside(where: Where, held: dict[TopicPartition, Range]) -> None:
-    """For commands that change something: a number that is no offset of a partition is a mistake.
+    """For commands that change something: refuse a number that is not an offset of a partition.
 
     Raises:
-        CommandError: names the partition and what it holds.
+        CommandError: names the partition and its range.
     """
     if where.kind != "offset":
         return
@@ -111,10 +111,10 @@ def refuse_outside(where: Where, held: dict[TopicPartition, Range]) -> None:
 def offsets(
     admin: Admin, where: Where, held: dict[TopicPartition, Range], settings: Mapping[str, Any]
 ) -> dict[TopicPartition, int]:
-    """The offset that ``where`` is in each partition, never outside of what the partition holds.
+    """The offset of ``where`` in each partition, within the partition's range.
 
     Args:
-        settings: of a consumer, which looks at the records that a time leads to.
+        settings: of a consumer, which checks the timestamps of records.
     """
     match where.kind:
         case "earliest":
@@ -131,6 +131,6 @@ def offsets(
 
             times = dict.fromkeys(held, where.number)
             told = {tp: None if at is None else at.offset for tp, at in admin.list_offsets(times).items()}
-            # A record may have come since the ranges were looked up, and be what the time leads to.
+            # The found record may have been written after the ranges were looked up.
             found = by_own_times(settings, times, told, {tp: each.end for tp, each in held.items()})
             return {tp: each.end if (at := found[tp]) is None else at for tp, each in held.items()}

@@ -1,4 +1,4 @@
-"""Where times lead to, for programs that plan what to read before they read: by the records' own times."""
+"""Looks up offsets by the records' own timestamps, for programs that plan ranges before they read them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kadence.types import TopicPartition
 __all__ = ["by_own_times"]
 
 _SMALL: Final = {"max.partition.fetch.bytes": 65_536}
-"""Mostly one record is wanted."""
+"""In most cases one record is enough."""
 
 _OF_GROUPS: Final = ("group.id", "group.instance.id", "enable.auto.commit")
 
@@ -23,11 +23,11 @@ def by_own_times(
     found: Mapping[TopicPartition, int | None],
     ends: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int | None]:
-    """Of each partition the offset of the first record at or after its time; None: none is so late.
+    """The offset of each partition's first record at or after its time; None: no record is so late.
 
     Args:
-        settings: of a consumer. times: ms since 1970. found: what brokers tell for them, which in topics of
-            transactions may be a marker before that record. ends: where the logs end.
+        settings: of a consumer. times: ms since 1970. found: the brokers' answers (ListOffsets), which in topics with
+            transactions may be a marker before that record. ends: the log end offsets.
     """
     wanted = {p: at for p, at in found.items() if at is not None and at < ends[p]}
     if not wanted:

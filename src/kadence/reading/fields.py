@@ -14,7 +14,7 @@ __all__ = ["field_of", "fit_field", "path_to", "top_level"]
 
 
 def path_to(kind: pa.DataType, name: str) -> list[str] | None:
-    """The names of the fields that lead to one, from the outermost on; None: there is none.
+    """The names of the fields on the path to one, from the outermost on; None: there is no such field.
 
     Args:
         name: ``city``, ``from.city``, or ``value.from.city``, as ``flatten()`` calls it. Names of fields may have dots.
@@ -41,7 +41,7 @@ def _path(kind: pa.DataType, name: str) -> list[str] | None:
 
 
 def field_of(values: Any, name: str) -> Any:
-    """One field of a column of values; all null where they have none of this name."""
+    """One field of a column of values; all null if the values have no field of this name."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -50,7 +50,7 @@ def field_of(values: Any, name: str) -> Any:
 
 
 def fit_field(column: Any, kind: pa.DataType, name: str) -> Any:
-    """A field that was picked earlier, as one of the type that it has now in values of this type."""
+    """A field that was picked earlier, cast to the type that it has in values of this type."""
     import pyarrow as pa
 
     path = path_to(kind, name)
@@ -62,10 +62,10 @@ def fit_field(column: Any, kind: pa.DataType, name: str) -> Any:
 
 
 def top_level(kind: pa.DataType, names: Sequence[str]) -> pa.DataType:
-    """A type with the fields alone that lead to these.
+    """A type with only the fields on the paths to these.
 
     Raises:
-        ValueError: there is none of a name.
+        ValueError: there is no field of a name.
     """
     import pyarrow as pa
 

@@ -1,8 +1,8 @@
 """JSON values → an Arrow column of a type that the caller names.
 
-The compiled reader takes the documents that have these types, and leaves out members for which there is no field. What
-it refuses is read alone, by Python's json: a member of another type is null, the others of its document stay, and the
-reason is kept.
+The compiled reader decodes documents of these types, and leaves out members without a field. Documents that it refuses
+are decoded one by one, by Python's json: a member of another type becomes null, the others of its document stay, and
+the reason is kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def type_of(given: Any, path: str = "") -> pa.DataType:
     """The Arrow type that a caller names.
 
     Raises:
-        ValueError: it is none, or a document of JSON has none of it.
+        ValueError: it is not a type, or JSON has no values of it.
     """
     import pyarrow as pa
 
@@ -73,7 +73,7 @@ def _named(given: Any) -> pa.DataType:
     import pyarrow as pa
 
     if not isinstance(given, str):
-        # Types of numpy, and of what has them.
+        # numpy's types, and objects with a dtype.
         return pa.from_numpy_dtype(given)
     name = given.replace(" ", "")
     if name.startswith("timestamp[") and ",tz=" in name:
@@ -88,7 +88,7 @@ def _checked(kind: pa.DataType, path: str) -> pa.DataType:
 
     types = pa.types
     if types.is_null(kind):
-        # As found in values that all were null: a text takes whatever comes.
+        # The type of a field that was null in all values. A text can hold any later value.
         return pa.string()
     if types.is_struct(kind):
         names = [field.name for field in kind]
@@ -121,7 +121,7 @@ def _checked(kind: pa.DataType, path: str) -> pa.DataType:
 
 
 def _read_as(kind: pa.DataType) -> pa.DataType:
-    """The type that the compiled reader makes, which is then cast."""
+    """The type that the compiled reader decodes to, before the cast."""
     import pyarrow as pa
 
     types = pa.types
@@ -146,7 +146,7 @@ class SchemaColumns:
     beside: tuple[str, ...] = ()
 
     def decode(self, values: pa.Array, *beside: pa.Array) -> Decoded:
-        """A row for each value, null where it is none of the type, and why it is not."""
+        """A row for each value, null if the value is not of the type, and the reasons."""
         made = over_nulls(values, self._present)
         if made.column.type == self.kind:
             return made
@@ -188,11 +188,11 @@ _Odd: TypeAlias = "list[str]"
 """The reasons of one document, in its order."""
 
 _Make: TypeAlias = Callable[[Any, _Odd], Any]
-"""A value of JSON as ``pa.array`` takes it; null where it is none of the type, and why."""
+"""Converts a JSON value for ``pa.array``; null if it is not of the type, with the reason."""
 
 
 def _maker(kind: pa.DataType, path: str) -> _Make:
-    """What makes values of a type; made once for each type."""
+    """A function that converts to a type; made once for each type."""
     import pyarrow as pa
 
     types = pa.types
@@ -242,7 +242,7 @@ def _list_maker(inner: _Make, at: str, kind: pa.DataType) -> _Make:
 
 
 def _plain_maker(kind: pa.DataType) -> Callable[[Any], Any]:
-    """None for what is no value of the type."""
+    """None for a value that is not of the type."""
     import pyarrow as pa
 
     types = pa.types
@@ -268,7 +268,7 @@ def _is_whole(value: Any) -> bool:
 
 def _float(value: Any) -> float | None:
     if isinstance(value, str):
-        # JSON has no other words for these.
+        # JSON has no numbers for these.
         return float(value) if value in ("NaN", "Infinity", "-Infinity") else None
     if not _is_number(value):
         return None
@@ -294,7 +294,7 @@ def _reason(at: str, value: Any, kind: pa.DataType) -> str:
 
 
 def _of_text(text: str, kind: pa.DataType) -> date | None:
-    """Times and dates, which JSON writes as texts."""
+    """Times and dates, which are texts in JSON."""
     import pyarrow as pa
 
     try:
@@ -303,7 +303,7 @@ def _of_text(text: str, kind: pa.DataType) -> date | None:
         at = datetime.fromisoformat(text)
     except ValueError:
         return None
-    # A time without a zone is another one in another place.
+    # A time without a zone is ambiguous.
     return at if (at.tzinfo is None) == (kind.tz is None) else None
 
 

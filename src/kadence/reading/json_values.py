@@ -1,9 +1,9 @@
 """Values that are JSON, without a schema → one Arrow column whose type has all fields that came so far.
 
-The types are found in some of the first values, and the compiled reader takes all documents that have them. What it
-refuses is read alone, by Python's json: a new field, a value of another type, what is no JSON. Then the type is
-widened for it. A field that has whole numbers and others becomes a float; one whose values have types that do not go
-together becomes a text, with JSON of what is no text, as in Spark. Texts stay texts, whatever they look like.
+The types are inferred from some of the first values, and the compiled reader decodes all documents that match them.
+Documents that it refuses (a new field, a value of another type, invalid JSON) are decoded one by one, by Python's json,
+and the type is widened for them. A field with integers and fractions becomes a float. A field whose types cannot be
+combined becomes a text, in which values that are not texts are JSON, as in Spark. Texts always stay texts.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["JsonColumns", "document_of", "fitted", "json_text", "reason_of"]
 
 _SAMPLE: Final = 100
-"""So many values are read alone to find the types of the others."""
+"""How many values are decoded one by one to infer the type."""
 
 _MOST_REFUSED: Final = 1 / 8
-"""Of a column. When the reader refuses more, some of those are read alone, and the column once more."""
+"""If the reader refuses more rows of a column, some are decoded one by one to widen the type, then the column again."""
 
 _MOST_NESTED: Final = 100
-"""Types are as deep as the documents, and who reads them calls itself for each level."""
+"""The deepest nesting of a document: types are as deep, and functions over them recurse once for each level."""
 
 Shape: TypeAlias = "str | dict[str, Shape] | list[Shape] | None"
 """The type of some values: a word of `_PLAIN`, the fields of objects, that of a list's elements, or None of null."""
@@ -36,7 +36,7 @@ class JsonColumns:
     """Decodes values. Used by one thread at a time.
 
     Attributes:
-        kind: the type that was found so far.
+        kind: the type that was inferred so far.
     """
 
     def __init__(self) -> None:
@@ -47,11 +47,11 @@ class JsonColumns:
     beside: tuple[str, ...] = ()
 
     def decode(self, values: pa.Array, *beside: pa.Array) -> Decoded:
-        """A row for each value, null where it is bad or null, and why it is bad."""
+        """A row for each value, null if the value is bad or null, and the reasons of bad ones."""
         return over_nulls(values, self._present)
 
     def fit(self, column: Any) -> Any:
-        """A column that was decoded earlier, as one of the type of now."""
+        """A column that was decoded earlier, cast to the present type."""
         import pyarrow as pa
 
         chunks = [fitted(chunk, self.kind) for chunk in column.chunks]
@@ -93,7 +93,7 @@ class JsonColumns:
         return fitted(column, self.kind), refused
 
     def _alone(self, values: pa.Array) -> Decoded:
-        """The values as Python's json reads them; the type takes them, too."""
+        """The values, decoded by Python's json; the type is widened for them."""
         import pyarrow as pa
 
         documents: list[Any] = []
@@ -112,7 +112,7 @@ class JsonColumns:
 
 
 def _wrapped(values: pa.Array) -> pa.Array:
-    """Each value in an object of its own: the reader takes objects alone."""
+    """Each value wrapped in an object, because the reader accepts only objects."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -124,7 +124,7 @@ def _wrapped(values: pa.Array) -> pa.Array:
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:
-    """The type with booleans for what has always been null: of these the reader refuses most other values."""
+    """The type with boolean for fields that were always null: with it the reader refuses almost any other value."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
@@ -135,7 +135,7 @@ def _readable(kind: pa.DataType) -> pa.DataType:
 
 
 def _found(column: pa.Array) -> pa.DataType:
-    """The type of what is in a column: null where all is null."""
+    """The type of a column's values; null if all are null."""
     import pyarrow as pa
 
     kind = column.type
@@ -147,7 +147,7 @@ def _found(column: pa.Array) -> pa.DataType:
 
 
 def _merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type that takes the values of both."""
+    """The type that can hold the values of both."""
     import pyarrow as pa
 
     types = pa.types
@@ -167,7 +167,7 @@ def _merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def fitted(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The same values as ones of a type that was merged with theirs."""
+    """The same values, cast to a type that was merged with theirs."""
     import pyarrow as pa
 
     types = pa.types
@@ -199,14 +199,14 @@ def fitted(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def document_of(data: bytes) -> Any:
-    """What Python's json makes of a value.
+    """Decode a value with Python's json.
 
     Raises:
-        ValueError, RecursionError: it is no JSON, or nested too deeply; `reason_of` has the words.
+        ValueError, RecursionError: it is not JSON, or nested too deeply; `reason_of` returns the reason as text.
     """
     document = json.loads(data.decode())
     if b"\\u" in data:
-        # Half of a surrogate pair is no text.
+        # Half of a surrogate pair is not valid text.
         json.dumps(document, ensure_ascii=False).encode()
     if data.count(b"[") + data.count(b"{") > _MOST_NESTED and _depth(document) > _MOST_NESTED:
         raise RecursionError
@@ -214,7 +214,7 @@ def document_of(data: bytes) -> Any:
 
 
 def _depth(document: Any) -> int:
-    """How many lists and objects the innermost value is in."""
+    """The nesting depth of the innermost value."""
     depth = 0
     level: list[Any] = [document]
     while level := [each for each in level if isinstance(each, dict | list)]:
@@ -224,7 +224,7 @@ def _depth(document: Any) -> int:
 
 
 def reason_of(problem: Exception) -> str:
-    """Why a value cannot be read, without its content."""
+    """The reason why a value cannot be decoded, without its content."""
     match problem:
         case json.JSONDecodeError():
             return f"not JSON: {problem.msg} at character {problem.pos}"
@@ -242,7 +242,7 @@ _PLAIN: Final = {bool: "bool", int: "int64", float: "float64", str: "string"}
 
 
 def _grown(shape: Shape, value: Any) -> Shape:
-    """The shape that takes this value as well."""
+    """The shape, widened for this value."""
     if value is None:
         return shape
     if isinstance(value, dict):
@@ -284,7 +284,7 @@ def _arrow_of(shape: Shape) -> pa.DataType:
 
 
 def _conformed(value: Any, kind: pa.DataType) -> Any:
-    """A value of JSON as ``pa.array`` takes it for a type that was made of its shape."""
+    """A JSON value in the form that ``pa.array`` accepts for the type of its shape."""
     import pyarrow as pa
 
     if value is None:

@@ -1,4 +1,4 @@
-"""The newest records of a reading: so many, whatever partitions they are in."""
+"""The newest records over all partitions, for ``read(limit=...)``."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 __all__ = ["newest"]
 
 _LEAST: Final = 100
-"""So many offsets of a partition are read at once, at least: a request costs as much."""
+"""The least offsets of a partition in one step: fewer cost as much, because each step costs a request."""
 
 Read: TypeAlias = "Callable[[Ranges], Iterable[pa.Table]]"
 """Reads ranges, with the columns topic, partition, offset and timestamp among others."""
 
 
 def newest(ranges: Ranges, limit: int, read: Read, wanted: Callable[[Any], Any]) -> list[pa.Table]:
-    """So many records with the latest timestamps, those of one partition in its order.
+    """The records with the latest timestamps, in the order of each partition.
 
-    The ends of all partitions are read first, and then ever more before them, as long as a partition may have records
-    that are later than what was found in others.
+    The ends of all partitions are read first, and then ever larger stretches before them, while a partition may have
+    records that are later than those found in others.
 
     Args:
-        wanted: of a table the rows that count.
+        wanted: returns the rows of a table that count.
     """
     low = {partition: end for partition, (_, end) in ranges.items()}
     found: list[pa.Table] = []
@@ -38,7 +38,7 @@ def newest(ranges: Ranges, limit: int, read: Read, wanted: Callable[[Any], Any])
         tables = list(read(parts))
         latest = _latest(tables)
         low.update((p, start) for p, (start, _) in parts.items())
-        # What is read later lies before: rows of a partition stay in its order.
+        # Later steps read earlier offsets, so they are put in front: rows stay in their partition's order.
         found = [*(wanted(table) for table in tables), *found]
         cut = _cut(found, limit)
         todo = {
@@ -68,7 +68,7 @@ def _latest(tables: list[pa.Table]) -> dict[TopicPartition, int]:
 
 
 def _cut(tables: list[pa.Table], limit: int) -> int | None:
-    """The timestamp of the last record that is among the newest; None: there are not so many."""
+    """The timestamp of the oldest record among the newest; None: there are fewer records than wanted."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -80,7 +80,7 @@ def _cut(tables: list[pa.Table], limit: int) -> int | None:
 
 
 def _last(tables: list[pa.Table], limit: int) -> list[pa.Table]:
-    """The rows that are among the newest, where they stand."""
+    """The rows that are among the newest, in their order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,6 +1,7 @@
-"""Where a reading begins and ends, as people say it, and which offsets that is in each partition.
+"""Parses the begin and end of a reading, and looks up their offsets in each partition.
 
-The words are those of the command line; `kadence.where` reads them. A number alone is neither an offset nor a time.
+The texts are those of the command line; `kadence.where` parses them. A plain int is refused: it could be an offset or a
+time.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from kadence.where import ACCEPTED, Where, at_moment, where_of
 __all__ = ["Moment", "Place", "Ranges", "place_of", "planned"]
 
 Moment: TypeAlias = str | date | Mapping[Any, int]
-"""A place in words, such as ``"-1h"`` or ``"yesterday"``; a datetime or a date; or an offset by partition."""
+"""A text such as ``"-1h"`` or ``"yesterday"``; a datetime or a date; or an offset by partition."""
 
 Place: TypeAlias = Where | Mapping[Any, int]
-"""The same, read."""
+"""A parsed `Moment`."""
 
 Ranges: TypeAlias = dict[TopicPartition, tuple[int, int]]
-"""Of each partition the first offset, and the one behind the last."""
+"""The first offset of each partition, and the one behind the last."""
 
 
 def place_of(given: Moment, name: str, now_ms: int) -> Place:
-    """What was given as ``name``, as a place.
+    """Parse the argument ``name``.
 
     Args:
         now_ms: the wall clock, from which ``"-1h"`` counts.
 
     Raises:
-        TypeError, ValueError: it is none; the message says what is taken.
+        TypeError, ValueError: it is not accepted; the message lists the accepted forms.
     """
     if isinstance(given, Mapping):
         for partition, offset in given.items():
@@ -74,11 +75,11 @@ def planned(
 
     Args:
         numbers: the partitions of each topic to read; None: all. settings: those of the consumer.
-        reach_s: so long a connection is tried; None: as long as the consumer does.
+        reach_s: how long to try to connect; None: as long as the consumer does.
 
     Raises:
-        KafkaTimeoutError: no address can be connected to, or nothing answers. UnknownTopicOrPartitionError: there is no
-            such topic or partition. ValueError: a mapping names a partition that is not read.
+        KafkaTimeoutError: no address can be connected to, or no broker answers. UnknownTopicOrPartitionError: there is
+            no such topic or partition. ValueError: a mapping names a partition that is not read.
     """
     partitions = [each for topic in topics for each in _partitions(consumer, topic, numbers, reach_s)]
     firsts, lasts = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
@@ -88,7 +89,7 @@ def planned(
 
 
 def _found(consumer: Consumer[Any, Any], topic: str, reach_s: float | None) -> list[PartitionInfo]:
-    """The partitions of a topic. A broker that is slow is waited for; that none can be connected to is told soon."""
+    """The partitions of a topic. Waits for slow brokers, but raises soon if none can be connected to."""
     if reach_s is not None:
         try:
             return consumer.partitions_for(topic, timeout=reach_s)
@@ -126,7 +127,7 @@ def _offsets(
 ) -> dict[TopicPartition, int]:
     if isinstance(place, Mapping):
         given = {_named(partition, firsts, topics, name): offset for partition, offset in place.items()}
-        # What is not named is read as if nothing had been said.
+        # Partitions without an entry in the mapping get the default.
         usual = firsts if name == "since" else lasts
         return {p: min(max(given.get(p, usual[p]), firsts[p]), lasts[p]) for p in firsts}
     if place.kind != "time":
@@ -134,7 +135,7 @@ def _offsets(
     times = dict.fromkeys(firsts, place.number)
     told = {p: None if at is None else at.offset for p, at in consumer.offsets_for_times(times).items()}
     found = by_own_times(settings, times, told, lasts)
-    # Nothing is so late. Or a record came after the ends were looked up, and is what the time leads to.
+    # Without a record that late, or with one that was written after the ends were looked up, the range ends there.
     return {p: lasts[p] if (at := found[p]) is None else at for p in firsts}
 
 
@@ -152,7 +153,7 @@ def _named(
     partition = TopicPartition(*pair) if isinstance(pair, tuple) and len(pair) == 2 else None
     if partition is None or partition not in read:
         raise ValueError(
-            f"{name}: {given!r} is no partition that is read; the keys of a mapping are partitions: a number where one "
-            "topic is read, or (topic, number)"
+            f"{name}: {given!r} is not a partition that is read; the keys of a mapping are partitions: a number if "
+            "one topic is read, or (topic, number)"
         )
     return partition

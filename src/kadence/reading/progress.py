@@ -1,6 +1,6 @@
-"""How far a reading is, as tqdm's bar where a person sees it: in a terminal, and in a notebook.
+"""The progress of a reading as tqdm's bar, in a terminal or a notebook.
 
-tqdm is an extra (``kadence[notebook]``). Without it, and where the output goes to a file or a pipe, nothing is shown.
+tqdm is an extra (``kadence[notebook]``). Without it, or if the output goes to a file or a pipe, no bar is shown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Bar", "bar"]
 
 
 class Bar(Protocol):
-    """What of tqdm is used."""
+    """The part of tqdm that is used."""
 
     def update(self, n: int) -> object: ...
 
@@ -37,7 +37,7 @@ def bar(title: str, total: int, *, is_wanted: bool) -> Bar:
         return _NOTHING
     try:
         with warnings.catch_warnings():
-            # Without ipywidgets it shows the bar as text, and warns of that.
+            # Without ipywidgets tqdm shows the bar as text, and warns.
             warnings.simplefilter("ignore")
             from tqdm.auto import tqdm
     except ImportError:
@@ -47,7 +47,7 @@ def bar(title: str, total: int, *, is_wanted: bool) -> Bar:
 
 
 def _in_terminal() -> bool:
-    """Both: the bar goes to stderr, and who writes stdout into a file is no one who watches."""
+    """Whether both are a terminal: the bar goes to stderr, but a user who redirects stdout does not watch it."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
 
 

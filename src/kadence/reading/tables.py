@@ -43,14 +43,14 @@ __all__ = ["read", "read_batches"]
 
 _PLACE: Final = ("topic", "partition", "offset")
 _LOOK_MS: Final = 100
-"""How often the bar looks where each partition stands."""
+"""How often the bar is updated from the positions."""
 
 _DEFAULTS: Final = {
-    # A frame of what never happened is worth nothing.
+    # Records of aborted transactions do not belong into a table.
     "isolation.level": "read_committed",
-    # Records that are deleted before they are read are told, not passed over.
+    # Records that are deleted before they are read raise an error; they are not skipped.
     "auto.offset.reset": "none",
-    # Who reads a topic whose name is mistyped does not want to make it.
+    # Reading a mistyped name must not create a topic.
     "allow.auto.create.topics": False,
 }
 
@@ -128,7 +128,7 @@ def read(
     )
     import pyarrow as pa
 
-    # The first one has the columns where nothing is read.
+    # The empty first table has the columns, even if no record is read.
     tables = [reading.decoded(reading.nothing()), *reading.tables()]
     reading.check_fields()
     return pa.concat_tables(map(reading.fit, tables), promote_options="permissive")
@@ -184,7 +184,7 @@ def _reading(
     progress: bool,
     settings: Mapping[str, Any],
 ) -> _Reading:
-    """Everything that can be wrong with the arguments is told here."""
+    """Check the arguments. All errors about them are raised here."""
     try:
         import pyarrow  # noqa: F401 - whether it is there
     except ImportError as problem:
@@ -260,12 +260,12 @@ def _reading(
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What is to be read, and how.
+    """The checked arguments of one reading.
 
     Attributes:
-        columns: what is polled and decoded. shown: the columns of the table. fields: those of them that are fields of
-            the values. patience_ms: so long it waits for a partition of which nothing comes.
-        reach_s: so long a connection is tried; None: as long as the consumer does. config: of the consumer.
+        columns: the columns that are polled and decoded. shown: the columns of the table. fields: those of them that
+            are fields of the values. patience_ms: how long to wait for the next records of a partition.
+        reach_s: how long to try to connect; None: as long as the consumer does. config: of the consumer.
     """
 
     topics: list[str]
@@ -286,7 +286,7 @@ class _Reading:
 
     @property
     def polled(self) -> tuple[str, ...]:
-        """The columns to poll: also those that name a bad record."""
+        """The columns to poll, with those that an error about a bad record needs."""
         needed = [*self.columns]
         if self.keys is not None:
             needed.append("key")
@@ -299,7 +299,7 @@ class _Reading:
         return tuple(dict.fromkeys(needed))
 
     def tables(self) -> Iterator[pa.Table]:
-        """What is polled, decoded; none is empty."""
+        """The polled tables, decoded; none is empty."""
         with Consumer(self.config) as consumer:
             ranges = planned(
                 consumer, self.topics, self.numbers, self.since, self.until, self.config, self.reach_s
@@ -316,7 +316,7 @@ class _Reading:
                     yield self.decoded(table)
 
     def _wanted(self, table: pa.Table) -> pa.Table:
-        """The rows with the keys that are wanted."""
+        """The rows with one of the wanted keys."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -337,7 +337,7 @@ class _Reading:
                 table = _next_table(consumer, names)
                 if table.num_rows:
                     yield table
-                    # Only now: what the caller does with a table may take long.
+                    # Only now, because the caller may have taken long over the last table.
                     alive_at = clock.now_ms()
                 now = clock.now_ms()
                 is_over = not table.num_rows and consumer.finished() == consumer.assignment()
@@ -346,7 +346,7 @@ class _Reading:
                     at = total if is_over else _done(consumer, ranges)
                     if at > done:
                         shown.update(at - done)
-                        # Positions also move over what is never returned, such as aborted transactions.
+                        # Positions also pass records that are never returned, such as those of aborted transactions.
                         alive_at, done = now, at
                 if is_over:
                     return
@@ -366,7 +366,7 @@ class _Reading:
         return arrow.schema(self.polled).empty_table()
 
     def decoded(self, table: pa.Table) -> pa.Table:
-        """The columns that are wanted, decoded."""
+        """The wanted columns, decoded."""
         import pyarrow as pa
 
         reasons: dict[int, str] = {}
@@ -390,7 +390,7 @@ class _Reading:
         return field_of(table["value"], name) if name in self.fields else table[name]
 
     def check_fields(self) -> None:
-        """Whether all fields that are wanted were there.
+        """Check that the values had all wanted fields.
 
         Raises:
             ValueError: no value had one of them.
@@ -405,11 +405,11 @@ class _Reading:
 
     @property
     def _kind(self) -> Any:
-        """The type of the values as far as it is known."""
+        """The type of the values as far as known."""
         return getattr(self.decoders.get("value"), "kind", None)
 
     def fit(self, table: pa.Table) -> pa.Table:
-        """A table that was decoded earlier, with the types of now."""
+        """A table that was decoded earlier, cast to the present types."""
         for at, name in enumerate(self.shown):
             if name in self.decoders:
                 table = table.set_column(at, name, self.decoders[name].fit(table[name]))
@@ -419,10 +419,10 @@ class _Reading:
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:
-    """What is no setting of a consumer may be an argument that is mistyped.
+    """Refuse a name that is neither a consumer setting nor an argument.
 
     Raises:
-        ConfigError: says which arguments there are.
+        ConfigError: the message lists the arguments.
     """
     rows = {row.name: row for row in keys_of(ConsumerConfig)}
     arguments = [name for name in signature(read).parameters if name != "settings"]
@@ -454,7 +454,7 @@ def _numbers(partitions: Iterable[int]) -> tuple[int, ...]:
         raise TypeError(f"partitions are numbers, such as [0, 2], not {partitions!r}")
     given = tuple(partitions)
     for number in given:
-        # Numbers of numpy, as of a column of pandas, are no ints.
+        # numpy's numbers, as in a column of pandas, are not ints.
         if isinstance(number, bool) or not hasattr(number, "__index__"):
             raise TypeError(f"partitions are numbers, such as [0, 2], not {partitions!r}")
     return tuple(map(index, given))
@@ -469,7 +469,7 @@ def _keys(keys: str | bytes | Iterable[str | bytes | None]) -> tuple[bytes | Non
 
 
 def _done(consumer: Consumer[Any, Any], ranges: Ranges) -> int:
-    """How many offsets lie behind; 0 while a position is looked up."""
+    """How many offsets have been passed; 0 while a position is looked up."""
     try:
         at = {p: consumer.position(p, timeout=0) for p in ranges}
     except KafkaTimeoutError:
@@ -496,8 +496,8 @@ def _next_table(consumer: Consumer[Any, Any], names: Sequence[str]) -> pa.Table:
         if problem.partition is None:
             raise
         raise OffsetOutOfRangeError(
-            f"offset {problem.position} of {problem.partition} is not there any more, and was not read: it was deleted "
-            "since the reading began, by retention or by somebody; auto_offset_reset='earliest' reads what is left",
+            f"offset {problem.position} of {problem.partition} was deleted before it was read, by retention or a "
+            "DeleteRecords request; auto_offset_reset='earliest' reads the records that are left",
             partition=problem.partition,
             position=problem.position,
         ) from problem

@@ -1,4 +1,4 @@
-"""What decodes the columns ``key`` and ``value`` of a reading: bytes, texts, JSON, and values with a schema."""
+"""Decoders of the columns ``key`` and ``value`` of a reading: bytes, texts, JSON, and values with a schema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REGISTERED: Final = ("avro", "protobuf")
 
 
 class Decoder(Protocol):
-    """Makes a column of bytes one of values.
+    """Decodes a column of bytes.
 
     Attributes:
         beside: other columns of the same records that it needs.
@@ -33,7 +33,7 @@ class Decoder(Protocol):
     def decode(self, values: pa.Array, *beside: pa.Array) -> Decoded: ...
 
     def fit(self, column: Any) -> Any:
-        """A column that was decoded earlier, as one of the type of now."""
+        """A column that was decoded earlier, cast to the present type."""
         ...
 
 
@@ -49,14 +49,14 @@ def without_registry(config: Mapping[str, Any]) -> dict[str, Any]:
 def decoder_of(
     kind: ValueKind, config: Mapping[str, Any], name: str = "value", *, schema: pa.DataType | None = None
 ) -> Decoder | None:
-    """What decodes values of this kind; None for bytes.
+    """The decoder of this kind of values; None for bytes.
 
     Args:
-        config: may have a value.deserializer with a reader's schema, or say where the registry is.
-        schema: the type of JSON values; None: it is found in them.
+        config: may have a value.deserializer with a reader's schema, or the URL of the registry.
+        schema: the type of JSON values; None: it is inferred.
 
     Raises:
-        ValueError: there is no such kind. ConfigError: nothing says where the schemas are.
+        ValueError: there is no such kind. ConfigError: neither a registry nor a deserialiser is set.
     """
     kinds = ("bytes", "text") if name == "key" else ("bytes", "text", "json", *_REGISTERED)
     if kind not in kinds:
@@ -105,7 +105,7 @@ class _Texts:
 
 
 class _Registered:
-    """By the schemas of a registry. The decoder makes each column wide enough for all schemas that came before it."""
+    """Decodes by the schemas of a registry. Each column's type is wide enough for all schemas so far."""
 
     def __init__(self, kind: str, config: Mapping[str, Any]) -> None:
         deserializer = config.get("value.deserializer")
@@ -133,7 +133,7 @@ def _deserializer(kind: str, config: Mapping[str, Any]) -> Any:
     settings = {name: value for name, value in config.items() if name.startswith(REGISTRY)}
     if not settings:
         raise ConfigError(
-            f"value={kind!r} needs the schemas: say schema_registry_url='http://…', or give a value_deserializer"
+            f"value={kind!r} needs the schemas: pass schema_registry_url='http://…', or a value_deserializer"
         )
     registry = formats.SchemaRegistryClient(settings)
     if kind == "avro":

@@ -6,10 +6,11 @@
     source.option("subscribe", "flights").load()
 
 No registration is needed: Spark finds the source through the package ``pyspark_kadence``. The modules:
-`datasource` is what Spark loads; `source` reads topics as batches and streams, and `sink` writes them; `session` makes
-a Spark session, with `interpreter` for its workers; `progress` computes a query's lag.
+`datasource` has the class that Spark loads; `source` reads topics as batches and streams, and `sink` writes them;
+`session` makes a Spark session, with `interpreter` for its workers; `progress` computes a query's lag.
 
-Importing it needs no PySpark; using it does. It sets ``PYSPARK_PYTHON`` to this interpreter where nobody has set it.
+PySpark is needed to use this package, but not to import it. The import sets ``PYSPARK_PYTHON`` to this interpreter if
+it is not set.
 """
 
 from kadence.spark.interpreter import choose as _choose

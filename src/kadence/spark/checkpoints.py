@@ -1,11 +1,11 @@
-"""Spark's checkpoint of a streaming query, read and rewritten without Spark: files ``offsets/N`` and ``commits/N``.
+"""Reads and rewrites Spark's checkpoint of a streaming query without Spark: files ``offsets/N`` and ``commits/N``.
 
 ``offsets/N`` is written before batch N and ``commits/N`` after it. The former has the log's version in its first line,
 Spark's settings in the second, and then a line for each source. Kadence adds entries to its line that Spark's Kafka
-connector takes for partitions that are gone (`kadence.spark.source.offsets`). Without them the connector goes on.
+connector considers partitions that are gone (`kadence.spark.source.offsets`). Without them the connector continues.
 
-Files are rewritten where they are. A batch more, appended with the same offsets, would look safer; but a query with
-state looks for the state of the last batch, and would not find it.
+Files are rewritten in place. Appending a batch with the same offsets would look safer; but a query with state looks for
+the state of the last batch, and would not find it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SourceOffset:
     """The end of a batch in one source.
 
     Attributes:
-        text: the line as it stands in the file. point: what it says of Kafka; None: it is another source's.
+        text: the line of the file. point: its offsets; None: it is another source's.
     """
 
     text: str
@@ -47,7 +47,7 @@ class SourceOffset:
         """One line of a file in ``offsets``.
 
         Raises:
-            ValueError: it is no JSON, which all sources of Spark write, and not the mark of a source without offsets.
+            ValueError: it is neither JSON, which all sources of Spark write, nor the mark of a source without offsets.
         """
         if text == _NOTHING:
             return cls(text, None)
@@ -62,14 +62,14 @@ class SourceOffset:
 
     @property
     def is_for_connector(self) -> bool:
-        """Whether Spark's connector reads it as it is meant. Other sources' lines are not its business."""
+        """Whether Spark's connector reads it correctly. Lines of other sources do not count."""
         return self.point is None or (self.point.has_begun and not (self.point.first or self.point.ids))
 
     def for_connector(self, begins: Point | None = None) -> SourceOffset:
-        """The same offsets as Spark's connector writes them.
+        """The same offsets in the form of Spark's connector.
 
         Args:
-            begins: the end of the batch that follows, where its own starts are taken over from.
+            begins: the end of the next batch, which has that batch's own starts.
         """
         if self.point is None:
             return self
@@ -105,7 +105,7 @@ class Batch:
         return began if isinstance(began, int) and 0 <= began < _YEAR_9999_MS else None
 
     def text(self) -> str:
-        """What the file holds."""
+        """The content of the file."""
         return "\n".join((*self.head, *(source.text for source in self.sources)))
 
 
@@ -114,7 +114,7 @@ class Checkpoint:
     """The end of a query's progress.
 
     Attributes:
-        query: the query's id. last: the newest batch. before: the one before it, which its offsets go on from.
+        query: the query's id. last: the newest batch. before: the one before it, from whose offsets it continues.
     """
 
     query: str
@@ -123,15 +123,15 @@ class Checkpoint:
 
     @classmethod
     def read(cls, directory: Path) -> Checkpoint:
-        """Of a directory of this machine.
+        """Read a checkpoint in a local directory.
 
         Raises:
-            IllegalStateError: it is no checkpoint, or none that this code knows.
+            IllegalStateError: it is not a checkpoint, or of an unknown version.
         """
         numbers = sorted(_numbers(directory / "offsets"))
         if not numbers:
             raise IllegalStateError(
-                f"{directory} is no checkpoint with a batch: there is no file in {directory / 'offsets'}"
+                f"{directory} is not a checkpoint with a batch: there is no file in {directory / 'offsets'}"
             )
         committed = _numbers(directory / "commits")
         batches = [_batch(directory, number, is_committed=number in committed) for number in numbers[-2:]]
@@ -143,14 +143,14 @@ class Checkpoint:
 
     @property
     def is_for_connector(self) -> bool:
-        """Whether Spark's connector goes on from here without a record lost or twice."""
+        """Whether Spark's connector can continue from here without lost or repeated records."""
         return all(source.is_for_connector for source in self.last.sources)
 
     def for_connector(self) -> tuple[Batch, ...]:
-        """The batches that have to be written anew for Spark's connector, in the order of writing.
+        """The batches that have to be rewritten for Spark's connector, in the order of writing.
 
         Raises:
-            IllegalStateError: the first batch was not committed, so where it begins stands in Kadence's entries alone.
+            IllegalStateError: the first batch was not committed, so only Kadence's entries have its starting offsets.
         """
         last, before = self.last, self.before
         begins = [
@@ -170,17 +170,17 @@ class Checkpoint:
 
 
 def rewrite_for_connector(directory: Path) -> tuple[Batch, ...]:
-    """Rewrite what `Checkpoint.for_connector` names; nothing if the connector reads the checkpoint as it is.
+    """Rewrite the batches of `Checkpoint.for_connector`; none if the connector can read the checkpoint unchanged.
 
-    Hadoop's checksums are removed: sessions of Kadence write without them, so one from before may be of another text.
-    A crash in between leaves a checkpoint with which Kadence goes on, and that can be rewritten again.
+    Hadoop's checksums are removed: sessions of Kadence write without them, so an older one may not match its file.
+    After a crash in between Kadence can continue with the checkpoint, and it can be rewritten again.
 
     Raises:
         IllegalStateError: see `Checkpoint`; or a query writes to the checkpoint meanwhile.
     """
     batches = Checkpoint.read(directory).for_connector()
     known = _numbers(directory / "offsets")
-    # First: a crash behind it leaves no checksum of another text.
+    # First: after a crash no checksum of the old text may be left.
     _remove_checksums(directory)
     for batch in batches:
         path = directory / "offsets" / str(batch.number)
@@ -205,7 +205,7 @@ def _batch(directory: Path, number: int, *, is_committed: bool) -> Batch:
         version, *rest = path.read_text(encoding="utf-8").split("\n")
         if version != _VERSION or len(rest) < 2:
             raise IllegalStateError(
-                f"{path} is not of version {_VERSION} of Spark's log of offsets, and no other is known here; it begins "
+                f"{path} is not of version {_VERSION} of Spark's log of offsets, the only supported one; it begins "
                 f"with {version[:20]!r}"
             )
         sources = tuple(map(SourceOffset.read, rest[1:]))
@@ -215,7 +215,7 @@ def _batch(directory: Path, number: int, *, is_committed: bool) -> Batch:
 
 
 def _as_many(points: Sequence[Point | None], sources: Sequence[Any]) -> list[Point | None]:
-    """A query's sources do not change while it has a checkpoint; where they do, Spark tells."""
+    """A query's sources do not change while it has a checkpoint; otherwise Spark raises an error."""
     return [points[place] if place < len(points) else None for place in range(len(sources))]
 
 
@@ -230,7 +230,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _remove_checksums(directory: Path) -> None:
-    """Hadoop's, of each file below the checkpoint. Hadoop reads a file that has none as it is."""
+    """Hadoop's checksum files below the checkpoint. Hadoop reads files without a checksum, too."""
     for checksum in directory.rglob(".*.crc"):
         if checksum.with_name(checksum.name[1 : -len(".crc")]).is_file():
             checksum.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""The options ``kafka.*`` as Kafka's keys, for source and sink alike.
+"""The options ``kafka.*`` as Kafka's keys, for source and sink.
 
-Each key is in one of four cases: the client's table knows it; this side makes it itself, so it is refused with the
-reason; it tunes the Java client and changes nothing that a job can see, so it is left out and said once; or nobody
-knows it, which is refused with the nearest known key. What would change a job's meaning or weaken its security is
-never left out: cipher suites beside TLS, a login class beside SASL.
+A key is accepted if the client has it. It is refused with the reason if source or sink set it themselves. It is left
+out, and logged once, if it tunes the Java client without a visible effect on a job. Any other key is refused with the
+nearest known one. Keys that would change a job's meaning or weaken its security are never left out, such as cipher
+suites with TLS, or a login class with SASL.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ANY_TIME", "PREFIX", "ClientSettings", "Side", "client_settings"]
 _log = logger("kadence.spark")
 
 PREFIX: Final = "kafka."
-"""What client settings begin with among the options."""
+"""The prefix of client settings among the options."""
 
 ANY_TIME: Final = (
     "auto.include.jmx.reporter",
@@ -58,19 +58,19 @@ ANY_TIME: Final = (
     "ssl.secure.random.implementation",
     "ssl.trustmanager.algorithm",
 )
-"""Keys of the Java client that are left out in any job: they tune what does not exist here."""
+"""Keys of the Java client that are left out in any job: they tune parts that Kadence does not have."""
 
 _PROTOCOLS: Final = {"PLAINTEXT": ("sasl.", "ssl."), "SSL": ("sasl.",), "SASL_PLAINTEXT": ("ssl.",)}
-"""Which keys have no meaning beside a security.protocol; SASL_SSL uses both kinds."""
+"""Keys without meaning for a security.protocol; SASL_SSL uses both kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side of a pipeline, as far as client settings go.
+    """The rules for client settings of source or sink.
 
     Attributes:
-        table: the configuration that checks the keys. refused: keys that this side makes itself, with the reason.
-        ignored: keys of the table that mean nothing on this side, with the reason; they are left out.
+        table: the configuration that checks the keys. refused: keys that this side sets itself, with the reason.
+        ignored: keys of the table without meaning on this side, with the reason; they are left out.
     """
 
     table: type[ConsumerConfig | ProducerConfig]
@@ -80,10 +80,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Settings that were checked.
+    """Checked settings.
 
     Attributes:
-        values: Kafka's keys for the client. Not shown: there may be passwords in it.
+        values: Kafka's keys for the client. Not in the repr, because there may be passwords in it.
         left_out: keys that were given and have no effect, with the reason.
     """
 
@@ -91,7 +91,7 @@ class ClientSettings:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def tell(self) -> None:
-        """Log what was left out, as one line. Call it once for each query: options are read in several processes."""
+        """Log the omitted settings, as one line. Call it once for each query: options are read in several processes."""
         if self.left_out:
             told = "; ".join(f"{PREFIX}{key}: {why}" for key, why in sorted(self.left_out.items()))
             _log.warning("options without effect are left out: %s", told)
@@ -101,11 +101,11 @@ def client_settings(given: Mapping[str, str], side: Side) -> ClientSettings:
     """Take the ``kafka.*`` options out of all options of a query, and check them.
 
     Args:
-        given: options of a query, in Spark's spelling or in lower case; others than ``kafka.*`` are passed over.
-        side: who asks.
+        given: options of a query, in Spark's spelling or in lower case; options without ``kafka.`` are ignored.
+        side: the rules.
 
     Raises:
-        ConfigError: a key that is refused or unknown, or a value that the client does not take.
+        ConfigError: a key that is refused or unknown, or a value that the client refuses.
     """
     values = {
         name.lower().removeprefix(PREFIX): value

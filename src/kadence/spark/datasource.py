@@ -1,11 +1,11 @@
 """``format("kadence")``, the class that Spark loads. It passes Spark's calls on to `source` and `sink`.
 
-Three processes see a reader. One plans and pickles it; the executors get that copy; and a third, the query's runner,
-builds another one and asks it for offsets. So ``__init__`` holds values only, and nothing that is learned on
-the driver reaches ``read`` except by the partition it is given.
+Three processes have a reader. One plans and pickles it; the executors get that copy; and a third, the query's runner,
+builds another one and asks it for offsets. So ``__init__`` holds values only, and ``read`` gets results of the driver
+only through its partition.
 
-Spark starts a process of its own to find this class, another to make one, and two more to ask a reader. So everything
-is imported by the method that needs it.
+Spark starts one process to find this class, another to make an instance, and two more for a reader. So each method
+imports only the modules that it needs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class KadenceDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        # Nobody says yet whether this is to read or to write.
+        # At this point Spark has not decided between reading and writing.
         self._is_checked = False
 
     @classmethod
@@ -54,8 +54,8 @@ class KadenceDataSource(DataSource):
     def schema(self) -> StructType | str:
         """All columns. Asked for by load(), and never before a write.
 
-        Those of Kafka come as a type: Spark would load its SQL parser for a text. Decoded ones are a text, since
-        users and registries give them as such.
+        Kafka's columns are a type, because Spark would load its SQL parser for a text. Decoded ones are a text, the
+        form in which users and registries give them.
         """
         log_as_spark_does()
         from kadence.spark.decode.options import parse as parse_decoding
@@ -85,11 +85,11 @@ class KadenceDataSource(DataSource):
         return BatchReader(parse(self._checked(self._options_with(schema)), streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Of a streaming query. Options that cannot be are told by its first call.
+        """Of a streaming query. Its first call raises errors about options.
 
         Raises:
-            MissingDependencyError: PySpark is older than 4.2. Such a one tells a restarted source nothing of
-                where it stands, and runs an availableNow query as one unbounded batch.
+            MissingDependencyError: PySpark is older than 4.2. Older ones do not give a restarted source its offset, and
+                run an availableNow query as one unbounded batch.
         """
         log_as_spark_does()
         from kadence.spark.source.reads import spark_version
@@ -141,13 +141,13 @@ class KadenceDataSource(DataSource):
         return StreamWriter(parse(self.options, streaming=True), schema)
 
     def _options_with(self, schema: StructType) -> Mapping[str, str]:
-        """Those of the query; beside them, where it reads a table, those of the table."""
+        """The options of the query, and of the table if it reads one."""
         if "kafka.bootstrap.servers" in self.options:
             return self.options
         return kept_in(schema) | dict(self.options)
 
     def _checked(self, given: Mapping[str, str]) -> Mapping[str, str]:
-        """Fail at load(), not in the first task, for what needs no knowledge of batch or stream. Once for a query."""
+        """Raise errors that do not depend on batch or stream at load(), not in the first task. Once for a query."""
         if not self._is_checked:
             from kadence.spark.source.options import read_client
 
@@ -168,4 +168,4 @@ _TYPES: Final[dict[str, DataType]] = {
         StructType().add("key", StringType()).add("value", BinaryType())
     ),
 }
-"""Spark's types for its words in `kadence.spark.source.schema`."""
+"""Spark's types for the type names in `kadence.spark.source.schema`."""

@@ -1,10 +1,9 @@
 """Chooses the Python with which Spark starts its workers, and checks that it can load the source.
 
-Spark takes the ``python3`` of PATH. A job that is run as ``/venv/bin/python job.py`` then has its workers outside of
-its environment, and Spark says no more of it than "Failed to find data source: kadence". So importing `kadence.spark`
-names this interpreter where nobody has named one; the variable is read when the first session starts. Under
-spark-submit nothing is named: it chose this interpreter by the same rule as those of the executors, where the path may
-be another.
+Spark uses the ``python3`` of PATH. A job that is run as ``/venv/bin/python job.py`` then has its workers outside of its
+environment, and Spark's only error is "Failed to find data source: kadence". So importing `kadence.spark` sets the
+variable to this interpreter unless it is set; Spark reads it when the first session starts. Under spark-submit it is
+not set: spark-submit chose this interpreter by the same rule as those of the executors, where the path may differ.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _WORKERS_NEED: Final = ("pyspark", "pyarrow", "pyspark_kadence")
 
 
 def choose() -> str:
-    """The interpreter of workers: the one that ``PYSPARK_PYTHON`` names, and this one where it names none."""
+    """The interpreter of workers: that of ``PYSPARK_PYTHON``, or else this one."""
     if is_submitted():
         return os.environ.get(NAMED_BY, "python3")
     return os.environ.setdefault(NAMED_BY, sys.executable)
@@ -37,7 +36,7 @@ def is_submitted() -> bool:
 
 
 def what_it_lacks(python: str) -> str | None:
-    """Why an interpreter cannot run the source, in words; None: it can."""
+    """The reason why an interpreter cannot run the source; None: it can."""
     found = shutil.which(python)
     if found is None:
         return "there is no such program on this machine"

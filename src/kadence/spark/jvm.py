@@ -1,9 +1,9 @@
-"""Spark's Java process of a pipeline, out of reach of signals to this process's group.
+"""Starts Spark's Java process of a pipeline so that signals to this process group do not reach it.
 
 PySpark starts Java in the group of its own process. ``timeout``, some service managers and ``kill`` of a job in a
 shell send their signals to the whole group: SIGTERM then ends Java before Python has asked its query to stop. Here Java
-gets a session of its own, in the system's sense. It ends with this process even so, after SIGKILL too: it reads its
-stdin, a pipe whose other end only this process has.
+gets a POSIX session of its own. It still ends with this process, even after SIGKILL: it reads its stdin, a pipe whose
+other end only this process has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["close_session", "session_apart"]
 
 
 def session_apart(app_name: str, *, master: str | None, conf: Mapping[str, Any], hold: bool) -> SparkSession:
-    """As `kadence.spark.session`; its Java process ends with this process, and before it by `close_session` alone.
+    """As `kadence.spark.session`, but its Java process ends only by `close_session`, or with this process.
 
     Args:
         hold: see `started`.
@@ -33,7 +33,7 @@ def session_apart(app_name: str, *, master: str | None, conf: Mapping[str, Any],
 
 
 def close_session(spark: SparkSession) -> None:
-    """Stop Spark. If its Java process has ended already, there is nothing to stop."""
+    """Stop Spark, unless its Java process has ended already."""
     from py4j.protocol import Py4JError
 
     with contextlib.suppress(Py4JError, OSError):
@@ -41,7 +41,7 @@ def close_session(spark: SparkSession) -> None:
 
 
 def _start_apart(conf: SparkConf) -> None:
-    """Start Java for this process, unless one runs already or has started this process. Only POSIX has sessions."""
+    """Start Java in its own session, unless Java runs already or has started this process. Only on POSIX."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 

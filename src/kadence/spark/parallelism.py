@@ -1,8 +1,8 @@
-"""How many tasks Spark runs at once, as far as the processes of a source in Python can know it.
+"""Finds out how many tasks Spark runs at once.
 
-Spark tells a source nothing of its cores: no process that plans tasks has a SparkContext, a session's settings or a
-TaskContext. So `kadence.spark.session` leaves in their environment what master and settings say. In a job without it
-the command line of Spark's Java process, from which all of them descend, may say it.
+A source does not know Spark's cores: the processes that plan tasks have neither a SparkContext nor a session's settings
+nor a TaskContext. So `kadence.spark.session` puts the number, from master and settings, into their environment. Without
+it, the command line of Spark's Java process, their ancestor, may have these settings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 __all__ = ["VARIABLE", "known_parallelism", "parallelism_of", "submitted_with", "told"]
 
 VARIABLE: Final = "KADENCE_SPARK_PARALLELISM"
-"""Tasks at once; empty: the session does not know either."""
+"""The variable with the number of tasks; empty: the session does not know it, either."""
 
 _LOCAL: Final = re.compile(r"local\[(\d+|\*)(?:,\s*\d+)?\]")
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
@@ -30,11 +30,11 @@ _SETTING_OF: Final = {
 }
 _FLAGS: Final = ("--help", "--load-spark-defaults", "--supervise", "--usage-error", "--verbose", "--version")
 _GENERATIONS: Final = 3
-"""Between Java and a worker may be a daemon."""
+"""How many ancestors are checked: between Java and a worker there may be a daemon."""
 
 
 def known_parallelism(environment: Mapping[str, str] = os.environ) -> int | None:
-    """What the session has told, else what the command line of Java says; None: nobody knows."""
+    """The session's number, else the one of Java's command line; None: unknown."""
     told = environment.get(VARIABLE)
     if told is None:
         conf = submitted_with(_command_of_java())
@@ -48,14 +48,14 @@ def told(master: str | None, conf: Mapping[str, Any]) -> dict[str, str]:
 
 
 def submitted_with(command: Sequence[str]) -> dict[str, str]:
-    """The settings that count here, of those on the command line of a Java process that spark-submit started."""
+    """The relevant settings on the command line of a Java process that spark-submit started."""
     if _SUBMIT not in command:
         return {}
     found: dict[str, str] = {}
     arguments = iter(command[command.index(_SUBMIT) + 1 :])
     for argument in arguments:
         if not argument.startswith("--"):
-            break  # the program; what follows is for it
+            break  # the program; later arguments are for it
         name, is_joined, value = argument.partition("=")
         if name in _FLAGS:
             continue
@@ -69,7 +69,7 @@ def submitted_with(command: Sequence[str]) -> dict[str, str]:
 
 
 def _command_of_java() -> list[str]:
-    """Of the Java process from which this one descends, where the system shows it (Linux)."""
+    """The command line of the Java process from which this one descends, on Linux."""
     try:
         process = os.getppid()
         for _ in range(_GENERATIONS):
@@ -85,7 +85,7 @@ def _command_of_java() -> list[str]:
 
 
 def parallelism_of(master: str | None, conf: Mapping[str, Any]) -> int | None:
-    """Tasks at once by a master URL and Spark's settings; None: they do not say."""
+    """The number of tasks from a master URL and Spark's settings; None: unknown."""
 
     def number(name: str) -> int | None:
         text = str(conf.get(name, "")).strip()
@@ -97,7 +97,7 @@ def parallelism_of(master: str | None, conf: Mapping[str, Any]) -> int | None:
     if master == "local":
         return 1
     if master and (local := _LOCAL.fullmatch(master.strip())):
-        # In this mode a task has one core, whatever spark.task.cpus says.
+        # In this mode a task has one core; spark.task.cpus has no effect.
         return (os.cpu_count() or 1) if local[1] == "*" else int(local[1])
     if master and (several := _LOCAL_CLUSTER.fullmatch(master.strip())):
         cores = int(several[1]) * int(several[2])
@@ -110,6 +110,6 @@ def parallelism_of(master: str | None, conf: Mapping[str, Any]) -> int | None:
 
 
 def _executors(conf: Mapping[str, Any]) -> str:
-    """The setting with the most executors that there will be."""
+    """The setting with the largest number of executors."""
     adapts = str(conf.get("spark.dynamicAllocation.enabled", "")).strip().lower() == "true"
     return "spark.dynamicAllocation.maxExecutors" if adapts else "spark.executor.instances"

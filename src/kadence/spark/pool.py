@@ -1,9 +1,9 @@
-"""Clients that outlive a task, in the executors' Python workers: the source's consumers, the sink's producers.
+"""A pool of clients that outlive a task, in the executors' Python workers: consumers and producers.
 
-Spark reuses its workers, and connecting, asking for versions and for metadata takes longer than many a
-task. So a task takes an idle client of the same configuration out of this pool and parks it there at its end. A
-worker runs one task at a time, and a Kafka partition comes to any worker, so the key is the configuration alone. A
-client whose task failed is not trusted again. Workers are killed; the system closes their sockets.
+Spark reuses its workers, and connecting and requesting versions and metadata takes longer than many tasks. So a task
+takes an idle client of the same configuration from this pool, and returns it at its end. A worker runs one task at a
+time, and any worker may get any Kafka partition, so the key is the configuration alone. A client whose task failed is
+closed. Workers are killed; the system closes their sockets.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["Pool"]
 _log = logger("kadence.spark")
 
 MAX_IDLE: Final = 8
-"""Clients kept; each is a thread and some sockets."""
+"""The most idle clients; each has a thread and some sockets."""
 
 MAX_IDLE_MS: Final = 300_000
-"""Longer than this a client is not kept; brokers close idle connections after ten minutes."""
+"""How long an idle client is kept; brokers close idle connections after ten minutes."""
 
 
 class Parkable(Protocol):
-    """What a client must be able to do."""
+    """The methods that a client must have."""
 
     def park(self) -> None: ...
 
@@ -60,7 +60,7 @@ class Pool(Generic[C]):
 
     @contextmanager
     def borrow(self, key: Hashable, connect: Callable[[], C]) -> Iterator[C]:
-        """A client for one task; parked again when the task ends well, closed when it does not."""
+        """A client for one task; returned to the pool if the task succeeds, else closed."""
         client = self._take(key) or connect()
         try:
             yield client
@@ -78,14 +78,14 @@ class Pool(Generic[C]):
             self._discard(self._parked.pop(0).client)
 
     def close(self) -> None:
-        """Close all that is parked."""
+        """Close all idle clients."""
         while self._parked:
             self._discard(self._parked.pop().client)
 
     def _take(self, key: Hashable) -> C | None:
         if self._pid != os.getpid():
-            # After a fork: their threads stayed behind with the parent, so they can neither be used nor closed
-            # here, and their sockets are the parent's. They are kept so that nobody finalises them.
+            # After a fork: their threads and sockets are the parent's, so they can neither be used nor closed here.
+            # They stay referenced, so that they are not finalised.
             self._inherited, self._parked = self._parked, []
             self._pid = os.getpid()
         now = self._clock.now_ms()

@@ -17,7 +17,7 @@ __all__ = ["lag"]
 _log = logger("kadence.spark")
 
 _TOLD_OF: Final[set[str]] = set()
-"""Runs of queries that were told to have reported nothing yet."""
+"""Runs of queries whose missing report was logged."""
 
 
 def lag(query: Any) -> dict[TopicPartition, int | None]:
@@ -29,9 +29,9 @@ def lag(query: Any) -> dict[TopicPartition, int | None]:
 
     Returns:
         The lag of each partition of all sources of format kadence. Empty until the first batch is done, because
-        Spark reports nothing before; the log says so once for each query. None for each partition while a broker
+        Spark does not report before; this is logged once for each query. None for each partition while a broker
         does not answer: the lag is unknown then. In a partition that no batch has read yet, the lag counts from
-        where the query will begin.
+        the offset at which the query will begin.
 
     Raises:
         TypeError: something else was given.
@@ -70,14 +70,14 @@ def _tell_of_nothing(query: Any) -> None:
     if run not in _TOLD_OF:
         _TOLD_OF.add(run)
         _log.warning(
-            "query %s has reported no progress yet, so its lag is not known and lag() gives {}: ask again after its "
+            "query %s has not reported progress yet, so its lag is unknown and lag() gives {}: call it again after its "
             "first batch",
             query.name or run,
         )
 
 
 def _point(shape: Any) -> Point:
-    """Spark shows offsets as JSON or, depending on the way, as text of it; another source's are left out."""
+    """Spark reports offsets as an object or as JSON text; offsets of other sources are left out."""
     try:
         shape = json.loads(shape) if isinstance(shape, str) else shape
         return Point.from_json(shape or {})

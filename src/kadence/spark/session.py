@@ -1,15 +1,16 @@
 """`session` makes a Spark session with the settings that Kadence's source needs to work and to be fast.
 
-* Spark starts its workers with the ``python3`` of PATH, in a virtual environment the wrong one (`interpreter`).
-* Java may have to be found, or to be brought along (`kadence.java`).
+* Spark starts its workers with the ``python3`` of PATH, which is wrong in a virtual environment (`interpreter`).
+* Java must be found, or comes from a package (`kadence.java`).
 * Workers talk over TCP by default, where each task waits 34 ms for an acknowledgement; Unix sockets have no such wait,
   and need a directory that is closed to other users (`kadence.spark.sockets`).
-* Tasks have to be told the session's time zone, in which the source reads times of JSON that name none, and how many of
-  them run at once (`parallelism`).
-* A stream whose application dies while Spark writes its first offsets has to start again (Spark 4.2 and 4.3 refuse).
+* Tasks need the session's time zone, in which the source parses JSON times without a zone, and the number of tasks that
+  run at once (`parallelism`).
+* A stream whose application died while Spark wrote its first offsets must be able to start again (Spark 4.2 and 4.3
+  refuse).
 
-If something is missing, an error says so in one sentence before Spark starts. Spark's own error would be stack
-traces of two languages.
+If a part is missing, the error before Spark's start is one sentence. Spark's own error would be stack traces of two
+languages.
 
 Nothing set here changes the result of a user's own code. ``tests/spark/test_session_settings.py`` lists all that a
 session has beside a plain one of Spark.
@@ -42,11 +43,11 @@ __all__ = ["SETTINGS", "session", "start_context", "started"]
 _log = logger("kadence.spark")
 
 _VERIFY_EMPTY: Final = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
-"""Whether Spark refuses a checkpoint without offsets in which there is any file, such as one half written."""
+"""Whether Spark refuses a checkpoint without offsets but with any file, such as an incomplete one."""
 
 _LOCAL_FILES: Final = "spark.hadoop.fs.AbstractFileSystem.file.impl"
-"""What writes checkpoints on a local disk. Hadoop's default puts a checksum beside each file, renames the two one after
-the other, and runs ten programs (`chmod`, `readlink`) for one file of Spark; this one five."""
+"""The class that writes checkpoints on a local disk. Hadoop's default writes a checksum beside each file, renames the
+two one after the other, and runs ten programs (`chmod`, `readlink`) for one file of Spark's; this class runs five."""
 
 SETTINGS: Final[Mapping[str, str]] = {_VERIFY_EMPTY: "false"} | (
     {
@@ -56,10 +57,10 @@ SETTINGS: Final[Mapping[str, str]] = {_VERIFY_EMPTY: "false"} | (
     if os.name == "posix"
     else {}
 )
-"""What `session` sets unless told otherwise; a Spark Connect server wants the same."""
+"""The default settings of `session`; a Spark Connect server needs the same."""
 
 PROGRAM: Final = "PYSPARK_DRIVER_PYTHON"
-"""The variable by whose Python Spark looks sources up and plans them, and runs their tasks."""
+"""The variable with the Python with which Spark finds and plans sources, and runs their tasks."""
 
 _ZONE: Final = "spark.sql.session.timeZone"
 
@@ -75,7 +76,7 @@ def session(
         app_name: the application's name in Spark's pages.
         master: e.g. ``local[4]``. None: the default of spark-submit or Spark.
         conf: further Spark settings; they override those made here. If a session is running already, settings that
-            Spark takes only when it starts, including ``master``, have no effect, and the log names them.
+            Spark reads only when it starts, including ``master``, have no effect, and are logged.
 
     Raises:
         MissingDependencyError: PySpark or Java is missing, or the workers' Python lacks a package that they need.
@@ -103,8 +104,8 @@ def started(
 
     Args:
         start: starts Java and the context of a new session, with all its settings.
-        hold: whether the program's handlers of SIGINT and SIGTERM wait until Spark has started. False: they end the
-            process at once, and with it Java.
+        hold: whether the program's handlers of SIGINT and SIGTERM are deferred until Spark has started. False: they end
+            the process at once, and with it Java.
     """
     try:
         from pyspark.sql import SparkSession, is_remote
@@ -141,14 +142,14 @@ def _with(builder: SparkSession.Builder, settings: Mapping[str, Any] | None) -> 
 
 
 def _with_zone(spark: SparkSession) -> SparkSession:
-    """Say the session's time zone: its tasks are told of settings, and not of what Spark takes where there are none."""
+    """Set the session's time zone explicitly: tasks get explicit settings, but not Spark's default zone."""
     spark.conf.set(_ZONE, str(spark.conf.get(_ZONE)))
     return spark
 
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """For Spark's Java process, which keeps what it began with; other programs that this one starts get none of it."""
+    """A context that sets variables for Spark's Java process, which keeps them; other child processes lack them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -162,10 +163,10 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _surroundings(master: str) -> dict[str, str]:
-    """The environment of a Spark that works.
+    """The environment variables for Spark.
 
-    Workers get this interpreter unless another is chosen; what it lacks is said here, where it can be read. On a
-    cluster a chosen one may be a path that exists on the executors alone.
+    Workers get this interpreter unless another is chosen; missing packages are reported here, where the error is
+    readable. On a cluster a chosen interpreter may be a path that exists on the executors alone.
     """
     chosen, local = choose(), master.startswith("local")
     lacks = what_it_lacks(chosen) if local or chosen == sys.executable else None
@@ -174,18 +175,18 @@ def _surroundings(master: str) -> dict[str, str]:
             f"Spark's workers run {chosen}, which cannot load the source: {lacks}. Install 'kadence[spark]' "
             f"there, or set {NAMED_BY} to a Python that has it"
         )
-    if is_submitted():  # its Java process runs already, with the master that it was told
+    if is_submitted():  # its Java process runs already, with its master
         return {}
     return {
         "JAVA_HOME": str(find_java().home),
         # Spark plans a source, and runs its tasks on executors, with this variable's Python before the other's. It may
-        # say jupyter; and what was chosen for executors may not be here.
+        # be jupyter; and the interpreter of executors may not exist here.
         PROGRAM: chosen if not local and what_it_lacks(chosen) is None else sys.executable,
     }
 
 
 def _check(running: SparkContext) -> None:
-    """A session that another has started: can its workers read?"""
+    """Check that the workers of an existing session can load the source."""
     python: str = running.pythonExec
     local = str(running.master).startswith("local")
     lacks = what_it_lacks(python) if local else None
@@ -197,7 +198,7 @@ def _check(running: SparkContext) -> None:
 
 
 def _tell_of_late_settings(spark: SparkSession, settings: Mapping[str, Any]) -> None:
-    """Name those that came too late: Spark takes them when it starts, and drops them without a word afterwards."""
+    """Log settings that came too late: Spark reads them when it starts, and later ignores them silently."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None  # the session runs
     known = jvm.org.apache.spark.internal.config.ConfigEntry
@@ -206,29 +207,29 @@ def _tell_of_late_settings(spark: SparkSession, settings: Mapping[str, Any]) -> 
         name
         for name, value in settings.items()
         if in_force.get(name) != _as_text(value)
-        # Settings that Spark does not know are others' (catalogs, Delta), who read them when they please.
+        # Settings that Spark does not know belong to catalogs or Delta, which read them at any time.
         and (name == "spark.master" or name.startswith("spark.hadoop.") or known.findEntry(name) is not None)
         and not spark.conf.isModifiable(name)
     ]
     if late:
         _log.warning(
-            "a Spark session runs already and takes no more of these settings, so they have no effect: %s; stop() it "
+            "a Spark session runs already, so these settings have no effect: %s; stop() it "
             "first to start one with them",
             ", ".join(late),
         )
 
 
 def _as_text(value: Any) -> str:
-    """As Spark's builder writes it."""
+    """The value in the form of Spark's builder."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @contextmanager
 def _handlers_kept(*, hold: bool) -> Iterator[None]:
-    """While Spark starts, the program's handlers of signals wait if ``hold``; afterwards it has them again.
+    """Defer the program's signal handlers while Spark starts, if ``hold``, and restore them afterwards.
 
-    PySpark puts a handler of SIGINT of its own in place of the program's when Spark has started. If a handler raises
-    an exception before that, PySpark forgets the Java process, which then never ends.
+    PySpark replaces the program's handler of SIGINT by its own when Spark has started. If a handler raises an exception
+    before that, PySpark loses track of the Java process, which then never ends.
     """
     if threading.current_thread() is not threading.main_thread():  # Python allows it nowhere else
         yield
@@ -249,7 +250,7 @@ def _handlers_kept(*, hold: bool) -> Iterator[None]:
 
 
 def _on_ctrl_c(context: SparkContext) -> None:
-    """Where the program has no handler of SIGINT of its own, Spark's jobs end with it."""
+    """If the program has no handler of SIGINT of its own, SIGINT ends Spark's jobs."""
     if threading.current_thread() is not threading.main_thread():
         return  # Python allows it nowhere else
     handler = signal.getsignal(signal.SIGINT)
@@ -260,7 +261,7 @@ def _on_ctrl_c(context: SparkContext) -> None:
 class _Interrupt:
     """Ctrl-C ends Spark's jobs and raises KeyboardInterrupt, as with PySpark's own handler.
 
-    That one calls Java on the connection whose call it interrupts: the jobs go on, and three errors of Py4J come up.
+    PySpark's handler calls Java on the connection whose call it interrupts: the jobs go on, and Py4J logs three errors.
     """
 
     def __init__(self, context: SparkContext) -> None:
@@ -278,9 +279,9 @@ class _Interrupt:
 def _close_connection(context: SparkContext) -> None:
     """Close this thread's connection to Java, before Py4J finds that a call on it was interrupted.
 
-    Py4J would have Java close the connection by the port that Java listens on. All connections have that port: what
-    the program or another thread asks Java just then, such as ``query.stop()``, would end with "Answer from Java side
-    is empty". Py4J leaves a closed connection alone, and opens another one for the next call.
+    Py4J would have Java close the connection by the port that Java listens on. All connections have that port: calls of
+    the program or another thread at that time, such as ``query.stop()``, would fail with "Answer from Java side is
+    empty". Py4J ignores a closed connection, and opens another one for the next call.
     """
     client = context._gateway._gateway_client  # type: ignore[union-attr]
     # Without PYSPARK_PIN_THREAD threads have no connections of their own.
@@ -291,23 +292,23 @@ def _close_connection(context: SparkContext) -> None:
 
 
 def _cancel_jobs(context: SparkContext) -> None:
-    # Java may be gone, and the application that it ends, too.
+    # Java may be gone, and its application, too.
     with suppress(Exception):
         context.cancelAllJobs()
 
 
 def _able(spark: SparkSession) -> SparkSession:
-    """Register the sources where Spark will not find them, or where those who plan tasks know less than this session.
+    """Register the sources if Spark will not find them, or if planners would lack this session's environment.
 
-    Spark looks for sources once in the life of its Java process, with the Python and in the environment with which that
-    began; spark-submit or an earlier session may have begun it. What is registered has an environment of its own.
+    Spark looks for sources once in the life of its Java process, with the Python and environment with which that was
+    started, maybe by spark-submit or an earlier session. Registered sources have an environment of their own.
     """
     context = spark.sparkContext
     jvm = context._jvm
     assert jvm is not None  # the session runs
     begun_with = jvm.java.lang.System.getenv()
     settings = dict(context.getConf().getAll())
-    # Spark runs both planners and tasks of a source with this one, as long as nobody registers another.
+    # Spark runs planners and tasks of a source with this one, unless another one is registered.
     python = begun_with.get(PROGRAM) or begun_with.get(NAMED_BY) or "python3"
     if python != sys.executable and what_it_lacks(python) is not None:
         python = context.pythonExec

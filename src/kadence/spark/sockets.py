@@ -1,8 +1,7 @@
-"""Where the sockets between Java and Spark's Python processes lie: in a directory that nobody else may enter.
+"""The private directory of the sockets between Java and Spark's Python processes.
 
-Over TCP Spark asks whoever connects for a secret; at such a socket it asks for none, and runs what it is sent. It makes
-them in the directory for temporary files, with the mode that the umask leaves, so the umask alone would keep other
-users of the machine out.
+Over TCP Spark requires a secret of each client; on such a socket it does not, and runs the code that it receives. It
+creates them in the directory for temporary files, where only the umask would keep out other users of the machine.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ __all__ = ["socket_settings"]
 _ENABLED: Final = "spark.python.unix.domain.socket.enabled"
 _DIRECTORY: Final = "spark.python.unix.domain.socket.dir"
 _LONGEST_PATH: Final = 103
-"""Of a socket on macOS; Linux takes 107."""
+"""The longest socket path on macOS; Linux allows 107."""
 _NAME_LENGTH: Final = len("/.6d9673b7-7b3e-4c75-9ff6-054b7fbb1b74.sock")
 
 
 def socket_settings(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
-    """What a session on this machine needs so that its sockets are its user's; none for a cluster's executors.
+    """The settings with which a local session has private sockets; none for a cluster's executors.
 
-    Where no directory's path is short enough for a socket, Spark uses TCP.
+    If no directory's path is short enough for a socket, Spark uses TCP.
 
     Args:
-        master: Spark's. conf: what the user sets; his directory of sockets is his.
+        master: Spark's. conf: the user's settings; a directory of sockets there takes precedence.
     """
     if os.name != "posix" or not master.startswith("local") or _DIRECTORY in conf or _ENABLED in conf:
         return {}
@@ -42,7 +41,7 @@ def socket_settings(master: str, conf: Mapping[str, Any]) -> dict[str, str]:
 
 @functools.lru_cache(1)
 def _directory(process: int) -> str | None:
-    """One for all sessions of this process; it goes when the process ends. None: it would have too long a path."""
+    """The directory of all sessions of this process, deleted at its end. None: its path would be too long."""
     for place in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - the directory in it is made for this user alone
         with suppress(OSError):
             made = tempfile.mkdtemp(prefix="kadence-spark-", dir=place)

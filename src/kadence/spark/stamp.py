@@ -1,4 +1,4 @@
-"""Who writes a batch, and its number: by them a sink recognises a batch that Spark repeats.
+"""The writer and number of a batch, by which a sink recognises a batch that Spark repeats.
 
 The options' names are those of Delta's jar (idempotent writes in ``foreachBatch``).
 """
@@ -24,13 +24,13 @@ class Stamp:
 
     @classmethod
     def of_options(cls, values: Mapping[str, str], *, streaming: bool) -> Self | None:
-        """What the options txnAppId and txnVersion say; None: nothing.
+        """Parse the options txnAppId and txnVersion; None: neither is given.
 
         Args:
-            values: options by their names in small letters. streaming: whether a stream is written.
+            values: options by their lower-case names. streaming: whether a stream is written.
 
         Raises:
-            ConfigError: one without the other, no number, or of a stream, which has its own.
+            ConfigError: one without the other, an invalid number, or given for a stream, which has its own.
         """
         writer, version = values.get("txnappid"), values.get("txnversion")
         if writer is None and version is None:

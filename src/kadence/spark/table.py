@@ -1,9 +1,8 @@
-"""``CREATE TABLE … USING kadence``: a table keeps its options where Spark gives them back.
+"""``CREATE TABLE … USING kadence``: stores a table's options where Spark returns them.
 
-Spark asks a source in Python for the schema of a table that is made, and tells it the table's properties: the options
-are those under ``option.``. Later it reads the table without any options, but with the schema that it has stored. So
-the options are kept in the metadata of the schema's first column. Spark shows a schema in many places, so there are no
-passwords among them.
+When a table is created Spark asks a source in Python for its schema, and passes the table's properties, with the
+options under ``option.``. Later it reads the table without options, but with the stored schema. So the options are
+stored in the metadata of the schema's first column. Spark shows schemas in many places, so passwords are not stored.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ _SECRETS_OF_REGISTRY: Final = (
 
 
 def options_of_new_table(given: Mapping[str, str]) -> dict[str, str] | None:
-    """The options in a CREATE TABLE; None: no table is being made.
+    """The options in a CREATE TABLE; None: no table is being created.
 
     Args:
-        given: what Spark makes a source with.
+        given: the options with which Spark makes a source.
 
     Raises:
         ConfigError: options that a table cannot keep.
@@ -68,7 +67,7 @@ def options_of_new_table(given: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def kept_in(schema: StructType) -> dict[str, str]:
-    """The options of the table whose schema this is; of another schema none."""
+    """The options in a table's schema; none in other schemas."""
     kept: dict[str, str] = {}
     for column in schema.fields:
         kept |= column.metadata.get(METADATA, {})

@@ -1,8 +1,8 @@
-"""What Kadence logs in Spark's Python processes, on lines as Spark's own: time, level, name.
+"""Formats Kadence's log in Spark's Python processes as Spark's own lines: time, level, name.
 
-Nobody sets logging up there, so Python would print bare messages on stderr, between the lines of Spark's log. Where
-somebody has set it up (``spark.sql.pyspark.worker.logging.enabled`` does for tasks), their handlers get everything, and
-this changes nothing.
+Logging is not configured there, so Python would print bare messages on stderr, between the lines of Spark's log. If it
+is configured (``spark.sql.pyspark.worker.logging.enabled`` does so for tasks), the configured handlers get all records,
+and this has no effect.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ __all__ = ["log_as_spark_does"]
 
 _BARE: Final = logging.Formatter()
 _LEVELS: Final = {"WARNING": "WARN", "CRITICAL": "FATAL"}
-"""Spark's words, where they are not Python's."""
+"""Spark's level names that differ from Python's."""
 
 
 class _AsSpark(logging.Formatter):
-    """Spark's default pattern for Kadence's records; those of others stay as they are."""
+    """Spark's default pattern for Kadence's records; other records are unchanged."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = _BARE.format(record)
@@ -29,7 +29,7 @@ class _AsSpark(logging.Formatter):
 
 
 def log_as_spark_does() -> None:
-    """For this process, which is one of Spark's. What is called again does nothing more."""
+    """Set up logging in this process of Spark's. Later calls have no effect."""
     handler = logging.lastResort
     if handler is not None and not isinstance(handler.formatter, _AsSpark):
         handler.setFormatter(_AsSpark())

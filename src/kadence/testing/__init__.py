@@ -1,4 +1,4 @@
-"""Tools for tests, which Kadence's own tests use, too.
+"""Tools for tests; Kadence's own tests use them, too.
 
 No other package of the library imports this one. Its code runs on the thread of the test.
 """

@@ -1,8 +1,8 @@
-"""The one text that Confluent's registry makes of an Avro schema, before it compares or keeps it.
+"""The canonical text that Confluent's registry makes of an Avro schema before it compares or stores it.
 
-It is what ``Schema.toString()`` of Avro for Java writes: attributes in a fixed order, none that says what is so anyhow
-(an order that is ascending, a namespace that is the enclosing one), and a type's name alone where nothing else is said
-of it. Properties that Avro does not know stand behind the others, in their own order.
+It equals the output of ``Schema.toString()`` of Avro for Java: attributes in a fixed order, without defaults (the order
+"ascending", the enclosing namespace), and a type's name alone if it has no other attributes. Properties that Avro does
+not know come last, in their own order.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def avro_text(schema: Any, *, normalized: bool = False) -> str:
     """The text of a schema that is parsed JSON.
 
     Args:
-        normalized: properties that Avro does not know stand in the order of their names.
+        normalized: sort properties that Avro does not know by name.
     """
     made = _written(schema, "", normalized)
     return json.dumps(made, separators=(",", ":"), ensure_ascii=False)
 
 
 def _written(schema: Any, space: str, normalized: bool) -> Any:
-    """Any schema, inside the namespace ``space``. What is no schema stays as it is: who checks schemas says so."""
+    """Any schema, inside the namespace ``space``. Other values are returned unchanged, for the check of schemas."""
     if isinstance(schema, str):
         return schema if schema in _PRIMITIVES else _relative(schema, space)
     if isinstance(schema, list):

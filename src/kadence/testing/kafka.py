@@ -39,7 +39,7 @@ KAFKA_VERSION: Final = "4.3.1"
 _COORDINATES: Final = (
     f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
     f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
-    # Kafka logs through slf4j and brings no writer for it; without one a failed start says nothing.
+    # Kafka logs through slf4j and has no backend for it; without one a failed start would log no reason.
     "org.slf4j:slf4j-simple:1.7.36",
 )
 
@@ -60,20 +60,20 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    # Groups at the speed of tests: a member may be found dead within half a second.
+    # Short sessions for tests: a member may be found dead within half a second.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
     "group.consumer.min.session.timeout.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
-    # Likewise a transaction may be found to have taken too long, instead of every ten seconds.
+    # Expired transactions are looked for more often than every ten seconds.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
-    # On a busy machine the node itself is silent for seconds. A controller that took it for dead would leave its
-    # partitions without a leader.
+    # On a busy machine the node itself is silent for seconds. A controller that considered it dead would
+    # leave its partitions without a leader.
     _SESSION: "60000",
-    # And what can be compacted is, instead of 15 seconds later.
+    # The log cleaner looks for work more often than every 15 seconds.
     "log.cleaner.backoff.ms": "100",
-    # The node's own housekeeping would come by in the midst of a test. Tests date records as they like: it would delete
+    # The node's own housekeeping must not disturb a test. Tests choose timestamps freely: it would delete
     # old ones every five minutes, and forget every ten minutes the producers that wrote them.
     "log.retention.check.interval.ms": _NEVER_MS,
     "producer.id.expiration.check.interval.ms": _NEVER_MS,
@@ -85,7 +85,7 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "connections.max.idle.ms": _NEVER_MS,
 }
 
-# A controller that comes back takes the broker that died with it for alive for so long, and refuses its new process.
+# A restarted controller considers the broker that died with it alive for this long, and refuses its new process.
 _SESSION_AFTER_A_HALT_MS: Final = "3000"
 
 # A broker for a few megabytes: a fast start is worth more than the second compiler.
@@ -96,16 +96,16 @@ _READY: Final = "Kafka Server started"
 _PORT_TAKEN: Final = "Address already in use"
 
 _PORT_ATTEMPTS: Final = 5
-"""Between the choice of a port and Kafka's listening on it are seconds, in which another process may listen there."""
+"""Starts with other ports: in the seconds between the choice of a port and Kafka's bind it may be taken."""
 
 _CAUSE: Final = re.compile(r"(ERROR|FATAL) |^Caused by: |Exception: ")
 
 _CONFIG: Final = "server.properties"
 
 _PORTS: Final = range(20_000, 32_000)
-"""Below those that Linux gives to whoever asks for any (from 32768 on), and macOS and Windows (from 49152 on)."""
+"""Below the ephemeral ports of Linux (from 32768 on), and of macOS and Windows (from 49152 on)."""
 
-# Waits for a word; anything but "done" (above all the end of the pipe) means that our owner is gone.
+# Waits for a line; anything but "done" (usually the end of the pipe) means that the owner is gone.
 _GUARD: Final = 'read -r word; [ "$word" = done ] || { kill -9 "$1"; rm -rf "$2"; }'
 
 
@@ -120,11 +120,11 @@ class Kafka:
             ``SCRAM-SHA-256=[name=alice,password=secret]``.
         jvm_options: options of the broker's JVM; the default suits tests, not benchmarks.
         join: a running node, whose cluster this one joins as a further broker with the ``node.id`` in
-            ``properties``. The node that was started first is the controller; stop it last. It takes a node for dead
-            after its ``broker.session.timeout.ms``, 60,000 here; give it fewer to see leaders move.
+            ``properties``. The node that was started first is the controller; stop it last. It considers a node dead
+            after its ``broker.session.timeout.ms``, 60,000 here; lower it to see leaders move.
         startup_timeout: seconds until the node must be ready.
         parent: the folder in which it makes a folder for its configuration, its log and its data; by default that of
-            temporary files. A folder in memory (``/dev/shm``) makes a node that waits for no disk.
+            temporary files. With a folder in memory (``/dev/shm``) the node does not wait for a disk.
 
     Attributes:
         bootstrap_servers: ``127.0.0.1:PORT`` of the plaintext listener; "" before `start`.
@@ -160,11 +160,11 @@ class Kafka:
     def start(self) -> Self:
         """Get the jars if necessary, format the storage, start the node, and return when it answers requests.
 
-        After `halt()` the node comes back with its data, on its ports; if it does not, the data stay. It needs three
-        seconds more than before, until its controller has forgotten the killed broker.
+        After `halt()` the node starts with its data, on its ports; if that fails, the data stay. It takes three seconds
+        longer, until its controller has forgotten the killed broker.
 
         Raises:
-            MissingDependencyError: there is no Java, or no Maven to get the jars with; it says what to install.
+            MissingDependencyError: Java is missing, or Maven, which downloads the jars; it names the packages.
             LocalError: the node did not start; the message has the end of its log.
         """
         if self._server is not None:
@@ -200,7 +200,7 @@ class Kafka:
 
     @property
     def directory(self) -> Path | None:
-        """Where its configuration, its log and its data are; None if it was never started, or is stopped."""
+        """The folder of its configuration, log and data; None if it was never started, or is stopped."""
         return self._directory
 
     @property
@@ -263,7 +263,7 @@ class Kafka:
                 stdout=log,
                 stderr=log,
                 cwd=directory,
-                # Ctrl-C in a terminal is for the test run, which then stops us in its own order.
+                # Ctrl-C in a terminal must reach only the test run, which then stops this node in its own order.
                 start_new_session=True,
             )
         self._running.callback(_kill, self._server)
@@ -274,7 +274,7 @@ class Kafka:
         names = [*self._listeners, *([] if self._join else ["CONTROLLER"])]
         ports = free_ports(len(names))
         for port in ports:
-            # Who was quicker listens there soon, and we choose others.
+            # Another process has taken a port: choose others.
             with suppress(OSError):
                 self._cleanup.enter_context(_reserved(port))
         addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
@@ -311,7 +311,7 @@ class Kafka:
 
     def _tail(self) -> str:
         lines = self.log().splitlines()
-        # A node that fails goes on to write how it shuts down: the causes stand far before the end.
+        # A failing node logs its shutdown after the cause, so the cause is far before the end.
         causes = dict.fromkeys(line for line in lines[:-20] if _CAUSE.search(line))
         return "\n".join([*list(causes)[:20], *lines[-20:]])
 
@@ -365,9 +365,9 @@ def _run_format(jars: Path, config: Path, scram_users: Sequence[str]) -> None:
 def free_ports(count: int) -> list[int]:
     """Free ports of the loopback interface, for servers that will be started.
 
-    Those of a `Kafka` are passed over, also while it is halted. They are not in the range from which the system assigns
-    ports by itself, because until a JVM listens other programs may be assigned many. They are chosen by the system's
-    random source: tests seed Python's, and several processes would choose the same ports.
+    Ports of a `Kafka` are skipped, also while it is halted. The ports are not in the system's ephemeral range, from
+    which other programs may get many until a JVM listens. They are chosen by the system's random source: tests seed
+    Python's, and several processes would choose the same ports.
     """
     found: list[int] = []
     with ExitStack() as stack:
@@ -382,9 +382,9 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def _reserved(port: int) -> Iterator[None]:
-    """Others who look for ports pass over this one, also while nobody listens there.
+    """Reserve a port among callers of `free_ports`, also while no process listens on it.
 
-    A datagram socket has it: its ports are others than those of streams, and the system lets go of it in any case.
+    A bound datagram socket is the mark: its ports are separate from those of streams, and the system always frees it.
     """
     with socket.socket(type=socket.SOCK_DGRAM) as mark:
         mark.bind(("127.0.0.1", port))

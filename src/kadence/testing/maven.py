@@ -1,7 +1,7 @@
 """Jars from Maven, resolved once per user and kept: real Kafka, and Spark's JVM connector for the bench.
 
-The POM lies in the cache, beside what it resolved: Maven reads the POM of its working directory, and one
-that is not ours could break the call.
+The POM is in the cache, beside the resolved jars: Maven reads the POM of its working directory, and another
+POM could break the call.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["maven_jars"]
 def maven_jars(name: str, coordinates: Sequence[str], excluded: Sequence[str] = ()) -> Path:
     """A directory, cached as ``name``, with the runtime jars of Maven ``coordinates`` (``group:artifact:version``).
 
-    A lock file lets one process resolve while others wait. The directory appears by one rename, so a
-    run that was broken off leaves nothing that looks complete.
+    A lock file lets one process resolve while others wait. The directory appears by one rename, so that an
+    interrupted run leaves no incomplete directory.
 
     Args:
-        excluded: ``group:artifact`` of dependencies to leave out wherever they are asked for.
+        excluded: ``group:artifact`` of dependencies to leave out, also of other dependencies.
 
     Raises:
         MissingDependencyError: Maven is missing, or could not get them.

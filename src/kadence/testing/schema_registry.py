@@ -1,10 +1,10 @@
-"""A schema registry on loopback, in memory, with Confluent's calls: for tests and for a laptop.
+"""A schema registry on loopback, in memory, with Confluent's REST API: for tests and for a laptop.
 
-The real one is a JVM service. This one registers schemas, finds them by id, GUID, subject, version and text, and gives
-the error codes of the real one. It has contexts, each of which counts ids from 1, and keeps deleted versions until they
-are deleted for good. It checks that a schema can be read, but no compatibility: its level is NONE, and it takes no
-other. Of a Protobuf schema it needs the base64 of a compiled file, as serialisers register it: to compile a text would
-need protoc.
+The real one is a JVM service. This one registers schemas, finds them by id, GUID, subject, version and text, and
+returns the error codes of the real one. It has contexts, each of which counts ids from 1, and keeps deleted versions
+until they are deleted permanently. It checks that a schema is valid, but not its compatibility: NONE is the only level.
+It accepts a Protobuf schema only as the base64 of a compiled file, as serialisers register it: compiling a text needs
+protoc.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _DEFAULT: Final = "."
 """The context of subjects that name none."""
 
 MOST_BYTES: Final = 16 << 20
-"""No request is read further."""
+"""The longest request body that is read."""
 
 
 class _RefusedError(Exception):
-    """An answer that says no: status, error code, message."""
+    """An error response: status, error code, message."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(message)
@@ -45,10 +45,10 @@ class _RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RegistryRequest:
-    """A request that the registry got.
+    """A request that the registry received.
 
     Attributes:
-        method: such as ``GET``. path: with its query. body: what came with it.
+        method: such as ``GET``. path: with its query. body: its content.
         authorization: the header, if there was one.
     """
 
@@ -87,12 +87,12 @@ class SchemaRegistryServer:
 
     Attributes:
         url: where it listens; on 127.0.0.1 only.
-        requests: what it was asked, in order.
+        requests: all requests so far, in order.
 
     Args:
         port: 0: any free one.
         authorization: the header Authorization that each request needs, such as ``Bearer secret``; None: none.
-        ssl_context: it speaks TLS with this; the context says whether a client needs a certificate. None: no TLS.
+        ssl_context: the TLS context, which also decides whether a client needs a certificate. None: no TLS.
     """
 
     def __init__(
@@ -316,7 +316,7 @@ class SchemaRegistryServer:
         return subject
 
     def _checked(self, subject: str, body: _Body) -> dict[str, Any]:
-        """A schema for a subject in the form in which it is kept. What it refers to is in its context."""
+        """A schema for a subject, in the form in which it is stored. Its references are in its context."""
         text, kind = body.get("schema"), body.get("schemaType") or "AVRO"
         references = body.get("references") or []
         if not isinstance(text, str) or kind not in ("AVRO", "PROTOBUF", "JSON"):
@@ -356,7 +356,7 @@ def _qualified(query: _Body, subject: str) -> str:
 
 
 def _guid(schema: dict[str, Any]) -> str:
-    """The same for schemas that are one, in all contexts."""
+    """A key that is equal for equal schemas, in all contexts."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, _identity(schema, normalize=False)))
 
 
@@ -373,7 +373,7 @@ def _read(body: bytes) -> _Body:
 
 
 def _identity(schema: dict[str, Any], *, normalize: bool) -> str:
-    """Equal for schemas that are one."""
+    """A key that is equal for equal schemas."""
     kind, text = schema.get("schemaType", "AVRO"), schema["schema"]
     if normalize and kind == "AVRO":
         text = avro_text(json.loads(text), normalized=True)
@@ -383,10 +383,10 @@ def _identity(schema: dict[str, Any], *, normalize: bool) -> str:
 
 
 def _kept(text: str, kind: str, *, is_whole: bool) -> str:
-    """A JSON document as the real registry keeps it and gives it back.
+    """A JSON document as the real registry stores and returns it.
 
     Args:
-        is_whole: it names no type of another schema.
+        is_whole: it does not refer to another schema.
     """
     try:
         made = json.loads(text)
@@ -396,7 +396,7 @@ def _kept(text: str, kind: str, *, is_whole: bool) -> str:
             _check_avro(made)
         return avro_text(made)
     except (ValueError, RecursionError):
-        raise _RefusedError(422, 42201, "Invalid schema: it is no JSON") from None
+        raise _RefusedError(422, 42201, "Invalid schema: not JSON") from None
 
 
 def _check_avro(schema: Any) -> None:
@@ -452,14 +452,14 @@ _CALLS: Final[tuple[tuple[str, re.Pattern[str], Callable[..., Any]], ...]] = tup
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # Python's 5 is fewer than one client asks at once, and a connection that is dropped is tried again after a second.
+    # Python's 5 is less than the connections that one client opens at once; a dropped one is retried after a second.
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Quiet: a client that is refused, or goes away, learns of it."""
+        """Log nothing: a client that is refused or disconnects sees that itself."""
 
     def server_bind(self) -> None:
-        """As that of HTTPServer, without asking a name server for our own name."""
+        """As that of HTTPServer, without a DNS lookup of this machine's name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
 
@@ -472,14 +472,14 @@ def _handler_of(
         timeout = 30
 
         def setup(self) -> None:
-            """The handshake is on the request's own thread: who is silent holds up nobody else."""
+            """Do the handshake on the request's own thread, so that a silent client does not block others."""
             if tls is not None:
                 self.request.settimeout(self.timeout)
                 self.request = tls.wrap_socket(self.request, server_side=True)
             super().setup()
 
         def finish(self) -> None:
-            """What TLS was put around is closed by the server; this is not."""
+            """Close the TLS socket, too: the server closes only the socket below it."""
             super().finish()
             if tls is not None:
                 self.request.close()
@@ -502,6 +502,6 @@ def _handler_of(
         do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - the names that http.server calls
 
         def log_message(self, *arguments: object) -> None:
-            """Quiet: what it was asked stands in `requests`."""
+            """Log nothing: `requests` has all requests."""
 
     return Handler

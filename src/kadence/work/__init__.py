@@ -2,7 +2,7 @@
 
 scheduler, rounds, frontier, retry and letters decide, without I/O, threads or clocks. The loop and the workers share
 `desk`, under one lock. `processing` is the loop, a generator for both shells; workers run handlers. With transactions
-`transactional` stands for desk and loop. The room knows no consumer: its shells drive it.
+`transactional` replaces desk and loop. This package does not import the consumer: the consumer's shells drive it.
 """
 
 from kadence.work.context import Context

@@ -1,7 +1,7 @@
 """One child process of `process`: its start, the pipe to it, and what runs inside it (H2).
 
-A child first imports the program (its ``__main__``), as every process of Python's `multiprocessing` does that is
-spawned, and then the module of the handler. It says so after each of them, or why it could not.
+A child first imports the program (its ``__main__``), like every spawned process of Python's `multiprocessing`, and then
+the module of the handler. After each import it sends an empty message to the parent, or the reason for its failure.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ __all__ = ["Child", "ChildContext", "imported_by", "refuse_to_begin_in_a_child",
 
 log = logger("kadence.work")
 
-# Not fork: a child of a process with threads may find any lock taken.
+# Not fork: in a forked child of a process with threads any lock may be held for ever.
 _SPAWN: Final = multiprocessing.get_context("spawn")
 
 _NAME: Final = "kadence-work"
 
 _UNGUARDED: Final = 79
-"""The exit code of a child in which the program called `process` again; no other code of Python's or of the shell's."""
+"""The exit code of a child in which the program called `process` again. Neither Python nor shells use this code."""
 
 _ORPHANED: Final = 80
-"""…and that of a child whose parent has ended, which nobody sees."""
+"""The exit code of a child whose parent has ended."""
 
 _PR_SET_PDEATHSIG: Final = 1
 """prctl(2): the signal that a process gets when its parent ends."""
 
 _LOOK_S: Final = 1.0
-"""So often a child looks for its parent, where the system does not kill it."""
+"""How often a child checks that its parent still runs, where the system does not kill it (seconds)."""
 
 _TOLD_S: Final = 30.0
-"""An import that takes longer is named in the log."""
+"""An import that takes longer is logged (seconds)."""
 
 _OF_THE_PARENT: Final = frozenset({signal.SIGINT, signal.SIGTERM})
-"""The parent decides what these mean, though children get them, too: Ctrl-C in a terminal sends SIGINT to all of them,
-and systemd sends SIGTERM to each process of a service that it stops.
+"""Signals that only the parent acts on, though children receive them, too: Ctrl-C in a terminal sends SIGINT to the
+whole process group, and systemd sends SIGTERM to each process of a service that it stops.
 """
 
 _GUARD: Final = 'if __name__ == "__main__":'
@@ -70,11 +70,11 @@ class ChildContext:
     """The `Context` of a handler in a child.
 
     Args:
-        flag: set by the parent when a partition of the records is gone.
+        flag: set by the parent when a partition of the records is revoked or lost.
 
     Attributes:
-        timed_out: a child whose attempt takes too long is killed, so no handler ever sees this true.
-        told_lost: as of the tasks that the handler has.
+        timed_out: always False: a child whose attempt takes too long is killed.
+        told_lost: whether the handler has seen `lost` as True; the parent copies it to `Task.told_lost`.
     """
 
     timed_out = False
@@ -94,11 +94,11 @@ class ChildContext:
 
 @contextlib.contextmanager
 def _holding_signals_back() -> Iterator[None]:
-    """What is sent to a whole group of processes must not end a child that still imports, and cannot ignore it yet."""
+    """Block these signals while a child starts: one that is still importing cannot ignore them yet, and would end."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    # Its start, else within that of the first child, takes the signal out of the mask again.
+    # Started now: otherwise the start of the first child starts it, which unblocks the signals.
     multiprocessing.resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_PARENT)
     try:
@@ -111,17 +111,17 @@ class Child:
     """One process and the pipe to it.
 
     Args:
-        handler: what `_serve` is to run, pickled.
+        handler: the pickled handler and its options, for `_serve`.
 
     Raises:
-        WorkerStartError: the system gives no process.
+        WorkerStartError: the system cannot start a process.
     """
 
     def __init__(self, handler: bytes) -> None:
         self._here = ThisProcess()
         self._tasks: Sequence[Task] = ()
         try:
-            # One byte, which is written at once or not: no lock.
+            # One byte is written atomically: it needs no lock.
             self._flag = multiprocessing.sharedctypes.RawValue(ctypes.c_bool, False)
             self._pipe, theirs = _SPAWN.Pipe()
             self._process: BaseProcess = _SPAWN.Process(
@@ -132,7 +132,7 @@ class Child:
             # At the end of the program multiprocessing sends SIGTERM to its children, and waits for them.
             self._killed_at_exit = multiprocessing.util.Finalize(None, self._process.kill, exitpriority=0)
             theirs.close()
-        # An AssertionError: a process of multiprocessing that is a daemon may have no children.
+        # An AssertionError: a daemonic process of multiprocessing may not have children.
         except (OSError, AssertionError) as error:
             raise WorkerStartError(f"no worker process can be started: {error}") from error
 
@@ -145,16 +145,16 @@ class Child:
         return self._process.exitcode
 
     def begins(self, tasks: Sequence[Task]) -> None:
-        """These come next."""
+        """The child handles these tasks next."""
         self._tasks = tasks
         for task in tasks:
             task.told_lost = False
         self._flag.value = False
-        # They may be gone since they were taken.
+        # Their partitions may have gone since the worker took them.
         self.tell_lost()
 
     def tell_lost(self) -> None:
-        """Tell it, if one of the records that it has is another member's now."""
+        """Set the child's flag if the partition of one of its records is revoked or lost."""
         if any(task.is_lost for task in self._tasks):
             self._flag.value = True
 
@@ -168,7 +168,8 @@ class Child:
         """Run the handler with these, within ``carried``.
 
         Raises:
-            WorkerDiedError: the process ended. HandlerTimeoutError: it took too long. Or what the handler raised.
+            WorkerDiedError: the process ended. HandlerTimeoutError: the handler took too long. Otherwise the handler's
+                exception.
         """
         try:
             self._pipe.send_bytes(pickle.dumps((records, attempt, carried), protocol=5))
@@ -188,7 +189,7 @@ class Child:
         raise result
 
     def kill(self) -> None:
-        """End the process. Any thread; one that asks the child is told that it died."""
+        """End the process. Any thread; a thread that waits in `ask` gets a WorkerDiedError."""
         if self._here.is_left:
             # It is not this process's child.
             return
@@ -197,13 +198,13 @@ class Child:
         self._process.join()
 
     def end(self) -> None:
-        """End the process, and close the pipe to it: by the thread alone that asks the child."""
+        """End the process, and close the pipe to it. Only for the thread that calls `ask`."""
         self.kill()
         self._pipe.close()
 
 
 def imported_by(handler: Callable[..., Any]) -> tuple[str, str]:
-    """What a child imports at its start, in words: the program, and then what has the handler."""
+    """The two imports of a child's start, in words for errors: the program, and the module of the handler."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     path = getattr(sys.modules.get("__main__"), "__file__", None)
@@ -215,10 +216,10 @@ def imported_by(handler: Callable[..., Any]) -> tuple[str, str]:
 def wait_for_start(
     pipe: Connection, imported: Sequence[str], limit_ms: int, exit_code: Callable[[], int | None]
 ) -> None:
-    """Wait until a child has imported what it needs; each import has ``limit_ms``.
+    """Wait until a child has imported the program and the handler; each import has ``limit_ms``.
 
     Raises:
-        WorkerStartError: it did not; why, and in which import.
+        WorkerStartError: an import failed or took too long; the message names the import and the reason.
     """
     limit = limit_ms / 1000
     for what in imported:
@@ -237,30 +238,30 @@ def wait_for_start(
             code = exit_code()
             if code == _UNGUARDED:
                 problem = (
-                    f"each worker process imports it anew, and came to process() again: call what runs the program "
-                    f"under {_GUARD!r}"
+                    "each worker process imports the program again, and that import called process(): start the "
+                    f"program under {_GUARD!r}"
                 )
             else:
-                problem = f"it ended with exit code {code}; what it wrote to stderr says more"
+                problem = f"it ended with exit code {code}; see its output on stderr"
         if problem:
             raise WorkerStartError(f"a worker process could not import {what}: {problem}")
 
 
 def refuse_to_begin_in_a_child() -> None:
-    """End this process if it is a child that only imports the program. It would have children, too, and these as well.
+    """End this process if it is a child that is still importing the program: it would start children without end.
 
     Raises:
-        WorkerStartError: it is somebody else's child.
-        SystemExit: it is one of ours. The parent says why: once, and not once for each child.
+        WorkerStartError: another program's `multiprocessing` started this process.
+        SystemExit: `process` started it. The parent raises the error, once for all children.
     """
     this = multiprocessing.process.current_process()
-    # So multiprocessing itself knows in which of its children the program is being imported.
+    # multiprocessing sets this attribute while a spawned child imports the program.
     if not getattr(this, "_inheriting", False):
         return
     if this.name == _NAME:
         raise SystemExit(_UNGUARDED)
     raise WorkerStartError(
-        f"process() in a process that only imports the program: call what runs it under {_GUARD!r}"
+        f"process() was called while a child process imports the program: start the program under {_GUARD!r}"
     )
 
 
@@ -268,17 +269,17 @@ def refuse_to_begin_in_a_child() -> None:
 
 
 def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
-    """Run the handler with what comes, until the pipe ends."""
+    """Run the handler with the records from the pipe, until the parent closes it."""
     here = ThisProcess()
     _end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Not ignored: programs that handlers start would ignore it, too.
+    # Not SIG_IGN: programs that handlers start would inherit it.
     signal.signal(signal.SIGTERM, functools.partial(_leave_to_parent, here))
     if hasattr(signal, "pthread_sigmask"):
-        # What handlers start must not inherit it.
+        # Programs that handlers start must not inherit the mask.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_PARENT)
     if hasattr(os, "register_at_fork"):
-        # Nor what they fork: the parent would not be told of the end of this process.
+        # A fork of the handler's must not hold the pipe open: the parent would not notice the end of this process.
         os.register_at_fork(after_in_child=pipe.close)
     with contextlib.suppress(EOFError, OSError):
         pipe.send_bytes(b"")
@@ -294,7 +295,7 @@ def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
             given = pipe.recv_bytes()
             context = ChildContext(0, flag)
             try:
-                # Values, generators and what they return are user code, too.
+                # Unpickling values and running generators is user code, too.
                 with here:
                     records, context.attempt, carried = pickle.loads(given)  # noqa: S301 - as above
                     arguments = (
@@ -305,17 +306,17 @@ def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
                         outputs = outputs_of(call(*arguments))
                         given_back = None if outputs is None else list(outputs)
                     answer = pickle.dumps((True, context.told_lost, given_back), protocol=5)
-            # sys.exit() ends no child: it is what the handler raised, as on threads.
+            # sys.exit() does not end the child: it fails the attempt, as on threads.
             except BaseException as error:  # noqa: BLE001 - the parent raises it
                 answer = here.call(_as_bytes, error, told_lost=context.told_lost)
             pipe.send_bytes(answer)
 
 
 def _leave_to_parent(here: ThisProcess, number: int, frame: FrameType | None) -> None:
-    """SIGTERM came: go on until the parent ends this process, or has ended itself, which may have got SIGTERM as well.
+    """Ignore SIGTERM: the parent may have received it as well, and ends this process.
 
     Args:
-        here: the process that handles records; what a handler forked has no part in this.
+        here: the process that handles records. A process that a handler forked ends as usual.
     """
     if here.is_left:
         signal.signal(number, signal.SIG_DFL)
@@ -323,24 +324,23 @@ def _leave_to_parent(here: ThisProcess, number: int, frame: FrameType | None) ->
 
 
 def _end_with_parent() -> None:
-    """From now on this process ends when the program does, however that ends (H12)."""
+    """From now on this process ends when the parent process ends for any reason (H12)."""
     parent = multiprocessing.process.parent_process()
     if parent is None:
         return
     first = os.getppid()
     if not _is_killed_with_parent():
-        # `threading` would make it one that the end of this process waits for.
+        # Not `threading`: the exit of this process would wait for such a thread.
         _thread.start_new_thread(_kill_after, (parent.sentinel, first))
     elif multiprocessing.connection.wait([parent.sentinel], 0) or os.getppid() != first:
-        # It ended before that.
+        # The parent ended before prctl took effect.
         os._exit(_ORPHANED)
 
 
 def _is_killed_with_parent() -> bool:
-    """Have the system kill this process when its parent is gone, which no handler can delay; Linux does so.
+    """Have Linux kill this process when its parent is gone; a handler cannot delay that. False on other systems.
 
-    The parent is the *thread* that started this process: a worker of `ThreadWorkers`, which alone speaks to it. When
-    that has ended, nobody does.
+    To the kernel the parent is the *thread* that started this process: the worker of `ThreadWorkers` that uses it.
     """
     if sys.platform != "linux":
         return False
@@ -355,8 +355,8 @@ def _kill_after(parent: int, first: int) -> None:
     """End this process when its parent is gone.
 
     Args:
-        parent: becomes readable then, but not while other children of the parent have what it belongs to.
-        first: the parent's number, which changes then; not on Windows, where nothing else has what `parent` is.
+        parent: becomes readable when the parent ends, unless other children hold the same descriptor.
+        first: the parent's process id. It changes when the parent ends, except on Windows, where `parent` suffices.
     """
     while os.getppid() == first and not multiprocessing.connection.wait([parent], _LOOK_S):
         pass
@@ -364,7 +364,7 @@ def _kill_after(parent: int, first: int) -> None:
 
 
 def _as_bytes(error: BaseException, *, told_lost: bool) -> bytes:
-    """The exception for the parent; one that cannot be pickled becomes a RuntimeError of the same words."""
+    """The exception, pickled for the parent; one that cannot be pickled becomes a RuntimeError with the same text."""
     try:
         data = pickle.dumps((False, told_lost, error), protocol=5)
         is_whole = isinstance(pickle.loads(data)[2], BaseException)  # noqa: S301 - our own

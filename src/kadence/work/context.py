@@ -1,4 +1,4 @@
-"""What a handler may ask about the attempt that it is."""
+"""The context of an attempt, for handlers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Context:
 
     @property
     def lost(self) -> bool:
-        """Whether a partition of these records is going, or went, to another member.
+        """Whether a partition of these records is revoked or lost, or is being revoked.
 
-        A handler that works for long may look at it, and stop, by a return or by an exception. From the look on that
-        found it true, whatever the handler does is done again: the records are not committed, and what it returns is
-        not sent. Of a batch, the records of other partitions are handled again here, which is no further attempt.
+        A long-running handler may read it, and stop by a return or an exception. Once a handler has read True, its
+        records are not committed, its outputs are not sent, and its records are redelivered. In a batch, the records
+        of other partitions are handled again by this member; that does not count as another attempt.
         """
         lost = self._is_lost()
         if lost:

@@ -1,8 +1,8 @@
-"""What the loop and the workers share: who works on what, and what becomes of it. One lock guards all of it.
+"""The state that the loop and the workers share, under one lock: the records under way, and their outcomes.
 
-The loop reads records and puts them here (`add`). Workers take them (`take`), run the handler, and say how it ended
-(`end`): it is done, it is tried again, it becomes a dead letter or a retry record, or it ends the processing.
-Records that are sent count as running until the broker has acknowledged them: only then is their record done (H5, H7).
+The loop adds polled records to the scheduler. Workers take them (`take`), run the handler, and report the outcome
+(`finish`, `sends`, `fails`): the record is done, or is tried again, or is written to the retry or dead letter topic, or
+ends the processing. A record whose outputs are sent counts as running until brokers have acknowledged them (H5, H7).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ __all__ = ["RESEND_MS", "Desk", "Sender"]
 log = logger("kadence.work")
 
 RESEND_MS: Final = 1_000
-"""After so long a dead letter or a retry record that was not acknowledged is sent again for the first time."""
+"""The first wait before a dead letter record or retry record that failed is sent again."""
 
 
 class Sender(Protocol):
-    """What a producer does for the work: it sends, and says later how that ended."""
+    """The part of a producer that `process` uses. `send` returns a future."""
 
     def send(
         self,
@@ -68,21 +68,23 @@ class Desk:
 
     Args:
         sender: gives the producer, made when it is first needed.
-        changed: called when the loop has something to do: there is room again, or this has failed. Any thread.
-        later: makes a call when so many seconds have passed. caller: makes callers, each for the letters of one topic.
+        changed: called when the loop has something to do: there is room again, or the processing failed. Any thread.
+        later: makes a call after so many seconds. caller: makes callers, one for each dead letter or retry topic.
 
     Attributes:
-        lock: held for each use of what follows. scheduler: what was read. failure: what ended the processing.
-        is_ended: no more records are taken. is_over: nobody waits for what runs, either: what fails now comes again,
-        here or at another member, and is no dead letter. is_waited_for: the loop waits for what runs to end.
+        lock: guards the attributes below. scheduler: the records that were read. failure: the error that ended the
+        processing.
+        is_ended: workers take no more records. is_over: the loop does not wait for running handlers, either: a record
+        that fails now is redelivered, here or at another member, and is not written to the dead letter topic.
+        is_waited_for: the loop waits for running handlers to end.
         nothing_comes: no record is read until some are done: ranges are read, or the limits are reached.
-        finished_at: when a worker last told that some are handled (ms).
-        wake: brings a worker to the work. tell_lost: tells handlers in other processes whose partitions are gone.
-        is_stopping: whether the consumer was told to stop, and no record begins.
-        done, failed, retried, dead_lettered: records so far; attempts that failed. bad: records that were passed over
-        because a deserialiser refused them.
-        tracing: who makes spans of attempts, if anybody does.
-        here: entered around each call of user code: a child that it forks is no worker, and ends with it (H12).
+        finished_at: when a worker last reported handled records (ms).
+        wake: wakes a worker. tell_lost: sets the flags of child processes whose partitions are revoked or lost.
+        is_stopping: whether `stop` was called on the consumer; then workers take no more records.
+        done, retried, dead_lettered: counts of records. failed: count of failed attempts. bad: count of records that
+        were skipped because a deserialiser refused them.
+        tracing: makes spans of attempts, if tracing is on.
+        here: entered around each call of user code: a child process that it forks must not act as a worker (H12).
     """
 
     new_scheduler: ClassVar[type[Scheduler]] = Scheduler
@@ -132,20 +134,20 @@ class Desk:
         self._chance = random.Random(random.getrandbits(64))
         self._filling_since = FOREVER
         self._told_unsent = LogLimiter()
-        """Of which topics the log has said that they do not take records."""
+        """Limits the log to one line a minute for each topic that refuses records."""
         self._unsent: dict[Task, Callable[[], None]] = {}
-        """What sends those letters again that wait for that."""
+        """For each task whose dead letter or retry record waits to be sent again, the call that sends it."""
 
     def _forked(self) -> None:
-        """In a child. A worker of the parent may have held the lock, and does not exist here."""
+        """In a forked child: a worker of the parent may have held the lock, and does not exist here."""
         self.lock = threading.Lock()
 
     # ------------------------------------------------------------ by workers, under the lock
 
     def take(self, most: int = 1) -> list[Task]:
-        """What a worker is to do next; [] when there is nothing now.
+        """The next records for a worker; [] when there are none now.
 
-        One batch, or up to ``most`` records of as many lanes, to be worked on one by one.
+        One batch, or up to ``most`` records of as many lanes, to be handled one by one.
         """
         if self.is_ended or self.is_stopping():
             return []
@@ -169,16 +171,16 @@ class Desk:
         return self.scheduler.take_batch(batch[0], now)
 
     def _may_grow(self, until: int) -> bool:
-        """Whether there may be more for a batch before it must go: from brokers, from retries, or of what runs now."""
+        """Whether a batch may get more records before ``until``: from brokers, retries, or lanes of running records."""
         scheduler = self.scheduler
         return not self.nothing_comes or bool(scheduler.running) or scheduler.next_due() < until
 
     def part(self, tasks: Sequence[Task]) -> list[Task]:
-        """Those of a part of a batch that a worker is to do next, as `take`; the others wait, or come again."""
+        """The records of a part of a batch that may begin now, as `take`; the others are put back."""
         now = self.clock.now_ms()
         first: list[Task] = []
         if self.is_ended or self.is_stopping():
-            # What failed before them is not tried again here.
+            # The records before them that failed are not tried again here.
             for task in tasks:
                 self.scheduler.put_back(task, now)
         else:
@@ -188,14 +190,14 @@ class Desk:
         return first
 
     def due(self) -> int:
-        """When a worker is to look again, though nothing has come (ms)."""
+        """When a worker must call `take` again even if no record has arrived (ms)."""
         due = self.scheduler.next_due()
         if self._settings.batch is not None and self._filling_since != FOREVER:
             due = min(due, self._filling_since + self._settings.batch[1])
         return due
 
     def finish(self, tasks: Sequence[Task]) -> None:
-        """These are handled, and nothing of them is to be sent."""
+        """These records are handled, and have no outputs."""
         now = self.finished_at = self.clock.now_ms()
         scheduler = self.scheduler
         for task in tasks:
@@ -211,25 +213,25 @@ class Desk:
     # ------------------------------------------------------------ by workers, without the lock
 
     def gives_back(self, task: Task) -> None:
-        """It was taken, and does not begin."""
+        """Put back a task that was taken and has not begun."""
         with self.lock:
             self.scheduler.put_back(task, self.clock.now_ms())
         if self.is_waited_for:
-            # It may be the last one that is.
+            # It may be the last one that the loop waits for.
             self._changed()
 
     def sends(self, tasks: Sequence[Task], outputs: Iterable[ProducerRecord]) -> None:
-        """These are handled as soon as what their handler returned is acknowledged (H7)."""
+        """Send the handler's outputs; the records are done when all outputs are acknowledged (H7)."""
         if tasks[0].told_lost:
             self._finished(tasks)
             return
         if self._settings.takes_context:
-            # A generator runs only now, and may be told as well.
+            # A generator runs only now, and may read `Context.lost`, too.
             outputs = _unless_told(tasks, outputs)
         _Sending(self, outputs, lambda error: self.fails(tasks, error), lambda: self._finished(tasks)).start()
 
     def fails(self, tasks: Sequence[Task], error: BaseException) -> None:
-        """An attempt ended with an error. What becomes of each record follows from its attempts (H5)."""
+        """An attempt failed. The number of attempts decides the outcome of each record (H5)."""
         if self.tracing is not None:
             self.tracing.failed(error)
         if tasks[0].told_lost:
@@ -250,7 +252,11 @@ class Desk:
         if task.is_lost:
             self._under_lock(self.scheduler.drop, task)
         elif self.is_over:
-            log.info("%s failed after the processing had ended, and comes again: %r", place_of(record), error)
+            log.info(
+                "%s failed after the processing had ended; it will be redelivered: %r",
+                place_of(record),
+                error,
+            )
             self._under_lock(self.scheduler.drop, task)
         elif is_of_all(error):
             self._end_with(task, error)
@@ -262,7 +268,7 @@ class Desk:
         elif not isinstance(error, RecordDeserializationError) and retry.allows(attempts, error):
             wait = retry.wait_ms(attempts, self._chance)
             log.info(
-                "attempt %d of %s failed, the next one follows in %.1f s: %r",
+                "attempt %d of %s failed; next attempt in %.1f s: %r",
                 attempts,
                 place_of(record),
                 wait / 1000,
@@ -277,12 +283,15 @@ class Desk:
                 self._letter(task, Letter.of(again, "retried", error, instead))
         elif not is_undecided and (letter := self._dead_letter(task, error, attempts)) is not None:
             log.warning(
-                "%s becomes a dead letter after %s: %r", place_of(record), plural(attempts, "attempt"), error
+                "%s goes to the dead letter topic after %s: %r",
+                place_of(record),
+                plural(attempts, "attempt"),
+                error,
             )
             self._letter(task, letter)
         else:
             log.error(
-                "%s failed after %s, which ends the processing: %r",
+                "%s failed after %s; process() ends: %r",
                 place_of(record),
                 plural(attempts, "attempt"),
                 error,
@@ -290,15 +299,15 @@ class Desk:
             self._end_with(task, error)
 
     def _end_with(self, task: Task, error: BaseException) -> None:
-        """This record is not done, and no other one begins."""
+        """End the processing with this error. The record is not done, and no other record begins."""
         with self.lock:
-            # Together: the next record of its key is the first one now, and must not begin.
+            # In one step: the next record of its key is first in its lane now, and must not begin.
             self.is_ended = True
             self.scheduler.drop(task, self.clock.now_ms())
         self.ends_with(error)
 
     def ends_with(self, error: BaseException) -> None:
-        """No further record begins, and `process` raises this, if it is the first."""
+        """No further record begins, and `process` raises the first such error."""
         with self.lock:
             if self.is_over:
                 return
@@ -307,7 +316,7 @@ class Desk:
         self._changed()
 
     def _dead_letter(self, task: Task, error: BaseException, attempts: int) -> Letter | None:
-        """The dead letter of a record; None: there is no topic for it."""
+        """The dead letter record of a record; None without a dead letter topic."""
         is_bad = isinstance(error, RecordDeserializationError)
         topic = self._settings.bad_letter if is_bad else self._settings.dead_letter
         if topic is None:
@@ -318,11 +327,11 @@ class Desk:
         return Letter.of(letter, "dead_lettered", error)
 
     def _passes_over(self, task: Task) -> None:
-        """It is done: its record is bad, and the consumer skips bad records."""
+        """The record is done: a deserialiser refused it, and the consumer skips such records."""
         self._finished([task])
 
     def _letter(self, task: Task, letter: Letter) -> None:
-        """The record is done when this is acknowledged. Until then it is sent again and again: it must not be lost."""
+        """Send a dead letter or retry record until it is acknowledged: it must not be lost. Then the task is done."""
         repeating = Repeating(RESEND_MS, self._told_unsent)
 
         def sent() -> None:
@@ -331,7 +340,7 @@ class Desk:
             self._finished([task])
 
         def unsent(error: BaseException) -> None:
-            # When nobody waits any more, the producer is closed, which says nothing of the letter.
+            # Once the processing is over the producer is closed, so the error is not about this record.
             instead = None if self.is_over else self._instead(task, letter, error)
             if isinstance(instead, Letter):
                 self._letter(task, instead)
@@ -348,7 +357,10 @@ class Desk:
             if is_given_up:
                 if not is_over:
                     log.info(
-                        "%s is not in %s, and comes again: %s", place_of(task.record), letter.topic, error
+                        "%s was not written to %s; it will be redelivered: %s",
+                        place_of(task.record),
+                        letter.topic,
+                        error,
                     )
                 self._changed()
             elif instead is not None:
@@ -363,7 +375,7 @@ class Desk:
         post()
 
     def _again(self, task: Task, post: Callable[[], None]) -> None:
-        """Send a letter again, unless `hurry` has done so."""
+        """Send a dead letter or retry record again, unless `hurry` has done so."""
         with self.lock:
             if self._unsent.get(task) is not post:
                 return
@@ -371,14 +383,14 @@ class Desk:
         post()
 
     def hurry(self) -> None:
-        """Letters that wait to be sent again are sent now: nobody waits for them for long, as their records go."""
+        """Send waiting dead letter and retry records now: their partitions go, or the processing ends."""
         with self.lock:
             waiting = list(self._unsent.items())
         for task, post in waiting:
             self._again(task, post)
 
     def _post(self, topic: str, sending: _Sending) -> None:
-        """Send it where that may block: a producer waits for a topic that is gone, and no worker may wait with it."""
+        """Send on the topic's own caller: the producer blocks while a topic is missing, and workers must not block."""
         start = partial(copy_context().run, sending.start)
 
         def calls() -> Calls:
@@ -393,40 +405,40 @@ class Desk:
             caller.carry(calls())
 
     def close(self) -> None:
-        """The processing has ended, and so has the producer. No letter is sent any more."""
+        """The processing and its producer have ended. No more dead letter or retry records are sent."""
         with self._posting:
             self._has_closed = True
             for caller in self._callers.values():
                 caller.end()
 
     def _instead(self, task: Task, letter: Letter, error: BaseException) -> Letter | BaseException | None:
-        """What happens in place of a letter that was refused.
+        """The replacement of a dead letter or retry record that brokers refused.
 
         Returns:
-            Another letter, which is written; or what ends the processing, for the topic never takes it; or None: what
-            stands in the way may pass, and it is sent again.
+            Another record, which is written; or the error that ends the processing, because the topic can never take
+            the record; or None: the error may pass, and the same record is sent again.
         """
         place = place_of(task.record)
         if may_pass(error):
             return None
         if letter.counter == "retried":
-            log.warning("%s cannot be written to %s, and is not tried again: %s", place, letter.topic, error)
+            log.warning("%s cannot be written to %s; it is not retried: %s", place, letter.topic, error)
             return letter.instead or letter.error
         if (found := shorter(letter, error)) is not None:
             log.warning("%s", found.said(task.record, error))
             return found.letter
         refused = DeadLetterError(
-            f"{place} failed with {type(letter.error).__name__}, and its dead letter cannot be written to "
+            f"{place} failed with {type(letter.error).__name__}, and its dead letter record cannot be written to "
             f"{letter.topic!r}: {error}"
         )
         refused.__cause__ = error
         return refused
 
     def _say_unsent(self, level: int, task: Task, topic: str, error: BaseException) -> None:
-        """Each is sent again until it is there: one of a topic is named in the log, once a minute."""
+        """Log one unwritten record of each topic, once a minute; each is sent again until it is acknowledged."""
         log.log(
             level,
-            "%s is not in %s yet, and is sent again until it is, as all others for this topic: %s",
+            "%s is not written to %s yet; all records for this topic are sent again until they are: %s",
             place_of(task.record),
             topic,
             error,
@@ -437,7 +449,7 @@ class Desk:
             self.finish(tasks)
             has_ready = self.scheduler.has_ready
         if has_ready:
-            # No worker comes by itself: it was the broker that ended these.
+            # An acknowledgement ended these, not a worker, so no worker would look for the next records.
             self.wake()
 
     def _under_lock(self, call: Callable[..., None], task: Task, *arguments: int) -> None:
@@ -446,11 +458,11 @@ class Desk:
         self._changed()
 
     def _earlier(self, record: Record[Any, Any], now: int) -> Earlier:
-        """Of a record of the retry topic: its attempts, and when it is due on this machine's monotonic clock."""
+        """The earlier attempts and the due time (monotonic clock of this machine) of a record of the retry topic."""
         if self._settings.retry.topic != record.topic:
             return Earlier(record, 0, 0)
         wait = max(due_at(record) - self._wall_ms(), 0)
-        # Whoever may write to the topic chose the time: no wait of this policy is longer.
+        # The header may come from any program that writes to the topic, so the policy's longest wait bounds it.
         due = now + int(min(wait, self._settings.retry.max_backoff * 1000))
         return Earlier(with_its_time(record), attempts_of(record), due)
 
@@ -461,9 +473,9 @@ class Desk:
 
 
 class _Sending:
-    """Some records on their way: ``done`` runs when all are acknowledged, else ``failed`` with the first error.
+    """Records that are being sent: ``done`` runs when all are acknowledged, else ``failed`` with the first error.
 
-    ``failed`` runs in the context of whoever made this: it may send, and that belongs to the same trace.
+    ``failed`` runs in the context in which this was made: records that it sends belong to the same trace.
     """
 
     __slots__ = ("_context", "_desk", "_done", "_error", "_failed", "_left", "_lock", "_outputs")
@@ -524,7 +536,7 @@ class _Sending:
 
 
 def _unless_told(tasks: Sequence[Task], outputs: Iterable[ProducerRecord]) -> Iterator[ProducerRecord]:
-    """What a handler gives before it is told that a partition of its records goes. It runs to its end."""
+    """The outputs that a generator yields before it reads `Context.lost` as True. The generator runs to its end."""
     for output in outputs:
         if not tasks[0].told_lost:
             yield output

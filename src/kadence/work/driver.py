@@ -1,4 +1,4 @@
-"""Carries the loop of `process` on a consumer: on the calling thread, or on the consumer's event loop."""
+"""Drives the loop of `process` on a consumer: on the calling thread, or on the consumer's event loop."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ __all__ = ["Insides", "process_on_loop", "process_on_threads"]
 log = logger("kadence.work")
 
 _IN_A_HURRY: Final = 1.0
-"""Seconds that the producer has to end when nobody waits any more for what it sends."""
+"""The timeout of the producer's close when nothing waits for its unsent records (seconds)."""
 
 _CLEANING_S: Final = 1.0
-"""Seconds that coroutines have to clean up when they are cancelled, on a loop that ends."""
+"""The time that cancelled coroutines have for cleaning up when their loop ends (seconds)."""
 
 
 class Insides(Reading, Protocol):
-    """What `process` needs of a consumer beyond its public calls.
+    """The methods and attributes of a consumer, beyond its public calls, that `process` needs.
 
     Attributes:
         clock: its clock. group: its group.id. commit_ms: auto.commit.interval.ms. max_poll_ms: max.poll.interval.ms.
         listener: the application's own.
         topics: what it is subscribed to by name; None with a pattern, or an assignment by hand.
-        is_stopping: tells whether `stop` was called; asked for each record.
-        aside: where calls are made that may block. reads_committed: whether isolation.level is read_committed.
-        tracing: who makes spans of what is done, if anybody does.
+        is_stopping: returns whether `stop` was called; called for each record.
+        aside: makes calls that may block. reads_committed: whether isolation.level is read_committed.
+        tracing: makes spans of attempts, if tracing is on.
     """
 
     @property
@@ -67,16 +67,16 @@ class Insides(Reading, Protocol):
     @property
     def tracing(self) -> Tracing | None: ...
     def listen(self, listener: Any, topics: frozenset[str] | None) -> Any:
-        """Tell this listener from now on, and subscribe to ``topics`` if given. Awaited under asyncio."""
+        """Call this rebalance listener from now on, and subscribe to ``topics`` if given. Awaited under asyncio."""
 
     def unlisten(self, listener: Any) -> Any:
-        """Undo `listen`: tell this one, and subscribe to what was subscribed to before. Awaited under asyncio."""
+        """Undo `listen`: call this listener again, and restore the subscription. Awaited under asyncio."""
 
     def read_from_start(self, topic: str) -> None:
         """Read this topic from its beginning wherever it has no valid position, whatever auto.offset.reset says."""
 
     def partitions_of(self, topic: str) -> Any:
-        """The partitions of a topic, however long brokers are away; None once it is to stop. Awaited under asyncio."""
+        """The partitions of a topic. Waits while brokers are away; None if `stop` is called. Awaited under asyncio."""
 
     def subscribes_to(self, topic: str) -> bool:
         """Whether this topic is subscribed to, by its name or by a pattern that the consumer matches itself."""
@@ -87,22 +87,22 @@ class Insides(Reading, Protocol):
     def reads_committed(self) -> bool: ...
     def new_producer(self, transactional_id: str | None = None) -> Any: ...
     def renew_identity(self) -> bool:
-        """Have `group_metadata` tell the present identity, as a poll does. False: a loss is to be told before."""
+        """Update `group_metadata` to the present identity, as a poll does. False: a poll must report a loss first."""
 
     def seek(self, partition: TopicPartition, at: OffsetAndMetadata, *, is_committed: bool) -> Any:
-        """As the consumer's; ``is_committed``: that is committed, with this metadata. Awaited under asyncio."""
+        """As the consumer's; ``is_committed``: ``at`` is committed with this metadata. Awaited under asyncio."""
 
     def commit(self, read: Mapping[TopicPartition, ReadOffset]) -> Any:
-        """Commit what is still read from there, and wait, as the consumer's. Awaited under asyncio."""
+        """Commit the offsets whose fetch epoch is still current, and wait. Awaited under asyncio."""
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return no records of these until `resume`, whatever the application pauses and resumes beside that."""
+        """Return no records of these until `resume`. The application's own pauses are independent of it."""
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Undo `pause`. `end` does so for all."""
+        """Undo `pause`. `end` resumes all partitions."""
 
     def refresh_metadata(self) -> None:
-        """Have the network side ask for metadata. It waits for nothing."""
+        """Request a metadata update, without waiting."""
 
     def nudge(self) -> None: ...
     def begin(self, desk: Desk, workers: int) -> None: ...
@@ -112,7 +112,7 @@ class Insides(Reading, Protocol):
 
 
 class _Producer:
-    """The producer of outputs, dead letters and retry records: made when it is needed first."""
+    """The producer of outputs, dead letter records and retry records, made when first needed."""
 
     def __init__(self, make: Callable[[], Any], tracing: Tracing | None) -> None:
         self._make = make
@@ -125,7 +125,7 @@ class _Producer:
         """The producer.
 
         Raises:
-            ClosedError: the processing has ended: nothing that a handler returns now is sent.
+            ClosedError: the processing has ended; outputs of handlers are not sent any more.
         """
         if self._made is None:
             with self._lock:
@@ -143,7 +143,7 @@ class _Producer:
 
 
 def _traced(make: Callable[..., Any], tracing: Tracing | None, *arguments: Any) -> Any:
-    """A producer, which whoever traces knows of."""
+    """Make a producer, and register it with the tracing, if any."""
     made = make(*arguments)
     if tracing is not None:
         tracing.follow(made)
@@ -151,7 +151,7 @@ def _traced(make: Callable[..., Any], tracing: Tracing | None, *arguments: Any) 
 
 
 class _Work:
-    """What both drivers put together."""
+    """The desk, loop, workers and producer of one call of `process`, for both drivers."""
 
     def __init__(
         self, consumer: Any, inside: Insides, settings: Settings, changed: Callable[[], None]
@@ -177,7 +177,7 @@ class _Work:
             self.processing = Processing(settings, self.desk, *self._around(consumer, inside))
             self.close = self._close_producer
         else:
-            # Most programs have no transactions.
+            # Imported here: most programs do not use transactions.
             from kadence.work.transactional import TransactionalDesk, TransactionalProcessing
 
             _check_transactions(inside)
@@ -200,7 +200,7 @@ class _Work:
         self.desk.wake = self._wake
 
     def _around(self, consumer: Any, inside: Insides) -> tuple[Any, ...]:
-        """What `Processing` has beside the desk."""
+        """The arguments of `Processing` after the desk."""
         return (
             consumer,
             inside,
@@ -220,7 +220,7 @@ class _Work:
         return self.workers is not None and self.workers.look(now, at_once=at_once)
 
     def off_the_loop(self, inside: Insides, settings: Settings) -> None:
-        """Plain functions: on threads, or in processes that threads speak to."""
+        """Make workers for plain functions: threads, or processes, each with a thread of this process."""
         if settings.executor == "processes":
             self.children = Children(settings, inside.new_decode, inside.max_poll_ms, self.tracing)
             self.desk.tell_lost = self.children.tell_lost
@@ -230,14 +230,14 @@ class _Work:
         self.workers = ThreadWorkers(self.desk, settings, new_call)
 
     def _close_producer(self) -> None:
-        """What is still to be sent fails soon: its records were waited for, and come again."""
+        """Close the producer; within a second if handlers still run: `drain` is over, their records are redelivered."""
         with self.desk.lock:
             is_waited_for = not self.desk.scheduler.running
         self.producer.close(None if is_waited_for else _IN_A_HURRY)
         self.desk.close()
 
     def end(self) -> None:
-        """Workers take nothing more."""
+        """End the workers, the tracing and the child processes."""
         with self.desk.lock:
             self.desk.is_ended = self.desk.is_over = True
         if self.workers is not None:
@@ -279,7 +279,7 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
                     result = do(step)
                 except Exception as error:
                     if work.desk.here.is_left:
-                        # A callback has forked. Nothing of the work is in the child.
+                        # A callback has forked, and this is the child, which does not carry on the work.
                         raise
                     step = steps.throw(error)
                 else:
@@ -293,7 +293,7 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
     theirs = inside.listener
     totals = Totals()
 
-    # Before the subscription is changed, so that a call that is refused leaves it as it was.
+    # Before the subscription changes: a refused call must leave it as it was.
     carry(work.processing.check_topics())
     inside.begin(work.desk, settings.workers)
     try:
@@ -316,10 +316,10 @@ def process_on_threads(consumer: Any, inside: Insides, settings: Settings) -> To
 def _ended(
     work: _Work, inside: Insides, carry: Callable[[Steps], None], theirs: Any, *, is_wider: bool
 ) -> Totals:
-    """The consumer is as it was before. ``is_wider``: `process` has subscribed to more."""
+    """Restore the consumer. ``is_wider``: `process` has added the retry topic to its subscription."""
     work.end()
     if not work.processing.is_put_back:
-        # Ctrl-C. What was done since the last commit is done again.
+        # Ctrl-C. Records done since the last commit are redelivered.
         with contextlib.suppress(KafkaError):
             carry(work.processing.put_back(is_interrupted=True))
     if is_wider:
@@ -397,11 +397,11 @@ async def _ended_on_loop(
     """As `_ended`."""
     work.end()
     if isinstance(work.workers, LoopWorkers):
-        # All that runs where the task was cancelled, else what outlasts `drain`: these records come again.
+        # Handlers that outlasted `drain`, or all if the task was cancelled. Their records are redelivered.
         work.workers.cancel()
     try:
         if not work.processing.is_put_back:
-            # The task was cancelled. What was done since the last commit is done again.
+            # The task was cancelled. Records done since the last commit are redelivered.
             with contextlib.suppress(KafkaError):
                 await _to_its_end(carry(work.processing.put_back(is_interrupted=True)))
     finally:
@@ -416,7 +416,7 @@ async def _ended_on_loop(
 
 
 async def _to_its_end(call: Coroutine[Any, Any, None]) -> None:
-    """Await this, also when the task is cancelled meanwhile, or again and again, as anyio does it."""
+    """Await this to its end even if the task is cancelled meanwhile, or repeatedly, as anyio does."""
     task = asyncio.create_task(call)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -426,14 +426,14 @@ async def _to_its_end(call: Coroutine[Any, Any, None]) -> None:
             cancelled = error
     if cancelled is not None:
         if not task.cancelled():
-            # It is not told otherwise that this was looked at.
+            # Marks the exception as retrieved, so that asyncio does not log it.
             task.exception()
         raise cancelled
     task.result()
 
 
 def _asked(consumer: Any, inside: Insides, step: Poll | Commit | Committed | Seek | SeekToStart) -> Any:
-    """What the consumer returns; under asyncio it is awaited."""
+    """Carry out a step. Returns the consumer's result, which is an awaitable under asyncio."""
     if isinstance(step, Poll):
         return consumer.poll(step.ms / 1000, max_records=step.max_records)
     if isinstance(step, Commit):
@@ -446,7 +446,7 @@ def _asked(consumer: Any, inside: Insides, step: Poll | Commit | Committed | See
 
 
 def _with_retries(inside: Insides, settings: Settings) -> frozenset[str] | None:
-    """What to subscribe to so that the retry topic is read; None: it is read already, or there is none."""
+    """The topics to subscribe to so that the retry topic is read; None: it is read already, or there is none."""
     topic = settings.retry.topic
     if topic is None:
         return None
@@ -455,23 +455,23 @@ def _with_retries(inside: Insides, settings: Settings) -> frozenset[str] | None:
             f"Retry(topic={topic!r}) needs a subscription by names, to which this topic is added; this consumer has a "
             "pattern or partitions by assign()"
         )
-    # Before it is subscribed to. What is written there has no other copy: where it came from it is done.
+    # Before the subscription. The retry topic holds the only copy of its records: their originals are done.
     inside.read_from_start(topic)
     return None if topic in inside.topics else inside.topics | {topic}
 
 
 def _check_dead_letter(inside: Insides, settings: Settings) -> None:
-    """See that no dead letter is read as a record, fails, and is written again, without end."""
+    """Refuse a dead letter topic that the consumer reads: its records would fail and be written again without end."""
     topic = settings.dead_letter
     if topic is not None and inside.subscribes_to(topic):
         raise ConfigError(
             f"dead_letter={topic!r} is among the topics that this consumer subscribes to: a record that fails would "
-            "come again as its own dead letter, without end; for attempts later there is Retry(topic=...)"
+            "be read again from there, without end; for later attempts use Retry(topic=...)"
         )
 
 
 def _check_transactions(inside: Insides) -> None:
-    """See that transactions keep what they promise with this consumer."""
+    """Check the consumer settings that exactly-once processing depends on."""
     if inside.group is None:
         raise ConfigError(
             "transactional_id needs a group.id: the group's offsets are part of the transactions"
@@ -492,7 +492,7 @@ class _LoopThread:
             self._thread = threading.Thread(target=self._run, name="kadence-work-loop", daemon=True)
             self._thread.start()
         except BaseException:
-            # Ctrl-C, or there is no thread to be had.
+            # Ctrl-C, or the system cannot start a thread.
             self.loop.close()
             raise
 
@@ -511,11 +511,11 @@ class _LoopThread:
             async with asyncio.timeout(_CLEANING_S):
                 while tasks := asyncio.all_tasks() - this:
                     await asyncio.wait(tasks)
-                    # While these are held, so are the generators over which they iterated.
+                    # In each round: generators are only finalised when the tasks that iterate over them have ended.
                     await self.loop.shutdown_asyncgens()
 
     def end(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(2 * _CLEANING_S)
         if self._thread.is_alive():
-            log.warning("a coroutine blocks the event loop of handlers; it is not waited for any longer")
+            log.warning("gave up waiting for a coroutine that blocks the event loop of handlers")

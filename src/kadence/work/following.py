@@ -1,13 +1,13 @@
-"""Follows where a consumer reads: what was read counts only for the stretch of reading that it is of (C19).
+"""Follows the positions of a consumer: a record counts only for the stretch of reading in which it was read (C19).
 
-A stretch ends with a seek, a reset, a truncated log, or a topic that is made anew. What happens then:
+A stretch ends with a seek, a reset, a truncated log, or a recreated topic. Then:
 
-    the topic is another one        nothing that was read counts any more, and what waits is dropped
-    reading goes on further ahead   what was read still counts, and what lies between needs no work
-    reading goes back               what was read is read again, from the lowest record on that is not done
+    another topic of the same name   the records read so far do not count, and waiting ones are dropped
+    the position moved forward       the records read so far count, and the skipped ones need no work
+    the position moved back          records are read again from the lowest one that is not done
 
-So where a partition is lost and comes back, or its topic does, its frontier begins anew. Where a stretch begins is
-committed, too, unless it is the committed offset: without that a restart would begin elsewhere.
+So a partition that is lost and assigned again, or whose topic is recreated, gets a new frontier. The first offset of a
+stretch is committed, too, unless it is the committed offset: otherwise a restart would begin elsewhere.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ log = logger("kadence.work")
 
 
 class Returned(Protocol):
-    """What a poll returns."""
+    """The records of a poll."""
 
     def by_partition(self) -> dict[TopicPartition, list[Any]]: ...
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]: ...
 
 
 class Following:
-    """Begins frontiers where reading begins.
+    """Keeps a frontier for each stretch of reading.
 
     Attributes:
-        committed: what was committed last of each partition, of the stretch that is read.
+        committed: the offset committed last of each partition, in its present stretch.
     """
 
     def __init__(self, desk: Desk, reading: Reading) -> None:
@@ -49,10 +49,10 @@ class Following:
         self._desk = desk
         self._reading = reading
         self._kept: dict[TopicPartition, list[Run]] = {}
-        """What is done of partitions that are about to be read again from an earlier place."""
+        """The done offsets of partitions that are about to be read again from an earlier offset."""
 
     def assign(self, partitions: Iterable[TopicPartition]) -> Steps:
-        """These are this member's from now on. What polls have returned of them before is none of ours."""
+        """These partitions are assigned from now on. Records that polls returned of them before do not count."""
         with self._desk.lock:
             for partition in partitions:
                 self._kept.pop(partition, None)
@@ -61,7 +61,7 @@ class Following:
         yield from self._follow(from_here=True)
 
     def take_in(self, records: Returned, now: int) -> Steps:
-        """What a poll has returned, and where partitions are read since."""
+        """Take in the records of a poll, and follow the positions that have changed."""
         brought, passed = records.by_partition(), records.next_offsets()
         under = self._reading.returned_under(passed) if passed else {}
         self._add(brought, passed, under, now)
@@ -69,10 +69,12 @@ class Following:
             yield from self._follow()
             self._add(brought, passed, under, now)
         if brought:
-            log.info("not handled, the positions from which these were read are lost: %s", in_short(brought))
+            log.info(
+                "records dropped, because their partitions' positions have changed: %s", in_short(brought)
+            )
 
     def standing_still(self) -> frozenset[TopicPartition]:
-        """Those of which no transaction may commit now: their position is lost or not known, or their topic is gone."""
+        """Partitions that no transaction may commit now: their position is lost or unknown, or their topic is gone."""
         epochs = self._reading.fetch_epochs_of_known()
         with self._desk.lock:
             works = self._desk.scheduler.partitions.items()
@@ -87,7 +89,7 @@ class Following:
         under: Mapping[TopicPartition, int],
         now: int,
     ) -> None:
-        """Take what is of the stretches that are known out of these."""
+        """Move the records and positions of known stretches from ``brought`` and ``passed`` to the scheduler."""
         scheduler = self._desk.scheduler
         with self._desk.lock:
             for partition in tuple(passed):
@@ -150,17 +152,17 @@ class Following:
             self.committed.pop(partition, None)
 
     def _has_another_topic(self, partition: TopicPartition, left: int) -> None:
-        """``left``: how many records of the deleted one had not ended."""
+        """The topic was recreated. ``left``: how many records of the deleted one were not done."""
         self._forget(partition)
         log.warning(
-            "topic %r was deleted and created again: %s of the deleted one, read and not done, are given up in %s",
+            "topic %r was deleted and created again: dropped %s of %s that had been read from the deleted topic",
             partition.topic,
             plural(left, "record"),
             partition,
         )
 
     def _goes_back(self, partition: TopicPartition, stretch: Stretch) -> Seek | None:
-        """What lies before the stretch and is not done is read again as well."""
+        """The position moved back. Returns a seek if an even earlier record is not done."""
         scheduler = self._desk.scheduler
         frontier = scheduler.partitions[partition].frontier
         lowest, done = frontier.offset, frontier.below(stretch.offset)
@@ -173,29 +175,29 @@ class Following:
         return Seek(partition, OffsetAndMetadata(lowest), is_committed=False)
 
     def _known(self, partition: TopicPartition, stretch: Stretch) -> OffsetAndMetadata | None:
-        """What is committed, and counts for what is read from there on. Where the program has begun, all is meant."""
+        """The committed offset that applies to this stretch; None if a policy or the program has chosen its start."""
         del partition
         return stretch.committed
 
     def _done_by(self, known: OffsetAndMetadata | None) -> list[Run]:
-        """What is done, as a commit says."""
+        """The done offsets of a commit's metadata."""
         return [] if known is None else decode(known.offset, known.metadata)
 
     def _end(self, partition: TopicPartition) -> int | None:
-        """Where the log ends, if that is known. What is committed of records behind that says nothing."""
+        """The log end offset, if known. Committed runs behind it are not of this log."""
         return self._reading.log_end(partition)
 
     def _forget(self, partition: TopicPartition) -> None:
-        """What was committed says nothing of what is read from now on."""
+        """Earlier commits do not apply to the next stretch."""
         self._kept.pop(partition, None)
         self.committed.pop(partition, None)
 
 
 class TransactionalFollowing(Following):
-    """With transactions what the group has committed is not handled again, wherever the program begins.
+    """With transactions, records that the group has committed are not handled again, wherever reading begins.
 
     Attributes:
-        found: what was committed when partitions were assigned, while that is true of what is read.
+        found: the offsets that were committed when partitions were assigned, while they apply to the topic.
     """
 
     def __init__(self, desk: Desk, reading: Reading) -> None:
@@ -203,18 +205,18 @@ class TransactionalFollowing(Following):
         self.found: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def _known(self, partition: TopicPartition, stretch: Stretch) -> OffsetAndMetadata | None:
-        # Where a policy begins, the committed offset was out of range. Behind it: retention has passed it, and what is
-        # done above it still is. Before it: it is not of this log.
+        # A policy applies if the committed offset was out of range. If it is below the new position, retention has
+        # passed it, and the runs above it still apply. If it is above, it is not of this log.
         known = self.found.get(partition)
         is_of_this_log = known is None or not stretch.is_by_policy or known.offset <= stretch.offset
         return known if is_of_this_log else None
 
     def _done_by(self, known: OffsetAndMetadata | None) -> list[Run]:
-        # Below it, too: whoever was interrupted does not know what its last transaction did.
+        # Offsets below it, too: an interrupted member does not know the outcome of its last transaction.
         return [] if known is None else [(0, known.offset), *super()._done_by(known)]
 
     def _end(self, partition: TopicPartition) -> int | None:
-        """Not known: a leader that has just begun may tell too low an end, and what is done must not be repeated."""
+        """Not used: a new leader may report too low an end, and done records must not be handled again."""
         del partition
         return None
 

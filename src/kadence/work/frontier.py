@@ -1,11 +1,11 @@
-"""How far a partition is done (H3): the lowest offset that is not, and what is done above it. Pure.
+"""The progress of a partition (H3): its lowest offset that is not done, and the done offsets above it. Pure.
 
-Records end in any order, but a group commits one offset for each partition. What is committed here is the offset below
-which all is done; the offsets that are done above it travel in the commit's metadata, a string that the coordinator
-keeps and gives back. So a member that takes the partition over repeats only what was not done.
+Records end in any order, but a group commits one offset for each partition: here the lowest one that is not done. The
+done offsets above it are in the commit's metadata, a string that the coordinator stores and returns. So the next owner
+of the partition repeats only records that were not done.
 
-A frontier is about one *stretch* of reading: reading went on from one place without a jump. What is done of one says
-nothing of another, whose records may be those of another topic of the same name.
+A frontier belongs to one *stretch* of reading, without a jump. It does not apply to another stretch, whose records may
+be those of another topic of the same name.
 """
 
 from __future__ import annotations
@@ -23,36 +23,35 @@ from kadence.wire import ZERO_UUID
 __all__ = ["METADATA_BYTES", "Frontier", "Stretch", "decode", "done_above", "encode"]
 
 METADATA_BYTES: Final = 4096
-"""The longest metadata that a broker takes by default (offset.metadata.max.bytes)."""
+"""The longest metadata that a broker accepts by default (offset.metadata.max.bytes)."""
 
 _RUNS: Final = "kadence-work:1:"
-"""Begins metadata of ours that lists runs: pairs of varints, the gap before a run and its length. What begins otherwise
-than this or `_BITS` is another program's."""
+"""The prefix of metadata that lists runs: pairs of varints, the gap before a run and its length. Metadata without this
+prefix or `_BITS` is another program's."""
 
 _BITS: Final = "kadence-work:2:"
-"""Begins metadata of ours that has a bit for each offset from the committed one on, the lowest bit first. 4,096
-characters have room for about 1,500 runs, or for the bits of 24,000 offsets: where the most frequent key of many holds
-up its own records only, there are more runs than that."""
+"""The prefix of metadata with a bit for each offset from the committed one on, the lowest bit first. 4,096 characters
+hold about 1,500 runs, or the bits of 24,000 offsets. If one frequent key is held up, there are more than 1,500 runs."""
 
 _CHECK_BYTES: Final = 4
 
 _MOST: Final = 2**63 - 1
-"""Kafka has no larger offset."""
+"""Kafka's largest offset."""
 _MOST_NUMBER_BYTES: Final = 10
-"""So many a varint of 64 bits has."""
+"""The most bytes of a 64-bit varint."""
 
 Run = tuple[int, int]
-"""Offsets that are done: from the first one up to the second, without it."""
+"""Done offsets: from the first number up to the second, exclusive."""
 
 
 class Stretch(NamedTuple):
-    """Reading of a partition without a jump, as the consumer tells of it.
+    """Reading of a partition without a jump, as the consumer reports it.
 
     Attributes:
-        fetch_epoch: its number, of all stretches of the consumer. offset, leader_epoch: where reading stands in it.
-        topic_id: of the topic that is read; zero while it is not known.
-        committed: the committed offset with which it began; None: a policy or the program has chosen where.
-        is_by_policy: whether a policy has.
+        fetch_epoch: the consumer's number of this stretch. offset, leader_epoch: its position.
+        topic_id: of the topic that is read; zero while unknown.
+        committed: the committed offset at which it began; None: a reset policy or the program chose the start.
+        is_by_policy: whether a reset policy did.
     """
 
     fetch_epoch: int
@@ -63,20 +62,20 @@ class Stretch(NamedTuple):
     is_by_policy: bool = False
 
     def goes_on(self, before: Stretch) -> bool:
-        """Whether it is of the same topic as the stretch before it, as far as is known."""
+        """Whether it is of the same topic as the stretch before it, as far as known."""
         return ZERO_UUID in (self.topic_id, before.topic_id) or self.topic_id == before.topic_id
 
 
 class Frontier:
-    """What was given out of one partition, and what of it is done.
+    """The offsets of one partition that were given out, and those that are done.
 
     Args:
         done: runs of offsets that were done before this began, ascending: they are skipped.
-        position, epoch: where reading begins, if that is known.
+        position, epoch: where reading begins, if known.
 
     Attributes:
-        position: the next offset to be given out; None before the first one is known. epoch: the leader epoch there.
-        has_claims: whether some was done before, and nobody has said yet where the log ends (`log_ends`).
+        position: the next offset to be given out; None while unknown. epoch: the leader epoch there.
+        has_claims: whether there are such runs, and `log_ends` has not checked them yet.
     """
 
     __slots__ = ("_done", "_given", "_skips", "epoch", "has_claims", "position")
@@ -86,20 +85,20 @@ class Frontier:
     ) -> None:
         self.position = position
         self.epoch = epoch
-        # In the order of their offsets. An offset that was done leaves when all before it have left.
+        # Ascending. A done offset is removed once all before it are removed.
         self._given: deque[int] = deque()
         self._done: set[int] = set()
         self._skips: deque[Run] = deque(done)
         self.has_claims = bool(self._skips)
 
     def log_ends(self, end: int) -> None:
-        """Runs that end behind ``end`` are of another log, or made up: what is written there later is not done."""
+        """Drop runs that end behind the log end: they are of another log, or forged, and later records are not done."""
         self.has_claims = False
         while self._skips and self._skips[-1][1] > end:
             self._skips.pop()
 
     def give(self, offset: int, leader_epoch: int | None) -> bool:
-        """A record was read. Returns whether it is to be worked on: False if it was done before."""
+        """A record was read. Returns whether it needs work: False if it was done before."""
         if self.position is None or offset >= self.position:
             self.position = offset + 1
             self.epoch = leader_epoch
@@ -117,7 +116,7 @@ class Frontier:
         return True
 
     def _give_late(self, offset: int) -> None:
-        """A program tracks what polls returned in another order, or twice. It is not done any more."""
+        """A program tracks records out of order, or twice. A record that is given again is no longer done."""
         place = bisect_left(self._given, offset)
         if self._given[place] == offset:
             self._done.discard(offset)
@@ -125,13 +124,13 @@ class Frontier:
             self._given.insert(place, offset)
 
     def passed(self, position: int, leader_epoch: int | None) -> None:
-        """The reader stands at ``position``: what lies before it and was not given out needs no work."""
+        """Reading is at ``position``: offsets before it that were not given out need no work."""
         if self.position is None or position > self.position:
             self.position = position
             self.epoch = leader_epoch
 
     def done(self, offset: int) -> None:
-        """The record at ``offset`` is done. To say it of one that was, as when it was given twice, has no effect."""
+        """The record at ``offset`` is done. Repeating the call has no effect."""
         given, done = self._given, self._done
         if given and given[0] == offset:
             given.popleft()
@@ -142,7 +141,7 @@ class Frontier:
 
     @property
     def offset(self) -> int | None:
-        """The lowest offset that is not done; None while nothing is known."""
+        """The lowest offset that is not done; None while unknown."""
         if self._given:
             return self._given[0]
         position, skips = self.position, self._skips
@@ -152,13 +151,13 @@ class Frontier:
 
     @property
     def window(self) -> int:
-        """How many records were given out from the lowest one on that is not done."""
+        """How many records were given out from the lowest undone one on."""
         return len(self._given)
 
     def runs(self) -> Iterator[Run]:
-        """What is done above the frontier, ascending, with what was done before and was not read again yet.
+        """The done offsets above the frontier, ascending, including earlier ones that were not read again yet.
 
-        No two of them touch each other, so what `decode` gives of them is the same.
+        Runs do not touch each other, so that `decode` returns exactly these.
         """
         first = last = -1
         for start, end in self._runs():
@@ -189,23 +188,23 @@ class Frontier:
                 yield (first if bound is None else max(first, bound)), end
 
     def metadata(self, limit: int = METADATA_BYTES) -> str:
-        """For the commit of `offset`; "" when nothing is done above it, or when ``limit`` is too small for any run."""
+        """For the commit of `offset`; "" if no offset above it is done, or if ``limit`` is too small for one run."""
         offset = self.offset
         if offset is None or not (self._done or self._skips):
             return ""
         return encode(offset, self.runs(), limit)
 
     def holds_all(self, metadata: str) -> bool:
-        """Whether this `metadata` says all that is done above the frontier: nothing was left out for its length."""
+        """Whether this `metadata` has all runs: `encode` has not left one out for the length."""
         offset = self.offset
         return offset is None or decode(offset, metadata) == list(self.runs())
 
     def below(self, offset: int) -> list[Run]:
-        """What is done of what lies below ``offset``, from the frontier on."""
+        """The runs between the frontier and ``offset``."""
         return [(start, min(end, offset)) for start, end in self.runs() if start < offset]
 
     def after(self, offsets: Iterable[int]) -> Frontier:
-        """What this becomes when these are done, too. It does not change itself."""
+        """A copy of this frontier in which these offsets are done, too."""
         later = Frontier(self._skips)
         later.position, later.epoch = self.position, self.epoch
         later._given, later._done = self._given.copy(), self._done.copy()
@@ -215,7 +214,7 @@ class Frontier:
 
 
 def encode(offset: int, runs: Iterable[Run], limit: int = METADATA_BYTES) -> str:
-    """Metadata for a commit of ``offset`` with what is done above it. The last offsets are left out if not all fit.
+    """Metadata for a commit of ``offset``, with the done offsets above it. The last ones are left out if not all fit.
 
     Args:
         runs: ascending, and above ``offset``. limit: the most characters.
@@ -232,7 +231,7 @@ def encode(offset: int, runs: Iterable[Run], limit: int = METADATA_BYTES) -> str
 
 
 def _as_runs(offset: int, runs: Iterable[Run], room: int) -> tuple[bytes, int]:
-    """The first runs, as many as have room, and how many these are."""
+    """The first runs, as many as fit, and their number."""
     body = bytearray()
     count, at = 0, offset
     for start, end in runs:
@@ -246,7 +245,7 @@ def _as_runs(offset: int, runs: Iterable[Run], room: int) -> tuple[bytes, int]:
 
 
 def _as_bits(offset: int, runs: Iterable[Run], room: int) -> bytes:
-    """A bit for each offset that has room, set where it is done."""
+    """A bit for each offset that fits, set if it is done."""
     bits, most = 0, room * 8
     for start, end in runs:
         first, last = start - offset, min(end - offset, most)
@@ -257,12 +256,12 @@ def _as_bits(offset: int, runs: Iterable[Run], room: int) -> bytes:
 
 
 def done_above(offset: int, metadata: str) -> int:
-    """How many records above a committed offset are done, as its metadata tells."""
+    """How many records above a committed offset are done, according to its metadata."""
     return sum(end - first for first, end in decode(offset, metadata))
 
 
 def decode(offset: int, metadata: str) -> list[Run]:
-    """What `encode` was given. Metadata of others, or that is damaged, or of another offset, says nothing: []."""
+    """The runs that `encode` was given; [] for metadata that is another program's, damaged, or of another offset."""
     mark = metadata[: len(_RUNS)]
     if mark not in (_RUNS, _BITS) or not 0 <= offset <= _MOST:
         return []
@@ -277,7 +276,7 @@ def decode(offset: int, metadata: str) -> list[Run]:
         runs = _of_runs(offset, body) if mark == _RUNS else _of_bits(offset, body)
     except ValueError:
         return []
-    # A committed offset is the lowest that is not done: a run that begins there is none of ours.
+    # The committed offset is not done, so a run that begins there was not written by `encode`.
     return runs if runs and offset < runs[0][0] and runs[-1][1] <= _MOST else []
 
 
@@ -322,7 +321,7 @@ def _read(body: bytes, place: int) -> tuple[int, int]:
     """A number, and where the next one begins.
 
     Raises:
-        ValueError: it does not end within `_MOST_NUMBER_BYTES`, or not at all.
+        ValueError: the number is longer than `_MOST_NUMBER_BYTES`, or cut off.
     """
     number = 0
     for count, byte in enumerate(body[place : place + _MOST_NUMBER_BYTES]):

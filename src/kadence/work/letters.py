@@ -1,15 +1,15 @@
-"""What is written in place of a record that failed: its dead letter, or its record in a retry topic (H5, H9). Pure.
+"""Makes the dead letter record or retry record of a record that failed (H5, H9). Pure.
 
-The one place that makes letters: for `Consumer.process`, for a consumer with ``deserialization.errors=dead-letter``,
-and for ``kadence dead-letters replay``, which sends a record back (`replayed`).
+It makes them for `Consumer.process`, for a consumer with ``deserialization.errors=dead-letter``, and for
+``kadence dead-letters replay``, which sends a record back (`replayed`).
 
-Each is the record as it was, its bytes and its headers, with headers of ours behind them. It has the time of writing,
-for a topic deletes records by their age, and where this one came from it is done. The record's own time is a header. A
-record that has been in a retry topic keeps the place from which it came first.
+Each is a copy of the record, its bytes and its headers, with Kadence's headers behind them. Its timestamp is the time
+of writing, because topics delete records by age, and this is now the only copy. The record's own timestamp is in a
+header. A record that has been in a retry topic keeps the topic, partition and offset where it was first.
 
-A record of a dead letter topic that fails again becomes a dead letter like any other: its headers, also those about its
-first error, stay before the new ones, and `replayed` takes away the new ones alone. So each replay leads one step back,
-until the record is where it came from first. Headers that name the topic in which the record fails now are left out: a
+A record of a dead letter topic that fails again is written like any other: its headers, including those about its first
+error, stay before the new ones, and `replayed` removes only the new ones. So each replay leads one step back, until the
+record is in its first topic. Headers that name the topic in which the record fails now are left out: a
 record that goes round between topics does not grow.
 """
 
@@ -59,7 +59,7 @@ OF_PIPELINES: Final[dict[str, str]] = {
     "kadence.pipeline": "pipeline",
     "kadence.run_id": "run",
 }
-"""The headers of a pipeline's dead letters, in their order, and what `ERROR` comes before for the same."""
+"""The headers of a pipeline's dead letter records, in their order, and their names behind `ERROR` elsewhere."""
 
 _BEGINS: Final = (ERROR + "topic", "kadence.topic")
 
@@ -67,7 +67,7 @@ _TIME: Final = "timestamp"
 _MESSAGE_CHARACTERS: Final = 2_000
 
 _SHORT_MESSAGE: Final = 100
-"""So many bytes of an exception's message are left where the topic of dead letters does not take more."""
+"""The bytes of an exception's message that are kept when the record is too large for its dead letter topic."""
 
 
 _Headers: TypeAlias = "list[tuple[str, bytes | None]]"
@@ -77,7 +77,7 @@ class ProducerRecord(NamedTuple):
     """A record to be sent, which a handler returns or yields.
 
     Attributes:
-        topic: where to. value: bytes, or what the producer's ``value.serializer`` takes. key: as value.
+        topic: the topic to write to. value: bytes, or an object for the producer's ``value.serializer``. key: as value.
         partition: None: the partitioner chooses. timestamp: ms since 1970; None: now. headers: pairs of name and bytes.
     """
 
@@ -90,11 +90,11 @@ class ProducerRecord(NamedTuple):
 
 
 class Letter(ProducerRecord):
-    """A dead letter or a retry record, and what is to be known if it is too large for its topic.
+    """A dead letter record or a retry record, with its replacement if it is too large for its topic.
 
     Attributes:
-        counter: of the desk: ``dead_lettered`` or ``retried``. error: of the last attempt.
-        instead: the dead letter that is written if a retry record is too large; None: there is none.
+        counter: the desk's counter: ``dead_lettered`` or ``retried``. error: of the last attempt.
+        instead: the dead letter record that is written if a retry record is too large; None: there is none.
     """
 
     counter: str
@@ -105,7 +105,7 @@ class Letter(ProducerRecord):
     def of(
         cls, record: ProducerRecord, counter: str, error: BaseException, instead: Letter | None = None
     ) -> Letter:
-        """Such a letter."""
+        """A `Letter` with the fields of ``record``."""
         letter = cls(*record)
         letter.counter = counter
         letter.error = error
@@ -114,20 +114,20 @@ class Letter(ProducerRecord):
 
 
 class ResultError(TypeError):
-    """A handler returned what cannot be sent. It says so of each record, so it ends the processing."""
+    """A handler returned an object that cannot be sent. Each record would fail so: the processing ends."""
 
 
 class UndecidedError(Exception):
-    """A record could not be decoded, and is not bad for all we know: its cause says that no schema registry answers."""
+    """A record could not be decoded, but may be good: the cause is an error of the schema registry or its settings."""
 
 
 def is_of_all(error: BaseException) -> bool:
-    """Whether every record would end so: that is no matter of one, and ends the processing."""
+    """Whether each record would fail with this error. Then it ends the processing."""
     return isinstance(error, (ResultError, WorkerStartError))
 
 
 def named(record: Record[Any, Any]) -> str:
-    """A record in the words of logs and probes: its place, and how long its key is. What the key says may be secret."""
+    """A record's place and the length of its key, for logs and probes. The key itself may be secret."""
     key = record.key
     return place_of(record) + (f" (key of {len(key)} bytes)" if isinstance(key, bytes) else "")
 
@@ -143,7 +143,7 @@ def _header(record: Record[Any, Any], name: str) -> bytes | None:
 
 
 def number_in(header: bytes | None, most: int = 2**63 - 1) -> int | None:
-    """The number that a header is; None if it is none from 0 to ``most``: whoever may write to the topic chose it."""
+    """A header as a number from 0 to ``most``; None for any other content, which other programs may have written."""
     try:
         found = int(header or b"")
     except ValueError:
@@ -167,7 +167,7 @@ def due_at(record: Record[Any, Any]) -> int:
 
 
 def with_its_time(record: Record[Any, Any]) -> Record[Any, Any]:
-    """A record of a retry topic as handlers get it: with the time that it had where it came from."""
+    """A record of a retry topic as handlers get it: with the timestamp of the original record."""
     time = _time_of(record)
     if time == record.timestamp:
         return record
@@ -185,7 +185,7 @@ def with_its_time(record: Record[Any, Any]) -> Record[Any, Any]:
 
 
 def _time_of(record: Record[Any, Any]) -> int:
-    """A record's own time, in ms since 1970, though it was written anew since; -1: it has none."""
+    """The timestamp of the original record, in ms since 1970; -1: it has none."""
     copied = next((name for name in (_RETRY, _REPLAY) if _header(record, name + _TIME) is not None), None)
     return record.timestamp if copied is None else _number(record, copied + _TIME, record.timestamp)
 
@@ -237,7 +237,7 @@ def dead_letter(
 
 
 class BadRecord(NamedTuple):
-    """A record as it lay in its topic, which part of it is bad (``key`` or ``value``), and what that raised."""
+    """An undecoded record, the field that cannot be decoded (``key`` or ``value``), and the deserialiser's error."""
 
     record: Record[Any, Any]
     field: str
@@ -245,7 +245,7 @@ class BadRecord(NamedTuple):
 
 
 def bad_record(bad: BadRecord, topic: str, group: str | None) -> Letter:
-    """The dead letter of a record that a poll could not decode."""
+    """The dead letter record of a record that a poll could not decode."""
     record, field, error = bad
     letter = _dead_letter(record, topic, error, [("field", field.encode())], group)
     return Letter.of(letter, "dead_lettered", error)
@@ -260,7 +260,7 @@ def _dead_letter(
 ) -> ProducerRecord:
     if isinstance(error, RecordDeserializationError):
         more = [("field", error.field.encode()), *more]
-        # What the deserialiser raised says why, as where a poll decodes.
+        # The deserialiser's own error, as in the dead letter records of polls.
         error = error.__cause__ or error
     headers: _Headers = [
         *_origin(record, ERROR),
@@ -274,7 +274,7 @@ def _dead_letter(
 
 
 def replayed(letter: Record[Any, Any], topic: str, partition: int | None) -> ProducerRecord:
-    """The record of a dead letter, to be written where it came from: without what the error added."""
+    """The record of a dead letter record, to be written where it came from, without the headers of its last error."""
     own, added = parted(letter.headers)
     found = number_in(dict(added).get(ERROR + _TIME))
     time = letter.timestamp if found is None else found
@@ -283,10 +283,10 @@ def replayed(letter: Record[Any, Any], topic: str, partition: int | None) -> Pro
 
 
 def parted(headers: Sequence[tuple[str, bytes | None]]) -> tuple[_Headers, _Headers]:
-    """The headers of a dead letter's record, and those that its last error added.
+    """The headers of a dead letter record's own record, and those that its last error added.
 
-    These begin with the topic that it came from. Where none names one, all headers about errors are meant. Those of a
-    pipeline get the names that they have elsewhere.
+    The latter begin with the topic of origin. Without such a header they are all headers about errors. Those of a
+    pipeline get the names that `Consumer.process` uses.
     """
     start = max((place for place, (name, _) in enumerate(headers) if name in _BEGINS), default=0)
     own, added = list(headers[:start]), []
@@ -302,10 +302,10 @@ def parted(headers: Sequence[tuple[str, bytes | None]]) -> tuple[_Headers, _Head
 
 
 class Shorter(NamedTuple):
-    """A letter in place of one that its topic does not take for its size.
+    """The replacement of a dead letter record that is too large for its topic.
 
     Attributes:
-        letter: what is written. part: what was left out, in words. size: its bytes.
+        letter: the replacement. part: the part that was left out, in words. size: its bytes.
     """
 
     letter: Letter
@@ -315,17 +315,17 @@ class Shorter(NamedTuple):
     def said(self, record: Record[Any, Any], error: BaseException) -> str:
         """A line for the log."""
         return (
-            f"the dead letter of {place_of(record)} is too large for {self.letter.topic}, and is written without "
+            f"the dead letter record of {place_of(record)} is too large for {self.letter.topic}; it is written without "
             f"{self.part} ({self.size} bytes): {error}"
         )
 
 
 def shorter(letter: Letter, error: BaseException) -> Shorter | None:
-    """What is written in place of a dead letter that was refused with this error; None: nothing else can be.
+    """The replacement of a dead letter record that was refused with this error; None: it cannot be made smaller.
 
-    It goes without its value; else without the headers of its record; else without its key. A message of the exception
-    that is longer than the value is shortened before it. A header says how many bytes were left out, for its topic does
-    not take them. Where the record came from stays.
+    The value is left out first, then the headers of the record, then its key. Before all of these an exception message
+    that is longer than the value is cut. A header has the number of bytes that were left out. The headers with the
+    record's origin are kept.
     """
     return _shortened(letter) if remedy_of(error) is Remedy.FORM else None
 

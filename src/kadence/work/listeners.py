@@ -1,4 +1,4 @@
-"""What `process` gives to the consumer as its rebalance listener, in front of the application's own."""
+"""The rebalance listener that `process` gives to the consumer; it calls the application's own."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ __all__ = ["AsyncListener", "Listener"]
 
 
 class _Untold:
-    """Partitions that have come, of which the application's listener is not told yet.
+    """Assigned partitions for which the application's listener has not been called yet.
 
-    `process` looks up offsets first. If they go meanwhile, the listener hears neither that they came nor that they go.
+    `process` looks up offsets first. If partitions go meanwhile, the listener is called neither for their assignment
+    nor for their revocation.
     """
 
     def __init__(self) -> None:
         self._calls: dict[TopicPartition, object] = {}
 
     def come(self, partitions: Iterable[TopicPartition]) -> object:
-        """Returns what to give to `here`."""
+        """These are assigned. Returns a token for `here`."""
         call = object()
         self._calls.update(dict.fromkeys(partitions, call))
         return call
 
     def here(self, partitions: Sequence[TopicPartition], call: object) -> list[TopicPartition] | None:
-        """Those of which it is told now; None: all went, and it is told nothing."""
+        """The partitions to call the listener with; None: all have gone, and it is not called."""
         told = [partition for partition in partitions if self._calls.get(partition) is call]
         for partition in told:
             del self._calls[partition]
         return told if told or not partitions else None
 
     def go(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition] | None:
-        """As `here`, of those that go."""
+        """As `here`, for partitions that are revoked or lost."""
         told = [partition for partition in partitions if self._calls.pop(partition, None) is None]
         return told if told or not partitions else None
 
 
 class Listener:
-    """Tells the processing of partitions that come and go, and then the application's own listener."""
+    """Passes rebalances to the processing, and then to the application's own listener."""
 
     def __init__(self, processing: Processing, carry: Callable[[Steps], None], theirs: Any) -> None:
         self._processing = processing
@@ -55,7 +56,7 @@ class Listener:
 
     def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> None:
         call = self._untold.come(partitions)
-        # Theirs hears of it whatever that raises: it is told of the end of these, too.
+        # Call theirs whatever that raises: it will be called when these partitions go, too.
         try:
             self._carry(self._processing.assigned(tuple(partitions)))
         finally:

@@ -1,6 +1,6 @@
-"""What `Consumer.process` has measured, for metrics and probes. Any thread reads it, and so it takes the desk's lock.
+"""Counts and states of `Consumer.process`, for metrics and probes. Any thread may read them, under the desk's lock.
 
-One consumer has one, from its first call of `process` on. Totals go on from one call to the next.
+A consumer has one `Meters`, from its first call of `process` on. Totals add up over calls.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ __all__ = ["Meters", "Now", "Totals"]
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What `Consumer.process` has done.
+    """The counts of `Consumer.process`.
 
     Attributes:
-        done: records that need no more work: handled, written to a retry topic, or given up.
-        failed: attempts that failed. retried: records written to the retry topic. dead_lettered: records given up.
-        already_done: records that came again and needed nothing: they had been done before.
+        done: records that need no more work: handled, skipped, or written to the retry topic or dead letter topic.
+        failed: failed attempts. retried: records written to the retry topic. dead_lettered: records written to the dead
+            letter topic.
+        already_done: records that were read again and skipped: they had been done before.
     """
 
     done: int = 0
@@ -36,16 +37,16 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """One moment.
+    """The state of `process` at one moment.
 
     Attributes:
-        running, waiting, retrying: records that a handler has, that wait for a worker, and that wait for their time.
-        oldest_ms: for how long the record has run that has run longest; 0 when none does. overdue: how many have run
+        running, waiting, retrying: records in a handler, waiting for a worker, and waiting for their next attempt.
+        oldest_ms: how long the longest-running record has run; 0 if none runs. overdue: how many records have run
             longer than ``timeout``.
-        paused: partitions. frontier_lags: of each partition the records from the lowest that is not done to the highest
-            that was read.
-        stuck: of each partition whose lowest record that is not done runs: that record, and for how many ms it has been
-            worked on. key_waiting: the most records that wait for the one before them, of one key or partition.
+        paused: number of paused partitions. frontier_lags: for each partition, the number of records from the lowest
+            undone one to the highest one read.
+        stuck: for each partition whose lowest undone record is running: that record, and the ms since its first attempt
+            began. key_waiting: the most records of one key or partition that are queued behind its first record.
     """
 
     totals: Totals = Totals()
@@ -78,7 +79,7 @@ class Meters:
 
     @property
     def bad(self) -> int:
-        """Records that were passed over because a deserialiser refused them (``deserialization.errors=skip``)."""
+        """Records that were skipped because a deserialiser refused them (``deserialization.errors=skip``)."""
         desk = self._desk
         return self._bad_before + (0 if desk is None else desk.bad)
 
@@ -88,7 +89,7 @@ class Meters:
         self._desk = desk
 
     def end(self) -> Totals:
-        """It has ended. Returns what this call has done."""
+        """It has ended. Returns its own counts."""
         desk = self._desk
         if desk is None:
             return Totals()
@@ -99,7 +100,7 @@ class Meters:
             return _totals_of(desk)
 
     def at(self, now: int) -> Now:
-        """What there is; the rows of one reading of the metrics share one look."""
+        """The state now; cached, so that all metrics of one snapshot come from the same state."""
         seen, desk = self._seen, self._desk
         if seen is not None and seen[0] == now:
             return seen[1]
@@ -112,7 +113,7 @@ class Meters:
             oldest = next(iter(running), None)
             hottest = scheduler.hottest()
             found = Now(
-                # It may have ended meanwhile.
+                # `process` may have ended meanwhile.
                 self._totals(desk) if self._desk is desk else self._before,
                 len(running),
                 max(scheduler.total - len(running) - retrying - scheduler.finished, 0),

@@ -1,8 +1,8 @@
-"""Where partitions are read, and what may be committed of them (C19).
+"""The positions of partitions, and the offsets that may be committed (C19).
 
-What `process` commits are `ReadOffset`s: each has the fetch epoch under which its records were read. There are two ways
-to a broker: commits of the consumer, whose network thread leaves out what is no longer read from there, and `counted`,
-for transactions. So nothing that was read counts for what is read after a seek, a reset or a topic that was made anew.
+`process` commits `ReadOffset`s: offsets with the fetch epoch under which their records were read. Offsets of an
+outdated fetch epoch are not committed: the consumer's network thread leaves them out of its commits, and `counted`
+refuses them for transactions. So records read before a seek, a reset or a topic's recreation do not count after it.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ __all__ = ["PositionLostError", "Reading", "counted"]
 
 
 class PositionLostError(KafkaError):
-    """A partition is read from another place by now: what was read before does not count."""
+    """A partition's position has changed since: records read before do not count."""
 
     retriable = True
 
 
 class Reading(Protocol):
-    """What the consumer tells of where it reads, and what it commits of that. Only `fetch_epochs…` are for any thread.
+    """The consumer's positions and commits. Only `fetch_epochs` and `fetch_epochs_of_known` are for any thread.
 
     Attributes:
-        is_manual: whether the program assigns partitions, and nobody tells of them.
+        is_manual: whether the program assigns partitions, so that no rebalance listener is called.
     """
 
     @property
     def is_manual(self) -> bool: ...
     def has_moved(self) -> bool:
-        """Whether a position, or the assignment of a program, has changed since this was asked last."""
+        """Whether a position, or a manual assignment, has changed since the last call."""
 
     def stretches(self, *, from_here: bool = False) -> Mapping[TopicPartition, Stretch]:
-        """Of each assigned partition that has a position, and does not go: where its stretch of reading began.
+        """The stretch of each assigned partition that has a position and is not being revoked, with its first offset.
 
         Args:
-            from_here: where reading stands now in place of that.
+            from_here: with the present position in place of the first offset.
         """
 
     def returned_under(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The fetch epochs of what the last poll returned of these, without those whose assignment is gone."""
+        """The fetch epochs of the last poll's records of these, without partitions that are no longer assigned."""
 
     def log_end(self, partition: TopicPartition) -> int | None:
-        """Where a partition's log ends, as its leader said with what the last poll returned; None: it is not known."""
+        """The log end offset that the leader sent with the last poll's records; None: unknown."""
 
     def fetch_epochs(self) -> Mapping[TopicPartition, int]:
-        """The fetch epochs of all assigned partitions now."""
+        """The present fetch epochs of all assigned partitions."""
 
     def fetch_epochs_of_known(self) -> Mapping[TopicPartition, int]:
-        """The same, without those whose topic is gone, as far as the consumer knows.
+        """The same, without partitions whose topic was deleted, as far as the consumer knows.
 
-        A transaction commits by the names of topics: offsets of one that is gone would count for the next of its name.
+        A transaction commits by topic name: offsets of a deleted topic would count for the next topic of its name.
         """
 
     def commit_async(
@@ -64,25 +64,25 @@ class Reading(Protocol):
         *,
         is_parting: bool = False,
     ) -> None:
-        """Commit without waiting. ``callback`` is not told of what is no longer read from there.
+        """Commit without waiting. ``callback`` is called without the partitions whose fetch epoch is outdated.
 
         Args:
-            is_parting: these are given up as soon as the commit has ended.
+            is_parting: the partitions are given up as soon as the commit has ended.
         """
 
 
 def counted(
     read: Mapping[TopicPartition, ReadOffset], epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What a transaction may commit of this.
+    """The offsets of ``read``, for a transaction.
 
     Args:
-        epochs: of what is read now (`Reading.fetch_epochs_of_known`).
+        epochs: the present fetch epochs (`Reading.fetch_epochs_of_known`).
 
     Raises:
-        PositionLostError: some of it was read from a place that is lost.
+        PositionLostError: the fetch epoch of one of them is outdated.
     """
     if lost := sorted(p for p, each in read.items() if epochs.get(p) != each.fetch_epoch):
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-        raise PositionLostError(f"{lost[0]}{more}: the position from which its records were read is lost")
+        raise PositionLostError(f"{lost[0]}{more}: the position has changed since its records were read")
     return {partition: each.at for partition, each in read.items()}

@@ -1,10 +1,9 @@
-"""Handlers in processes: each worker thread has a child of its own, which runs the handler for it (H2).
+"""Handlers in processes: each worker thread has a child process of its own, which runs the handler (H2).
 
-A record crosses as one pickle, and so does what the handler returned. A child that dies, or takes longer than
-``timeout``, costs its record an attempt, and the next record gets a new child. So a record that
-kills children becomes a dead letter. A child that does not start is not the record's fault: it ends the processing.
-That a record's partition is gone is told through a flag in shared memory, which costs nobody anything who does not look
-at it.
+Records are sent to it as one pickle, and so are the handler's outputs returned. If a child dies, or takes longer than
+``timeout``, its record has failed an attempt, and the next record gets a new child. So a record that kills its children
+goes to the dead letter topic. A child that does not start ends the processing, because no record is at fault. A child
+learns through a flag in shared memory that a partition is revoked or lost; only handlers that read it pay for that.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ __all__ = ["Children"]
 
 
 class Children:
-    """Makes calls that run in child processes, and ends these.
+    """The child processes of one call of `process`.
 
     Args:
-        new_decode: makes what deserialises a record, in the worker's thread.
+        new_decode: makes the function that deserialises records, in the worker's thread.
         start_ms: how long an import at the start of a child may take, if ``timeout`` is not longer.
 
     Raises:
-        TypeError: the handler cannot be pickled. WorkerStartError, SystemExit: this is a child itself.
+        TypeError: the handler cannot be pickled. WorkerStartError, SystemExit: this process is a child itself.
     """
 
     def __init__(
@@ -64,10 +63,10 @@ class Children:
         self._failure: WorkerStartError | None = None
 
     def new_call(self) -> Call:
-        """The call of one worker thread, whose child has started.
+        """Start a child for one worker thread, and return the function that runs the handler in it.
 
         Raises:
-            WorkerStartError: it could not.
+            WorkerStartError: the child did not start.
         """
         decode = self._new_decode()
         child: Child | None = self._new_child()
@@ -94,13 +93,13 @@ class Children:
         return call
 
     def tell_lost(self) -> None:
-        """Tell the children whose records' partitions are gone. It waits for nothing."""
+        """Set the flags of children that handle records of revoked or lost partitions. Does not block."""
         with self._lock:
             for child in self._children:
                 child.tell_lost()
 
     def _new_child(self) -> Child:
-        """A child that has imported the handler. The others wait for the first one: if it cannot start, none can."""
+        """A child that has imported the handler. Others wait for the first one: if it fails to start, all would."""
         if self._has_started:
             return self._start()
         with self._first:
@@ -110,7 +109,7 @@ class Children:
 
     def _start(self) -> Child:
         if self._failure is not None:
-            # A new one: several threads come here, and a traceback belongs to one of them.
+            # A new exception for each thread: its traceback is the thread's own.
             raise WorkerStartError(str(self._failure))
         child: Child | None = None
         try:

@@ -1,8 +1,8 @@
 """The loop of `Consumer.process`, written once for threads and for asyncio (H1, H4, H6).
 
-It is a generator of steps. A driver (`driver.py`) carries each out on its consumer, by calling or by awaiting it, and
-sends the result back. The loop polls in time whatever handlers do, keeps what was read within the limits by pausing
-partitions, commits the frontier now and then, and gives up partitions in order.
+It is a generator of steps. A driver (`driver.py`) carries out each step on its consumer, by a call or an await, and
+sends the result back. The loop polls in time however long handlers take, pauses partitions to keep the records under
+way within the limits, commits the frontiers every auto.commit.interval.ms, and gives up revoked partitions.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ __all__ = ["Processing", "Subject"]
 log = logger("kadence.work")
 
 _LOOK_MS: Final = 1_000
-"""The loop looks at everything so often, at least."""
+"""The longest time between two turns of the loop."""
 
 _PAUSED_MS: Final = 100
-"""…and so often while a partition is paused by its bytes or its window, which nobody tells of."""
+"""The same while a partition is paused: no call reports that its bytes or its window have room again."""
 
 _SOON_MS: Final = 20
-"""…and so often while a worker has more than one record."""
+"""The same while a worker holds more than one record."""
 
 _STUCK_MS: Final = 60_000
-"""A record that is worked on for longer is named in the log, once in so long."""
+"""A record that runs for longer is logged, once in each such period."""
 
 _PART: Final = 500
-"""The most records that are read at once."""
+"""The most records of one poll."""
 
 
 class Subject(Protocol):
-    """The calls of a consumer that wait for nothing."""
+    """The calls of a consumer that do not block."""
 
     stopping: bool
 
@@ -64,7 +64,7 @@ class Subject(Protocol):
 
 
 class Gate(Protocol):
-    """What keeps partitions from being read. The application has another one (`Consumer.pause`)."""
+    """Pauses partitions, independently of the application's `Consumer.pause`."""
 
     def pause(self, partitions: list[TopicPartition]) -> None: ...
     def resume(self, partitions: list[TopicPartition]) -> None: ...
@@ -80,12 +80,12 @@ class Processing:
     """One call of `process`.
 
     Args:
-        gate: keeps partitions from being read while enough of them waits; whoever ends the processing opens it.
+        gate: pauses partitions of which enough records are waiting. The driver resumes all at the end.
         wake: as `Workers.wake`. look: as `Workers.look`.
-        in_group: whether there is a group to commit to. commit_ms: how often that is done.
+        in_group: whether there is a group to commit to. commit_ms: the time between commits.
 
     Attributes:
-        committed: what was committed last of each partition. is_put_back: `put_back` has ended.
+        committed: the offset committed last of each partition. is_put_back: whether `put_back` has ended.
     """
 
     def __init__(
@@ -130,10 +130,10 @@ class Processing:
         return self._following.committed
 
     def run(self) -> Steps:
-        """Until the consumer stops, its ranges end, or something failed; then what runs is waited for, and committed.
+        """Process until `stop`, the end of the ranges, or an error; then wait for running handlers, and commit.
 
         Raises:
-            Whatever ended the processing: a handler's exception, or an error of the consumer.
+            The error that ended the processing: a handler's exception, or an error of the consumer.
         """
         desk, subject = self._desk, self._subject
         error: BaseException | None = None
@@ -144,7 +144,7 @@ class Processing:
                 yield from self._turn()
                 if self._is_finished():
                     break
-        except Exception as raised:  # noqa: BLE001 - raised below, once what is done is committed
+        except Exception as raised:  # noqa: BLE001 - raised below, after the last commit
             error = raised
         finally:
             with desk.lock:
@@ -156,10 +156,10 @@ class Processing:
             raise error
 
     def check_topics(self) -> Steps:
-        """See that the topics of dead letters and retries are there, before a record needs them.
+        """Check that the dead letter topics and the retry topic exist, before a record needs them.
 
         Raises:
-            ConfigError: one of them is missing.
+            ConfigError: one of them does not.
         """
         settings = self._settings
         names = {
@@ -176,7 +176,7 @@ class Processing:
                     raise ConfigError(f"{name}: the cluster has no topic {topic!r}; create it first")
 
     def _turn(self) -> Steps:
-        """One poll, and what it brought."""
+        """Poll once, and add the records."""
         desk = self._desk
         scheduler = desk.scheduler
         with desk.lock:
@@ -192,7 +192,7 @@ class Processing:
         if resume:
             self._gate.resume(resume)
         now = self._clock.now_ms()
-        # What is due already waits for a worker.
+        # Records that are due already wait for a worker, not for this loop.
         due = due - now if due > now else _LOOK_MS
         wait = max(min(due, self._commit_at - now, _PAUSED_MS if is_paused else _LOOK_MS), 0)
         if self._look(now):
@@ -209,12 +209,12 @@ class Processing:
             self._commit(now)
 
     def _look_whether_more_comes(self) -> None:
-        """A batch that nothing can be added to does not wait."""
+        """Let a partial batch go at once if no more records can join it."""
         desk, finished = self._desk, self._subject.finished()
         with desk.lock:
             before = desk.nothing_comes
             partitions = desk.scheduler.partitions
-            # The next transaction makes room for more.
+            # Their transaction will make room for more.
             awaits_commit = bool(desk.scheduler.finished)
             desk.nothing_comes = bool(partitions) and all(
                 partition in finished or (work.is_paused and not awaits_commit)
@@ -235,7 +235,7 @@ class Processing:
         return bool(assigned) and self._subject.finished() == assigned
 
     def _end(self) -> Steps:
-        """Wait for what runs, and commit."""
+        """Wait for running handlers, at most ``drain``, and commit."""
         desk = self._desk
         until = add_ms(self._clock.now_ms(), self._settings.drain_ms)
         desk.is_waited_for = True
@@ -243,7 +243,7 @@ class Processing:
         while running := self._running(None, until):
             if self._clock.now_ms() >= until:
                 log.warning(
-                    "not waited for any longer: %s, whose handlers still run. They come again",
+                    "gave up waiting for %s whose handlers are still running; they will be redelivered",
                     plural(running, "record"),
                 )
                 break
@@ -251,27 +251,27 @@ class Processing:
         yield from self._commit_at_last(None)
 
     def _a_while(self, until: int) -> Idle:
-        """Wait until what runs changes. Nobody tells of what a thread in a slow handler has beside that."""
+        """Wait for a change. While a worker holds several records, poll: a slow handler delays its reports."""
         now = self._clock.now_ms()
         return Idle(min(until, add_ms(now, _SOON_MS)) if self._look(now) else until)
 
     def _running(self, partitions: tuple[TopicPartition, ...] | None, until: int) -> int:
-        """How many records of these still run, or of all."""
+        """How many records of these partitions (None: of all) still run."""
         now = self._clock.now_ms()
         if now >= until:
-            # A thread in a slow handler has told of none of those that it has done before.
+            # A thread in a slow handler has not reported the records that it handled before.
             self._look(now, at_once=True)
         with self._desk.lock:
             scheduler = self._desk.scheduler
             return len(scheduler.running) if partitions is None else scheduler.running_of(partitions)
 
     def put_back(self, *, is_interrupted: bool = False) -> Steps:
-        """What was read and not done is read again, by polls and by another call of `process`.
+        """Seek back to the frontiers, so that later polls, or `process`, read the records again that are not done.
 
-        It needs no broker. Without it the consumer may commit nothing by itself: its positions are beyond what is done.
+        It needs no broker. Otherwise the consumer must not auto-commit: its positions are ahead of the done records.
 
         Args:
-            is_interrupted: a poll may have returned records that never came here.
+            is_interrupted: a poll may have returned records that this loop did not receive.
         """
         with self._desk.lock:
             offsets = self._desk.scheduler.frontiers()
@@ -280,7 +280,7 @@ class Processing:
         epochs = self._reading.fetch_epochs()
         for partition, work in works:
             read = offsets.get(partition)
-            # One that has lost its position is read from elsewhere in any case.
+            # If the position has changed, the next records come from there in any case.
             if read is None or epochs.get(partition) != read.fetch_epoch:
                 continue
             if work.frontier.window or is_interrupted:
@@ -293,7 +293,7 @@ class Processing:
         return now >= self._commit_at
 
     def _commit(self, now: int) -> None:
-        """Commit what has changed, without waiting."""
+        """Commit the offsets that have changed, without waiting."""
         self._commit_at = add_ms(now, self._commit_ms)
         if self._is_committing:
             return
@@ -317,25 +317,25 @@ class Processing:
         elif not self._is_shortened(error, offsets):
             again = self._repeating.failed(self._clock.now_ms())
             self._commit_at = max(again.at, self._commit_at)
-            log.log(again.level, "not committed; it is tried again: %s", error)
+            log.log(again.level, "commit failed; it will be retried: %s", error)
 
     def _is_shortened(self, error: Exception, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
-        """Whether a commit of these was too large, and the next one has less metadata."""
+        """Whether the commit failed because its metadata was too large. Then later commits get shorter metadata."""
         if remedy_of(error) is not Remedy.FORM or not any(at.metadata for at in offsets.values()):
             return False
         self._metadata_bytes //= 2
         log.warning(
-            "the broker takes only short metadata with commits (offset.metadata.max.bytes): it gets %d bytes now, and "
-            "more records may be repeated after a crash",
+            "the broker refused the commit's metadata as too long (offset.metadata.max.bytes): commits now have up to "
+            "%d bytes of it, so more records may be redelivered after a crash",
             self._metadata_bytes,
         )
         return True
 
     def _commit_at_last(self, partitions: tuple[TopicPartition, ...] | None) -> Steps:
-        """Commit what is done of these, and forget them; None: all, at the end of the processing.
+        """Commit the frontiers of these partitions, and forget them; None: commit all, at the end of the processing.
 
-        Partitions that go are not waited for here: those that stay are read meanwhile. The network thread gives them up
-        when the commit has ended.
+        The commit of revoked partitions is not waited for, so that the others are read meanwhile. The network thread
+        gives up the partitions when the commit has ended.
         """
         scheduler = self._desk.scheduler
         with self._desk.lock:
@@ -355,12 +355,12 @@ class Processing:
             self._tell_uncommitted(error)
 
     def _commit_now(self, read: dict[TopicPartition, ReadOffset]) -> Steps:
-        """Commit and wait. A commit that fails is logged: the records come again, here or at another member."""
+        """Commit and wait. A failed commit is logged: its records are redelivered, here or at another member."""
         while True:
             try:
                 yield Commit(read)
             except WakeupError as error:
-                # It ends the processing, and not the commit.
+                # It ends the processing, but not the commit.
                 self._woken = error
                 continue
             except KafkaError as error:
@@ -374,17 +374,17 @@ class Processing:
             return
 
     def _tell_uncommitted(self, error: Exception) -> None:
-        log.warning("not committed, so some records come again: %s", error)
+        log.warning("commit failed; some records will be redelivered: %s", error)
 
     # ------------------------------------------------------------ rebalances: H6
 
     def assigned(self, partitions: tuple[TopicPartition, ...]) -> Steps:
-        """These are this member's from now on. What was done above their committed offsets is skipped."""
+        """These partitions are assigned. Records done above their committed offsets are skipped."""
         topic = self._settings.retry.topic
         retries = tuple(p for p in partitions if p.topic == topic) if self._is_starting else ()
         found: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
-        # One that the consumer had before may stand behind records that nobody has tried. One that comes later is read
-        # from its start by itself: `Insides.read_from_start`.
+        # Retry partitions that the consumer had before `process` may be positioned behind records that no handler has
+        # tried. Partitions assigned later are read from their start by `Insides.read_from_start`.
         while retries and self._in_group and not self._subject.stopping:
             try:
                 found = yield Committed(retries)
@@ -393,34 +393,32 @@ class Processing:
                 if remedy_of(error) not in REPEATED:
                     raise
                 again = self._repeating.failed(self._clock.now_ms(), "look-up")
-                log.log(
-                    again.level, "what the group has committed is not known, and is asked again: %s", error
-                )
+                log.log(again.level, "cannot look up the group's committed offsets; trying again: %s", error)
                 yield Idle(again.at)
         yield from self._retries_from_start(found)
         yield from self._following.assign(partitions)
 
     def _retries_from_start(self, found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> Steps:
-        """Read the retry topic from its start where nothing is committed, whatever ``auto.offset.reset`` says.
+        """Read retry partitions without a committed offset from their start, whatever ``auto.offset.reset`` says.
 
-        What is written there has no other copy: where it came from it is done.
+        The retry topic holds the only copy of its records: their originals are done.
 
         Args:
-            found: what is committed, as far as that is known.
+            found: the committed offsets, as far as known.
         """
         topic = self._settings.retry.topic
         if new := tuple(p for p, at in found.items() if at is None and p.topic == topic):
-            # They may be lost meanwhile, and we be told of it later.
+            # The partitions may be lost already, although the listener is called later.
             with contextlib.suppress(IllegalStateError):
                 yield SeekToStart(new)
 
     def revoked(self, partitions: tuple[TopicPartition, ...]) -> Steps:
-        """These go. Nothing of them begins any more; what runs has its time; then the frontier is committed."""
+        """These partitions are revoked: none of their records begins, running ones get ``drain``, then commit."""
         desk = self._desk
         with desk.lock:
             desk.scheduler.revoke(partitions)
         desk.tell_lost()
-        # A second Ctrl-C in the midst of the end leaves this to close(), which the first one told to wait for nothing.
+        # After the end was interrupted by a second Ctrl-C, close() calls this, and must not wait.
         until = add_ms(self._clock.now_ms(), 0 if desk.is_over else self._settings.drain_ms)
         desk.is_waited_for = True
         desk.hurry()
@@ -428,7 +426,8 @@ class Processing:
             while running := self._running(partitions, until):
                 if self._clock.now_ms() >= until:
                     log.warning(
-                        "%s of partitions that are revoked: handlers still run, and their results are not committed",
+                        "gave up waiting for %s of revoked partitions whose handlers are still running; they will be "
+                        "redelivered",
                         plural(running, "record"),
                     )
                     break
@@ -438,7 +437,7 @@ class Processing:
         yield from self._commit_at_last(partitions)
 
     def lost(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Another member has these already: nothing is committed."""
+        """Another member may own these already: their offsets are not committed."""
         with self._desk.lock:
             self._desk.scheduler.forget(partitions)
         self._desk.tell_lost()
@@ -446,7 +445,7 @@ class Processing:
     # ------------------------------------------------------------ what takes long
 
     def _look_at_time(self, now: int) -> None:
-        """Name what takes longer than it may, or holds up a partition for long."""
+        """Log records that run longer than ``timeout``, or hold up the commits of their partition for a minute."""
         timeout = self._settings.timeout_ms
         with self._desk.lock:
             late = [] if timeout is None else list(self._desk.scheduler.overdue(now, timeout))
@@ -472,24 +471,25 @@ class Processing:
             self._look_for_hot_key(now)
 
     def _look_for_hot_key(self, now: int) -> None:
-        """Name a key whose records have its partition paused: more than half of those that may be under way there."""
+        """Log a key that has its partition paused: it has more than half of the records that may be under way there."""
         scheduler = self._desk.scheduler
         with self._desk.lock:
             if not scheduler.is_at_most or not any(work.is_paused for work in scheduler.partitions.values()):
                 return
-            # All lanes are looked at, which is not for each poll.
+            # Visiting all lanes is too slow for each poll.
             self._hot_told = add_ms(now, _LOOK_MS)
             lane = scheduler.hottest()
             if lane is None or not lane.tasks:
                 return
             first, count = lane.tasks[0], len(lane.tasks)
             work = first.work
-            # Where a partition has few records, it is paused because others have many, or by the size of one.
+            # A partition with few records is paused because others have many, or because one is large.
             if not work.is_paused or count == 1 or count * 2 <= max(work.outstanding, work.resume_at):
                 return
         self._hot_told = add_ms(now, _STUCK_MS)
         log.warning(
-            "%d records wait for the one before them, which pauses their partition: %s",
+            "partition paused: %d records are queued behind the record of the same %s: %s",
             count - 1,
+            "partition" if self._settings.order == "partition" else "key",
             named(first.record),
         )

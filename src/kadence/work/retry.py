@@ -1,4 +1,4 @@
-"""How often a record is tried, and how long it waits in between (H5). Pure."""
+"""The retry policy: the number of attempts, and the waits between them (H5). Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["NEVER", "Retry"]
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How `Consumer.process` repeats a record whose handler raised, or took longer than ``timeout``.
+    """The retry policy of `Consumer.process`, for records whose handler raised, or took longer than ``timeout``.
 
     After the n-th attempt it waits ``backoff * factor ** (n - 1)`` seconds, at most ``max_backoff``.
 
@@ -20,12 +20,12 @@ class Retry:
         attempts: the most attempts, the first one included.
         backoff: seconds before the second attempt. factor: how much longer each wait is than the one before.
         max_backoff: the longest wait, in seconds.
-        jitter: the share of each wait that is left to chance, 0 to 1: 0.2 waits 80 to 100 % of it.
-        on: the exceptions that are worth another attempt, a class or a tuple of classes; any other ends the attempts
-            at once.
-        topic: None repeats in place, and the records of the same key wait. Otherwise a record that failed is written
-            to this topic, with the time of its next attempt in a header, and the records of its key go on. The
-            consumer reads the topic, too: create it with as many partitions as you want to work on at once.
+        jitter: the random share of each wait, 0 to 1: 0.2 waits 80 to 100 % of it.
+        on: the exceptions after which a record is tried again, a class or a tuple of classes; any other ends the
+            attempts at once.
+        topic: None retries in place, and the later records of the same key wait. Otherwise a failed record is written
+            to this topic, with the time of its next attempt in a header, and the later records of its key do not wait.
+            The consumer reads the topic, too: create it with as many partitions as are to be handled at once.
 
     Raises:
         ValueError: a number outside its range. TypeError: an argument is something else.
@@ -42,7 +42,7 @@ class Retry:
     def __post_init__(self) -> None:
         for name in ("attempts", "backoff", "factor", "max_backoff", "jitter"):
             number: Any = getattr(self, name)
-            # Those of numpy, too.
+            # numpy's numbers are accepted, too.
             if not isinstance(number, Integral if name == "attempts" else Real):
                 words = "a whole number" if name == "attempts" else "a number"
                 raise TypeError(f"Retry({name}={number!r}): {words}")
@@ -58,7 +58,7 @@ class Retry:
             raise TypeError(f"Retry(topic={topic!r}): a topic's name (str), or None")
         given: Any = self.on
         for each in given if isinstance(given, tuple) else (given,):
-            # Otherwise the first attempt that fails would raise it, where nobody looks for it.
+            # Checked here: otherwise isinstance() would raise at the first failed attempt.
             if not (isinstance(each, type) and issubclass(each, BaseException)):
                 raise TypeError(
                     f"Retry(on={self.on!r}): a class of exceptions or a tuple of them, such as (TimeoutError,); "
@@ -66,11 +66,11 @@ class Retry:
                 )
 
     def allows(self, attempts: int, error: BaseException) -> bool:
-        """Whether a record that failed so often is tried again."""
+        """Whether a record is tried again after so many failed attempts."""
         return attempts < self.attempts and isinstance(error, self.on)
 
     def wait_ms(self, attempts: int, chance: random.Random) -> int:
-        """How long a record waits after so many attempts."""
+        """The wait after so many attempts (ms)."""
         # The exponent is bounded: a float overflows at 1,024 doublings.
         longest = min(self.backoff * self.factor ** min(attempts - 1, 64), self.max_backoff)
         return int(longest * (1 - self.jitter * chance.random()) * 1000)

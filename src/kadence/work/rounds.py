@@ -1,12 +1,12 @@
-"""Which records go into one transaction together with the frontier, and what one that failed undoes (H7). Pure.
+"""Chooses the records of each transaction, and undoes transactions that failed (H7). Pure.
 
-With transactions a record is done when its transaction was committed. Until then it is *finished*: its handler has
-returned, what that returned is kept here, and the next record of its key may begin. A *round* is what one transaction
-commits: finished records in the order in which they ended, all that is to be sent for them, and the frontier that has
-these done, and nothing else. If it fails, its records are finished as before, and part of the next round.
+With transactions a record is done when its transaction has been committed. Until then it is *finished*: its handler has
+returned, its outputs are kept here, and the next record of its key may begin. A *round* is the content of one
+transaction: finished records in the order in which they ended, all their outputs, and the frontiers in which these
+records are done. If the transaction fails, its records are finished as before, and part of the next round.
 
-Only a record whose output is refused is handled again, with all of its key that was finished after it: they were
-handled as if it were done.
+Only a record whose output was refused is handled again, together with the records of its key that were finished after
+it, because they were handled as if it were done.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from kadence.work.scheduler import Lane, PartitionWork, Scheduler, Task, read_of
 __all__ = ["Finished", "Round", "Rounds"]
 
 _MOST_OUTPUTS: Final = 10_000
-"""The most outputs of a round, unless one handler has more. More could outlast ``transaction.timeout.ms``."""
+"""The most outputs of a round, unless one call of a handler has more; more could outlast ``transaction.timeout.ms``."""
 
 _HALF: Final = 2
-"""A round begins before its time when this part of the limit waits for it: the rest keeps the workers busy."""
+"""A round begins early when 1/`_HALF` of the limit waits for it; the rest keeps the workers busy."""
 
 
 class Finished:
-    """Records that one call of a handler has finished, with what it returned: all of it is committed, or nothing.
+    """The records and outputs of one call of a handler, which are committed together or not at all.
 
     Attributes:
-        number: in the order in which calls ended. counter: of a dead letter or a retry record, what counts it.
-        not_before: when its records may be sent (ms). repeating: when those of a letter that was refused are.
-        context: of the handler; what it sends belongs to its trace.
+        number: in the order in which calls ended. counter: the desk's counter, for a dead letter or retry record.
+        not_before: when its outputs may be sent (ms). repeating: the waits of a refused dead letter or retry record.
+        context: of the handler; records that are sent in it belong to its trace.
     """
 
     __slots__ = ("context", "counter", "not_before", "number", "outputs", "repeating", "tasks")
@@ -54,7 +54,7 @@ class Finished:
 
 
 class Round:
-    """What one transaction commits. ``offsets``: the frontiers that have its records done."""
+    """The content of one transaction. ``offsets``: the frontiers in which its records are done."""
 
     __slots__ = ("finished", "offsets")
 
@@ -70,7 +70,7 @@ class Rounds(Scheduler):
         super().__init__(*arguments)
         self._finished: list[Finished] = []
         self._finished_bytes = 0
-        # Of what is in no round yet.
+        # Sums over `_finished`, without rounds that have begun.
         self._waiting = self._waiting_bytes = self._outputs = 0
         self._numbers = 0
 
@@ -79,11 +79,10 @@ class Rounds(Scheduler):
     def finish(
         self, tasks: Sequence[Task], outputs: Sequence[ProducerRecord], now: int, counter: str | None = None
     ) -> None:
-        """Handled: committed with a later round. The lanes of these go on.
+        """Their handler has returned: a later round commits these, and the next records of their lanes may begin.
 
-        Not if one of them is another member's by now, or its handler was told that it will be, or an earlier record of
-        its key is to be handled again: then this call of the handler counts for nothing, and those that are still here
-        are handled again, too.
+        But the call does not count if a partition of them is gone, or the handler has read `Context.lost` as True, or
+        an earlier record of a key is to be handled again. Then the records of remaining partitions are put back.
         """
         if tasks[0].told_lost or not (all(map(self._is_ours, tasks)) and _are_first(tasks)):
             for task in tasks:
@@ -105,7 +104,7 @@ class Rounds(Scheduler):
                 del lane.home[lane.key]
 
     def _is_ours(self, task: Task) -> bool:
-        """Whether what is done of its partition may still be committed; it may while the partition is being revoked."""
+        """Whether its partition may still be committed; it may while the partition is being revoked."""
         return self.partitions.get(task.work.partition) is task.work
 
     def _count_finished(self, task: Task, sign: int) -> None:
@@ -120,7 +119,7 @@ class Rounds(Scheduler):
 
     @property
     def is_pressing(self) -> bool:
-        """Whether a round is to begin before its time: it lets records be read, of which there would soon be none."""
+        """Whether a round is to begin early: without its commit, too few new records could be read."""
         if not self._finished:
             return False
         limits = self._limits
@@ -146,13 +145,13 @@ class Rounds(Scheduler):
     def begin(
         self, now: int, limit: int = METADATA_BYTES, without: Collection[TopicPartition] = ()
     ) -> Round | None:
-        """The next round: what is finished, and the frontiers after it. None if the frontiers do not fit.
+        """The next round: finished records, and the frontiers after them. None if the frontiers do not fit.
 
-        ``without``: partitions whose offsets cannot be committed now. Nothing of them is part of it: what is sent for a
-        record is committed with its offset, or not at all.
+        ``without``: partitions whose offsets cannot be committed now. The round has no records of them: outputs are
+        committed with their record's offset, or not at all.
 
-        All that is done above a frontier must be in its metadata: what were left out would be done, and sent, twice. If
-        it does not fit (``limit``: characters), the round is shorter, until what holds the frontier up is finished.
+        All done offsets above a frontier must be in its metadata: records left out would be handled and sent twice. If
+        they do not fit (``limit``: characters), the round is shortened, down to none, until the frontier can advance.
         """
         chosen = _first_outputs(
             [
@@ -192,7 +191,7 @@ class Rounds(Scheduler):
         return found
 
     def committed(self, this: Round) -> None:
-        """Its transaction was: its records are done."""
+        """The round's transaction was committed: its records are done."""
         for each in this.finished:
             for task in each.tasks:
                 task.work.frontier.done(task.record.offset)
@@ -200,10 +199,10 @@ class Rounds(Scheduler):
                 self._count_out(task)
 
     def aborted(self, this: Round, refused: Collection[Finished], now: int) -> None:
-        """Its transaction was: its records are finished as before.
+        """The round's transaction was aborted: its records are finished as before.
 
-        The records of ``refused`` are running again, until somebody says what becomes of them, and those of their
-        lanes that were finished after them wait.
+        The records of ``refused`` count as running until the caller ends them (`again`, `drop`, ...). Records of their
+        lanes that were finished after them are to be handled again.
         """
         for each in this.finished:
             self._count_waiting(each, 1)
@@ -212,13 +211,13 @@ class Rounds(Scheduler):
         self._handle_again({*gone, *refused}, frozenset(refused), now)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are another member's now, and so is what was finished of them."""
+        """These partitions are gone, and so are their finished records."""
         super().forget(partitions)
         gone = {each for each in self._finished if not all(map(self._is_ours, each.tasks))}
         self._handle_again(gone, frozenset(), 0)
 
     def _handle_again(self, these: set[Finished], running: Collection[Finished], now: int) -> None:
-        """Put these back to the front of their lanes, with all that was finished behind them there."""
+        """Put these back to the front of their lanes, with the records finished after them there."""
         if not these:
             return
         again: list[Finished] = []
@@ -255,7 +254,7 @@ class Rounds(Scheduler):
 
 
 def _first_outputs(finished: list[Finished]) -> list[Finished]:
-    """The first of these that have up to `_MOST_OUTPUTS` outputs together; at least one."""
+    """The first of these, with `_MOST_OUTPUTS` outputs together at most; at least one."""
     total = 0
     for place, each in enumerate(finished):
         total += len(each.outputs)
@@ -276,6 +275,6 @@ def _are_first(tasks: Sequence[Task]) -> bool:
 
 
 def _name_of(task: Task) -> Any:
-    """Of its lane in its assignment. Lanes of one key are one, though an empty one is dropped and made anew."""
+    """The identity of a task's lane. Lanes of one key are the same, although an empty lane is dropped and recreated."""
     lane = task.lane
     return lane if lane.home is None else (task.work, lane.key)

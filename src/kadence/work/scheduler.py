@@ -1,8 +1,8 @@
-"""Which record is worked on next, and which may not be read yet (H2, H4). Pure: it takes `now`, and starts nothing.
+"""Chooses the next record for a worker, and the partitions to pause (H2, H4). Pure: it takes `now`, and starts nothing.
 
-Records wait in *lanes*. The records of a lane are worked on one after the other, lanes beside each other: a lane for
-each key (``order="key"``), for each partition, or for each record. A lane whose record failed and waits for its next
-attempt is held up, and no other lane is.
+Records wait in *lanes*: one for each key (``order="key"``), for each partition, or for each record. The records of a
+lane are handled one after the other, and lanes at the same time. While a record that failed waits for its next attempt,
+its own lane waits, and no other one.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ __all__ = ["Earlier", "Lane", "Limits", "Order", "PartitionWork", "Scheduler", "
 Order = Literal["key", "partition", "none"]
 
 _RECORD_BYTES: Final = 100
-"""What a record takes beside its key and value, about."""
+"""The approximate memory of a record without its key and value."""
 
 _SHARES: Final = 2
-"""How many times its equal share of the limit one partition may have."""
+"""A partition may have this many times its equal share of a limit."""
 
 _PLENTY: Final = 3
-"""How many times `Limits.enough` lanes end the reading beyond `Limits.near`."""
+"""Reading beyond `Limits.near` ends when this many times `Limits.enough` lanes are ready."""
 
 _RETRY_PART: Final = 4
-"""The part of each limit that records of the retry topic may have. They wait long, and must not fill all of it."""
+"""The retry topic may have 1/4 of each limit: its records wait long, and must not fill the whole limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is read ahead of what is done. Waiting, running and failed records count together.
+    """The limits of records that are read and not done. Waiting, running and failed records count together.
 
     Args:
-        records: of all partitions. nbytes: of their keys and values.
-        window: of one partition, from its lowest record that is not done to its highest that was read. It bounds what
-            is done above a record that is stuck.
-        near: so many records, while the workers have enough to choose from: committed offsets then stand close to what
-            is done. More are read, up to ``records``, while most of these wait for the ones before them of their keys.
-        enough: so many lanes that may be worked on now.
+        records: the most records of all partitions. nbytes: the most bytes of their keys and values.
+        window: the most records of one partition from its lowest undone one to the highest one read. It bounds the
+            done offsets above a stuck record.
+        near: the limit while enough lanes are ready, so that committed offsets stay close to the done records. More are
+            read, up to ``records``, while most records are queued behind others of their keys.
+        enough: so many ready lanes keep the workers busy.
     """
 
     records: int = 20_000
@@ -56,11 +56,11 @@ class Limits:
 
 
 class Lane:
-    """Records that are worked on one after the other, or together in one batch.
+    """Records that are handled one after the other, or together in one batch.
 
     Attributes:
-        home: the lanes of its partition, by key; it leaves them when it is empty. None: it is for one record only.
-        running: how many of its records a handler has. While it has any, no other one begins.
+        home: the lanes of its partition, by key; it is removed from them when empty. None: a lane of one record.
+        running: how many of its records are running. While any is, no other one begins.
     """
 
     __slots__ = ("home", "key", "running", "tasks")
@@ -73,13 +73,14 @@ class Lane:
 
 
 class PartitionWork:
-    """One partition while it is assigned, and while reading goes on in one topic from where it stood.
+    """One partition, while it is assigned, its topic stays the same, and its position does not move back.
 
     Attributes:
-        stretch: under which it is read; None: that is not known yet. What is read under another one is none of this.
-        outstanding: records that wait, run, or wait for another attempt. nbytes: theirs.
-        running: those that a handler has. is_gone: it was revoked or lost. resume_at: so few outstanding end its pause.
-        finished: those that wait for their transaction, with transactions.
+        stretch: under which it is read; None: not known yet. Records read under another stretch do not count here.
+        outstanding: number of records that wait, run, or wait for another attempt. nbytes: their bytes.
+        running: number of records in a handler. is_gone: whether it was revoked or lost. resume_at: the partition is
+            resumed when no more than this many are outstanding.
+        finished: with transactions, the number of records that wait for their transaction.
     """
 
     __slots__ = (
@@ -109,9 +110,9 @@ class PartitionWork:
 
 
 def read_offset(work: PartitionWork, frontier: Frontier, metadata: str) -> ReadOffset | None:
-    """What may be committed of a partition when it is done so far; None: it is not known yet where it is read.
+    """The offset to commit for a partition with this frontier; None while its position is unknown.
 
-    All that `process` commits is made here: it counts only under the stretch under which it was read (C19).
+    All offsets that `process` commits are made here, with the fetch epoch of the stretch in which they count (C19).
     """
     offset, stretch = frontier.offset, work.stretch
     if offset is None or stretch is None:
@@ -124,9 +125,9 @@ class Task:
 
     Attributes:
         attempts: how many have failed. first_at: when the first one began, -1 before. started_at: the present one.
-        due: not before this. timed_out: the present attempt took longer than it may.
-        told_lost: its handler was told that a partition of its records is gone, and may have stopped in the midst: what
-            it does counts for nothing, whether it returns or raises.
+        due: the earliest time of the next attempt. timed_out: whether the present attempt has exceeded ``timeout``.
+        told_lost: whether its handler has read `Context.lost` as True. It may have stopped early, so the attempt does
+            not count, whether it returns or raises.
     """
 
     __slots__ = (
@@ -162,10 +163,10 @@ class Task:
 
 
 class Earlier(NamedTuple):
-    """What was tried of a record before it was read.
+    """A record of the retry topic with its earlier attempts.
 
     Attributes:
-        record: it, as handlers get it. attempts: how many failed. due: not before this (ms; 0: at once).
+        record: the record as handlers get it. attempts: how many failed. due: the time of the next one (ms; 0: now).
     """
 
     record: Record[Any, Any]
@@ -177,14 +178,15 @@ class Scheduler:
     """All records that were read and are not done.
 
     Args:
-        earlier: says what was tried of a record before it was read. None: nothing, of any.
-        retry_topic: whose records may be due long after they are read.
+        earlier: returns the earlier attempts of a record. None: no record has any.
+        retry_topic: the topic whose records may be due long after they are read.
 
     Attributes:
-        partitions: the assigned ones. total: records outstanding, of partitions that went and still run, too.
-        running: tasks that a handler has, in the order of their start.
-        finished: records whose handler has returned, and which wait for their transaction; 0 without transactions.
-        wants_look: a partition that is paused may perhaps be resumed: the loop is to ask `pauses`, and clears this.
+        partitions: the assigned ones. total: outstanding records, also running ones of partitions that are gone.
+        running: running tasks, in the order of their start.
+        finished: number of records whose handler has returned, and which wait for their transaction; 0 without
+            transactions.
+        wants_look: a paused partition may have room again: the loop calls `pauses`, and clears this.
     """
 
     def __init__(
@@ -209,50 +211,50 @@ class Scheduler:
         self._ready: deque[Lane] = deque()
         self._late: list[tuple[int, int, Lane]] = []
         self._count = 0
-        # How many records may be outstanding now: `near` or `records` of the limits. Beyond `_high` none is read.
+        # The most outstanding records now: `near` or `records` of the limits. From `_high` on none is read.
         self._bound = self._near = min(limits.near, limits.records)
         self._high = max(self._bound * 3 // 4, 1)
         self._tells_of_few = False
-        # Of the latest records: how many had their first attempt, and of how many it failed.
+        # Of the latest records: the number of first attempts, and of those that failed.
         self._tried = self._failed = 0
 
     # ------------------------------------------------------------ what comes and goes
 
     def assign(self, partition: TopicPartition, done: Iterable[Run] = ()) -> PartitionWork:
-        """This member has the partition from now on; ``done`` is above its committed offset, and is not done again."""
+        """The partition is assigned. ``done``: offsets above its committed offset that are skipped."""
         before = self.partitions.get(partition)
         work = self.partitions[partition] = PartitionWork(partition, done)
-        # Whoever reads was told so, and is told when that ends.
+        # The consumer has it paused, too, until `pauses` returns it for resuming.
         work.is_paused = before is not None and before.is_paused
         return work
 
     def read_from(self, partition: TopicPartition, stretch: Stretch, done: Iterable[Run] = ()) -> None:
-        """An assigned partition is read from there on; ``done`` is skipped."""
+        """An assigned partition is read from this stretch on; ``done`` is skipped."""
         work = self.partitions[partition]
         work.stretch = stretch
         work.frontier = Frontier(done, stretch.offset, stretch.leader_epoch)
 
     def go_on(self, partition: TopicPartition, stretch: Stretch) -> None:
-        """Reading has left out what lies before this stretch, of the same topic: what was read before still counts."""
+        """The position moved forward, in the same topic: records read before still count."""
         work = self.partitions[partition]
         work.stretch = stretch
         work.frontier.passed(stretch.offset, stretch.leader_epoch)
 
     def begin_anew(self, partition: TopicPartition) -> int:
-        """What was read is read again, or is of another topic: none of it counts any more, as of one that was lost.
+        """The position moved back, or the topic was recreated: records read so far do not count, as if it was lost.
 
         Returns:
-            how many of its records had not ended.
+            The number of its records that were not done.
         """
         before = self.partitions[partition]
         left = before.outstanding
         self.forget((partition,))
-        # As the consumer has it.
+        # The consumer still has it paused.
         self.assign(partition).is_paused = before.is_paused
         return left
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
-        """No record of these begins any more. What runs goes on, and `frontiers` still has them until `forget`."""
+        """No record of these begins any more. Running ones go on; `frontiers` has the partitions until `forget`."""
         going = [
             work
             for each in partitions
@@ -262,7 +264,7 @@ class Scheduler:
             return
         for work in going:
             work.is_gone = True
-        # One walk for all of them. A lane of one record stands nowhere but where it waits for its turn.
+        # One pass for all of them. Lanes of one record are only in `_ready` and `_late`.
         lanes = (
             [*self._ready, *(late[2] for late in self._late)]
             if self._order == "none"
@@ -272,13 +274,13 @@ class Scheduler:
             self._drop_gone(lane)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are another member's now."""
+        """These partitions are gone."""
         self.revoke(partitions)
         for partition in partitions:
             self.partitions.pop(partition, None)
 
     def _drop_gone(self, lane: Lane) -> None:
-        """Remove what waits in a lane, of partitions that go. What runs there keeps its place."""
+        """Remove a lane's waiting records of partitions that are gone. Running ones keep their place."""
         kept: deque[Task] = deque()
         for task in lane.tasks:
             if task.work.is_gone and not task.is_running:
@@ -290,14 +292,14 @@ class Scheduler:
             lane.home.pop(lane.key, None)
 
     def add(self, partition: TopicPartition, records: Iterable[Record[Any, Any]], now: int) -> None:
-        """Records that were read, in their order, keys and values in bytes."""
+        """Add records that were read, in their order, with keys and values as bytes."""
         work = self.partitions.get(partition)
         if work is None:
             work = self.partitions[partition] = PartitionWork(partition, ())
         give = work.frontier.give
         lanes: dict[bytes | None, Lane] | None = None
         if self._order != "none":
-            # Those of an earlier assignment, too: what still runs of a key holds up the key.
+            # Also lanes of an earlier assignment: a record of a key that still runs holds up the key.
             lanes = self._lanes.setdefault(partition, {})
         by_key = self._order == "key"
         added = nbytes = 0
@@ -330,7 +332,7 @@ class Scheduler:
         self.nbytes += nbytes
 
     def passed(self, positions: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """The reader stands here: records that are bad, aborted or gone need no work."""
+        """Reading is at these positions: skipped offsets (bad, aborted or deleted records) need no work."""
         for partition, at in positions.items():
             if (work := self.partitions.get(partition)) is not None:
                 work.frontier.passed(at.offset, at.leader_epoch)
@@ -339,11 +341,11 @@ class Scheduler:
 
     @property
     def has_ready(self) -> bool:
-        """Whether a record can be worked on now, apart from those that are due by the clock."""
+        """Whether a record can be handled now, apart from retries that `look_at_due` has not moved yet."""
         return bool(self._ready)
 
     def ready_records(self, most: int) -> int:
-        """How many records can be worked on now, counted up to ``most``."""
+        """How many records can be handled now, counted up to ``most``."""
         count = 0
         for lane in self._ready:
             count += len(lane.tasks)
@@ -352,23 +354,23 @@ class Scheduler:
         return count
 
     def late_records(self, now: int) -> int:
-        """How many records wait for their time; those behind them in their lanes are not counted."""
+        """How many records wait for their next attempt, without those behind them in their lanes."""
         return sum(
             bool(lane.tasks) and not lane.running and lane.tasks[0].due > now for _, _, lane in self._late
         )
 
     def next_due(self) -> int:
-        """When the next record is due that waits for its time."""
+        """When the next waiting attempt is due."""
         return self._late[0][0] if self._late else FOREVER
 
     def look_at_due(self, now: int) -> None:
-        """What has waited for its time can be worked on now."""
+        """Make lanes ready whose next attempt is due."""
         late = self._late
         while late and late[0][0] <= now:
             self._ready.append(heapq.heappop(late)[2])
 
     def take(self, now: int) -> Task | None:
-        """The next record to be worked on; its lane waits until `done`, `again` or `drop`. None: there is none now."""
+        """The next record to be handled; its lane waits until `done`, `again` or `drop`. None: there is none now."""
         if self._late:
             self.look_at_due(now)
         ready = self._ready
@@ -377,14 +379,14 @@ class Scheduler:
             if self._tells_of_few and self._has_few():
                 self._tells_of_few = False
                 self.wants_look = True
-            # A lane may stand here twice: it was dropped and filled again meanwhile.
+            # A lane may be queued twice: it was emptied and filled again meanwhile.
             if lane.tasks and not lane.running and lane.tasks[0].due <= now:
                 self._begin(lane.tasks[0], now)
                 return lane.tasks[0]
         return None
 
     def take_batch(self, most: int, now: int) -> list[Task]:
-        """Up to so many records for one call: of each lane the first ones, in their order."""
+        """Up to ``most`` records for one call: the first ones of each lane, in their order."""
         batch: list[Task] = []
         while len(batch) < most and (task := self.take(now)) is not None:
             batch.append(task)
@@ -412,12 +414,12 @@ class Scheduler:
         self.drop(task, now)
 
     def drop(self, task: Task, now: int) -> None:
-        """It ended without being done; nobody repeats it here."""
+        """The task ended, and is not tried again here."""
         self._end(task)
         self._leave(task, now)
 
     def put_back(self, task: Task, now: int) -> None:
-        """It was taken and did not begin, or what its handler did counts for nothing: others may take it."""
+        """The task did not begin, or its attempt does not count: it may be taken again."""
         if task.work.is_gone:
             self.drop(task, now)
         else:
@@ -425,9 +427,9 @@ class Scheduler:
             self._line_up(task.lane, now)
 
     def first_of(self, tasks: Iterable[Task], now: int) -> list[Task]:
-        """Those of a part of a batch that may begin: no record of their lanes before them is left out or not done yet.
+        """The records of a part of a batch that may begin: all records before them in their lanes are in it, too.
 
-        The others are put back, and so are those of partitions that went meanwhile.
+        The others are put back, and so are those of partitions that are gone.
         """
         lanes: dict[Lane, Iterator[Task]] = {}
         first: list[Task] = []
@@ -441,7 +443,7 @@ class Scheduler:
         return first
 
     def again(self, task: Task, due: int, now: int) -> None:
-        """It failed, and is tried again at ``due``; its lane waits meanwhile."""
+        """The task failed, and is tried again at ``due``; its lane waits meanwhile."""
         if task.work.is_gone:
             self.drop(task, now)
             return
@@ -485,7 +487,7 @@ class Scheduler:
             self.wants_look = True
 
     def _line_up(self, lane: Lane, now: int) -> None:
-        """The first record of a lane may be worked on, now or when it is due."""
+        """Queue a lane: its first record may be handled, now or when it is due."""
         if lane.running:
             return
         due = lane.tasks[0].due
@@ -503,25 +505,25 @@ class Scheduler:
             return 0
         room = self._bound - self.total
         if self._retry_topic is not None:
-            # All that one poll brings may be records of it.
+            # All records of one poll may be of the retry topic.
             room = min(room, max(self._bound // _RETRY_PART, 1))
         return room
 
     @property
     def is_at_most(self) -> bool:
-        """Whether nothing more would be read if fewer of these records could be worked on."""
+        """Whether the limit cannot be raised further if too few records are ready."""
         return self._order == "partition" or self._bound == self._limits.records
 
     def _has_few(self) -> bool:
-        """Whether the records that can be worked on do not keep the workers busy.
+        """Whether too few lanes are ready to keep the workers busy.
 
-        While most fail, those that wait for their next attempt count as such: no more are wanted then.
+        While most first attempts fail, lanes that wait for a retry count as ready, so that no more records are read.
         """
         waiting = len(self._late) if self._failed * 2 > self._tried else 0
         return len(self._ready) + waiting < self._limits.enough
 
     def _near_is_full(self) -> bool:
-        """Whether `Limits.near` keeps a partition from being read: by records that no handler has returned from yet."""
+        """Whether `Limits.near` keeps a partition paused. Finished records do not count."""
         share_of = self._shares(self._near)
         return self.total - self.finished >= self._near * 3 // 4 or any(
             work.outstanding - work.finished >= (most := share_of(partition)) - most // 8
@@ -529,7 +531,7 @@ class Scheduler:
         )
 
     def _shares(self, of: int) -> Callable[[TopicPartition], int]:
-        """Tells the most of a limit that one partition may have."""
+        """A function that returns a partition's share of a limit."""
         share = max(min(of * _SHARES // max(len(self.partitions), 1), of), 1)
         topic = self._retry_topic
         if topic is None:
@@ -550,15 +552,15 @@ class Scheduler:
             self._bound = self._near
         elif self._has_few():
             self._bound = most
-        # In between it stays as it is: each change pauses and resumes partitions.
+        # In between it stays unchanged, because each change pauses and resumes partitions.
         self._tells_of_few = is_full and self._bound < most
         self._high = max(self._bound * 3 // 4, 1)
 
     def pauses(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """The partitions that are to be paused from now on, and those that are to be resumed.
+        """The partitions to pause now, and those to resume.
 
-        A partition is paused beyond its share of the limits, and resumed an eighth below. Not further below: what waits
-        behind a slow key must not keep the others from going on.
+        A partition is paused beyond its share of the limits, and resumed an eighth below. Not further below: records
+        queued behind a slow key must not keep other keys from being read.
         """
         self._choose_bound()
         limits = self._limits
@@ -586,7 +588,7 @@ class Scheduler:
     def frontiers(
         self, partitions: Iterable[TopicPartition] | None = None, limit: int = METADATA_BYTES
     ) -> dict[TopicPartition, ReadOffset]:
-        """What may be committed of these partitions, or of all: offsets, and what is done above them as metadata."""
+        """The offsets to commit of these partitions (None: of all), with the done offsets above them as metadata."""
         chosen = self.partitions if partitions is None else partitions
         found = {}
         for partition in chosen:
@@ -597,13 +599,13 @@ class Scheduler:
         return found
 
     def running_of(self, partitions: Iterable[TopicPartition]) -> int:
-        """How many records of these a handler has."""
+        """How many records of these partitions are running."""
         return sum(work.running for each in partitions if (work := self.partitions.get(each)) is not None)
 
     # ------------------------------------------------------------ what holds it up
 
     def overdue(self, now: int, timeout_ms: int) -> Iterator[Task]:
-        """Those that run for longer than they may, and were not told yet."""
+        """Records that have run longer than ``timeout``, each once."""
         for task in self.running:
             if now - task.started_at < timeout_ms:
                 return
@@ -612,7 +614,7 @@ class Scheduler:
                 yield task
 
     def stuck(self) -> Iterator[Task]:
-        """Of each partition the record that holds up its frontier, if it runs."""
+        """The record that holds up each partition's frontier, if it is running."""
         lowest: dict[TopicPartition, Task] = {}
         for task in self.running:
             partition = task.work.partition

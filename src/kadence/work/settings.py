@@ -1,4 +1,4 @@
-"""What `Consumer.process` is told, checked."""
+"""The checked arguments of `Consumer.process`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Executor = Literal["threads", "loop", "processes"]
 """Where handlers run."""
 
 BatchFormat = Literal["records", "arrow"]
-"""What a handler of batches gets: a list of records, or a ``pyarrow.Table``."""
+"""The argument of a batch handler: a list of records, or a ``pyarrow.Table``."""
 
 _NEAR: Final = 1_000
-"""So many records are read ahead while the workers have enough to choose from, or twice as many as they hold."""
+"""`Limits.near`, if it is more than twice the number of records that the workers hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Settings:
     """Checked arguments of `Consumer.process`; durations are ms.
 
     Attributes:
-        bad_letter: the topic for records that a deserialiser refuses; None: there is none. skips_bad: whether they are
-            passed over.
+        bad_letter: the dead letter topic for records that a deserialiser refuses; None: there is none. skips_bad:
+            whether such records are skipped.
     """
 
     handler: Callable[..., Any]
@@ -72,14 +72,14 @@ def settings_of(
     deserialization_errors: str = "raise",
     dead_letter_topic: str | None = None,
 ) -> Settings:
-    """Check what a caller gave.
+    """Check the arguments of `process`.
 
     Args:
         deserialization_errors, dead_letter_topic: the consumer's own settings, for records that a deserialiser refuses.
-            A ``dead_letter`` is for these, too, and comes first.
+            ``dead_letter`` applies to these, too, and takes precedence.
 
     Raises:
-        TypeError, ValueError, ConfigError: what is not allowed, and what is.
+        TypeError, ValueError, ConfigError: an argument is not allowed; the message has the allowed ones.
     """
     if not callable(handler):
         raise TypeError(f"a handler is a function that takes a record, not {handler!r}")
@@ -106,7 +106,7 @@ def settings_of(
     if batch_format == "arrow":
         if batch is None:
             raise ConfigError("batch_format='arrow' needs a batch=(records, seconds)")
-        # At once, and not with the first batch.
+        # Without pyarrow this fails now, and not with the first batch.
         from kadence.records.arrow import schema
 
         schema()
@@ -136,7 +136,7 @@ def settings_of(
 
 def _check_numbers(**given: Any) -> None:
     for name, number in given.items():
-        # Those of numpy, too.
+        # numpy's numbers are accepted, too.
         if not isinstance(number, Integral):
             raise TypeError(f"{name}={number!r}: a whole number")
         if number < 1:
@@ -156,12 +156,12 @@ def _check_failures(retry: Retry | None, dead_letter: str | None) -> None:
         raise TypeError(f"retry={retry!r}: a Retry, such as Retry(attempts=5), or None")
     if retry.topic is not None and retry.topic == dead_letter:
         raise ConfigError(
-            f"dead_letter={dead_letter!r} is the topic of retries, too: dead letters would be tried again, without end"
+            f"dead_letter={dead_letter!r} is also the retry topic: dead letter records would be retried without end"
         )
 
 
 def _limits(records: int, nbytes: int, order: Order, held: int) -> Limits:
-    """How much is read ahead for workers that hold so many records at once."""
+    """The limits for workers that hold so many records at once."""
     near = min(_NEAR, records // 4) if order != "partition" else _NEAR
     return Limits(records, nbytes, near=min(max(near, 2 * held), records), enough=held)
 
@@ -177,7 +177,7 @@ def _takes_context(handler: Callable[..., Any]) -> bool:
     """Whether a handler wants a second argument.
 
     Raises:
-        TypeError: it cannot be called with what it gets. Otherwise every record would fail, and become a dead letter.
+        TypeError: it cannot be called with these arguments. Otherwise each record would fail.
     """
     try:
         signature = inspect.signature(handler)

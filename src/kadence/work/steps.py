@@ -1,4 +1,4 @@
-"""What the loop of `process` asks of its consumer, step by step; a driver (`driver.py`) carries them out."""
+"""The steps of the loop of `process`; a driver (`driver.py`) carries them out on the consumer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Commit", "Committed", "Idle", "PartitionsOf", "Poll", "Seek", "SeekT
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Poll for up to so many ms; gives `Records`. It ends early when the desk has changed."""
+    """Poll for up to so many ms; returns `Records`. It ends early when the desk has changed."""
 
     ms: int
     max_records: int
@@ -21,23 +21,23 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Commit what is still read from there, and wait; raises what the commit raises."""
+    """Commit the offsets whose fetch epoch is still current, and wait; raises the commit's error."""
 
     offsets: Mapping[TopicPartition, ReadOffset]
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Gives what the group has committed for these."""
+    """Returns the group's committed offsets of these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsOf:
-    """Gives the partitions of a topic, none where the cluster does not have it; None if the consumer stops before.
+    """Returns the partitions of a topic, none if the cluster does not have it; None if the consumer stops before.
 
-    Brokers that are away are waited for as long as polls would wait for them.
+    It waits for brokers that are away, as polls do.
     """
 
     topic: str
@@ -45,7 +45,7 @@ class PartitionsOf:
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Read the partition from there on. ``is_committed``: that is committed, with this metadata."""
+    """Seek to ``at``. ``is_committed``: ``at`` is committed, with this metadata."""
 
     partition: TopicPartition
     at: OffsetAndMetadata
@@ -54,14 +54,14 @@ class Seek:
 
 @dataclass(frozen=True, slots=True)
 class SeekToStart:
-    """Read these from the beginning of their logs on; raises IllegalStateError if one is not assigned."""
+    """Seek these to the beginning of their logs; raises IllegalStateError if one is not assigned."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Wait until the desk changes, or until then (absolute ms)."""
+    """Wait until the desk changes, or until ``until`` (absolute ms)."""
 
     until: int
 

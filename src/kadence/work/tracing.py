@@ -1,4 +1,4 @@
-"""What `process` tells whoever traces it (`kadence.otel`). Without one nothing here is called."""
+"""The interface between `process` and its tracing (`kadence.otel`). Not called without tracing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Tracing"]
 
 
 class Tracing(Protocol):
-    """Told by workers, each on its own thread or in its own task, unless a method says otherwise."""
+    """Called by workers, each on its own thread or in its own task, unless a method says otherwise."""
 
     def attempt(self, tasks: Sequence[Task]) -> AbstractContextManager[None]:
-        """Entered around the handler of these records, and around what is sent for them or made of their failure."""
+        """Entered around the handler of these records, the sending of outputs, and the handling of a failure."""
         ...
 
     def failed(self, error: BaseException) -> None:
-        """The attempt that is entered here has failed."""
+        """The attempt that this worker has entered has failed."""
         ...
 
     def carried(self) -> AbstractContextManager[None]:
@@ -27,9 +27,9 @@ class Tracing(Protocol):
         ...
 
     def follow(self, producer: Any) -> None:
-        """This producer sends outputs, retry records and dead letters. Any thread."""
+        """This producer sends outputs, retry records and dead letter records. Any thread."""
         ...
 
     def end(self, running: Collection[Task]) -> None:
-        """`process` ends, and does not wait for these any longer. The thread or task that called it."""
+        """`process` ends without waiting for these. Called on the thread, or in the task, that called `process`."""
         ...

@@ -1,4 +1,4 @@
-"""The frontier for a loop of one's own (H1): `Consumer.track` says what was read, `Work.done` what is done."""
+"""The frontier for an application's own loop (H1): `Consumer.track` adds records, `Work.done` marks them as done."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Work:
     ) -> None:
         self._lock = lock
         self._fork = FORKS.count
-        # Those of this assignment: what was revoked and comes back gets others.
+        # The frontiers of this assignment: a partition that is revoked and assigned again gets another one.
         self._frontiers = frontiers
         self._places = places
         self._left = set(places)
 
     def done(self, record: Record[Any, Any]) -> None:
-        """This record is done: handled, skipped, or given up for good. To say it again has no effect.
+        """This record is done: handled, skipped, or given up for good. Repeating the call has no effect.
 
         Raises:
-            IllegalStateError: the record is not one of these. ForkedError: another process has read it, and commits.
+            IllegalStateError: the record is not one of these. ForkedError: it was read before fork(), in the parent.
         """
         if self._fork != FORKS.count:
             raise ForkedError(
-                "these records were read before fork(): only the process that has read them can say that they are done"
+                "these records were read before fork(): call done() in the process that has read them"
             )
         place = (record.topic, record.partition, record.offset)
         with self._lock:
@@ -45,7 +45,7 @@ class Work:
                 self._frontiers[TopicPartition(record.topic, record.partition)].done(record.offset)
             elif place not in self._places:
                 raise IllegalStateError(
-                    f"{record.topic}-{record.partition}@{record.offset} is not one of the records that this tracks"
+                    f"{record.topic}-{record.partition}@{record.offset} is not one of the records of this track()"
                 )
 
     @property
@@ -64,7 +64,7 @@ Place = tuple[str, int, int]
 class Tracked:
     """All records that one consumer tracks.
 
-    A seek, a reset, or a new assignment begins another fetch epoch, and what was read before is forgotten (C19).
+    A seek, a reset, or a new assignment begins another fetch epoch; records read before it are forgotten (C19).
     """
 
     kind: ClassVar = Work
@@ -82,8 +82,8 @@ class Tracked:
         """These were read.
 
         Args:
-            passed: where the polls stand behind them, past bad and aborted records, too.
-            epochs: the fetch epochs under which polls have returned records last.
+            passed: the positions after the last poll, past bad and aborted records, too.
+            epochs: the fetch epochs of the last poll's records.
         """
         frontiers: dict[TopicPartition, Frontier] = {}
         places: set[Place] = set()
@@ -100,10 +100,10 @@ class Tracked:
         return Work(self._lock, frontiers, places)
 
     def offsets(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, ReadOffset]:
-        """What may be committed: of each assigned partition the lowest offset that is not done.
+        """The offsets to commit: the lowest offset of each assigned partition that is not done.
 
         Args:
-            epochs: the fetch epochs under which partitions are read now.
+            epochs: the present fetch epochs.
         """
         with self._lock:
             for partition in [p for p, (epoch, _) in self._frontiers.items() if epochs.get(p) != epoch]:
@@ -117,7 +117,7 @@ class Tracked:
     def _frontier(self, partition: TopicPartition, epochs: Mapping[TopicPartition, int]) -> Frontier:
         epoch = epochs.get(partition)
         if epoch is None:
-            # It is gone already. Its records can be done, and nothing of them is committed.
+            # The partition is gone already. Its records can be marked as done, but are not committed.
             return Frontier()
         known = self._frontiers.get(partition)
         if known is None or known[0] != epoch:

@@ -1,6 +1,6 @@
 """The desk and the loop of `process` with transactions: records are done when their transaction is committed (H7).
 
-What they do otherwise stands in `desk` and `processing`; which records a transaction has, in `rounds`.
+`desk` and `processing` are the same without transactions; `rounds` chooses the records of a transaction.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ __all__ = ["TransactionalDesk", "TransactionalProcessing"]
 log = logger("kadence.work")
 
 _AGAIN_MS: Final = 100
-"""After so long a transaction that failed through no fault of its records is made again for the first time."""
+"""The first wait before a failed transaction is repeated, if none of its records caused the failure."""
 
 _GONE_MS: Final = 30_000
-"""So long a topic of letters that is gone is left alone: transactions wait some seconds for it each time."""
+"""The wait before writing to a missing dead letter or retry topic again: each try takes a transaction some seconds."""
 
 _UNKNOWN_MS: Final = 2_000
-"""So long partitions are left out whose topic a coordinator does not know. By then metadata tells what became of it."""
+"""How long partitions are left out whose topic a coordinator does not know. The metadata is updated meanwhile."""
 
 _LAST_MS: Final = 10_000
-"""The last transaction before partitions go has so long, at least."""
+"""The least time for the last transaction before partitions go."""
 
 _OF_GENERATIONS: Final = frozenset({ec.ILLEGAL_GENERATION, ec.STALE_MEMBER_EPOCH})
-"""The group went on. In a cooperative rebalance this member goes with it, and keeps its partitions."""
+"""The group has a newer generation. In a cooperative rebalance this member joins it, and keeps its partitions."""
 
 
 class TransactionalDesk(Desk):
-    """A desk whose records wait for their transaction when they are handled."""
+    """A desk whose handled records wait for their transaction."""
 
     new_scheduler: ClassVar[type[Scheduler]] = Rounds
     scheduler: Rounds
@@ -59,14 +59,14 @@ class TransactionalDesk(Desk):
             return self.scheduler.begin(now, limit, without)
 
     def finish(self, tasks: Sequence[Task]) -> None:
-        """As `Desk.finish`: these have nothing to be sent, and do not depend on each other."""
+        """As `Desk.finish`: these have no outputs, and do not depend on each other."""
         now = self.finished_at = self.clock.now_ms()
         for task in tasks:
             self.scheduler.finish((task,), (), now)
         self._tell()
 
     def sends(self, tasks: Sequence[Task], outputs: Iterable[ProducerRecord]) -> None:
-        """As `Desk.sends`: a transaction has all outputs or none, so they are kept until there are all."""
+        """As `Desk.sends`, but the outputs are collected first: a transaction has all of them or none."""
         try:
             with self.here:
                 given = list(outputs)
@@ -95,7 +95,11 @@ class TransactionalDesk(Desk):
             self._changed()
 
     def ended(self, this: Round, error: Exception | None, refused: Mapping[Finished, Exception]) -> None:
-        """A round ended; see `transactions.Ended`. What was refused has failed an attempt, or is sent again."""
+        """A round ended; see `transactions.Ended`.
+
+        A refused output fails an attempt of its record. A refused dead letter or retry record is replaced or
+        sent again.
+        """
         now = self.clock.now_ms()
         failed = {each: problem for each, problem in refused.items() if each.counter is None}
         letters = [each for each in refused if each not in failed]
@@ -119,14 +123,14 @@ class TransactionalDesk(Desk):
         for each, (_, level) in again.items():
             self._say_unsent(level, each.tasks[0], _letter_of(each).topic, refused[each])
         for each, problem in failed.items():
-            # Those of partitions that go are the next owner's.
+            # Records of partitions that are gone are left to the next owner.
             if tasks := [task for task in each.tasks if task.is_running]:
-                # A dead letter belongs to the handler's trace.
+                # A dead letter record belongs to the handler's trace.
                 each.context.run(self.fails, tasks, problem)
         self.wake()
 
     def _send_again(self, each: Finished, error: Exception, now: int) -> Again:
-        """A letter was refused that must not be lost. The records beside it need not wait for it."""
+        """Send a refused dead letter or retry record again later; the other records do not wait for it."""
         each.repeating = each.repeating or Repeating(RESEND_MS, self._told_unsent)
         again = each.repeating.failed(now, _letter_of(each).topic)
         is_gone = isinstance(error, UnknownTopicOrPartitionError)
@@ -134,11 +138,11 @@ class TransactionalDesk(Desk):
         return again
 
     def _replace(self, each: Finished, instead: Letter | BaseException) -> None:
-        """What happens in place of a letter that its topic never takes."""
+        """Replace a dead letter or retry record that its topic can never take, or end the processing."""
         if isinstance(instead, Letter):
             each.outputs, each.counter = [instead], instead.counter
             return
-        # It is not done, so it is part of no later round.
+        # Its record is not done, so no later round may have it.
         each.not_before = FOREVER
         self.failure = self.failure or instead
         self.is_ended = True
@@ -149,8 +153,8 @@ class TransactionalProcessing(Processing):
 
     Args:
         make: makes the producer. changed: as of the desk. caller: makes the calls of transactions.
-        renew: has the consumer take its present identity, as a poll does. False: it has lost its partitions.
-        refresh: has it ask for metadata. Others: as of `Processing`.
+        renew: updates the consumer's group metadata, as a poll does. False: it has lost its partitions.
+        refresh: requests a metadata update. Others: as of `Processing`.
     """
 
     _desk: TransactionalDesk
@@ -174,16 +178,16 @@ class TransactionalProcessing(Processing):
         self._not_before = 0
         self._repeating = Repeating(_AGAIN_MS)
         self._gone: dict[TopicPartition, tuple[int, int]] = {}
-        """Partitions that brokers do not know: of what fetch epoch, and until when (ms) they are left out."""
+        """Partitions that brokers do not know, with their fetch epoch and the time until they are left out (ms)."""
         self._is_stale = False
         self._last_error: Exception | None = None
         self._sent_as: GroupMetadata | None = None
 
     def run(self) -> Steps:
-        """As `Processing.run`. First it is seen that no earlier transaction of this name is open.
+        """As `Processing.run`, after earlier transactions of the same transactional id have ended.
 
         Raises:
-            Also why the producer of transactions cannot go on: another one has its name, or brokers refuse it.
+            Also the fatal error of the transactional producer: it is fenced, or brokers refuse it.
         """
         transactions = self.transactions
         transactions.start()
@@ -194,16 +198,16 @@ class TransactionalProcessing(Processing):
         yield from super().run()
 
     def _failed(self, error: Exception) -> None:
-        """Called where the calls of transactions are made: there can be no more of them."""
+        """There can be no more transactions. Called on the thread that makes their calls."""
         with self._desk.lock:
             self._desk.failure = self._desk.failure or error
             self._desk.is_ended = True
 
     def assigned(self, partitions: tuple[TopicPartition, ...]) -> Steps:
-        """These are this member's from now on. What the group has committed is not handled again.
+        """These partitions are assigned. Records that the group has committed are not handled again.
 
         Raises:
-            KafkaError: what is committed cannot be found out.
+            KafkaError: the committed offsets cannot be looked up.
         """
         found: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
         if partitions:
@@ -222,12 +226,12 @@ class TransactionalProcessing(Processing):
     def _counted(
         self, read: Mapping[TopicPartition, ReadOffset]
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """What a transaction may commit of this now. Any thread."""
+        """The offsets of this for a transaction; raises PositionLostError if one is outdated. Any thread."""
         return counted(read, self._reading.fetch_epochs_of_known())
 
     def put_back(self, *, is_interrupted: bool = False) -> Steps:
-        """As `Processing.put_back`. While a transaction is undecided, nothing may be committed behind it."""
-        # Before the frontiers are read: what is committed between the two must not be taken back by a commit of these.
+        """As `Processing.put_back`. While a transaction is undecided, the consumer must not auto-commit."""
+        # Before the frontiers are read: a later commit of these must not undo a transaction that ends in between.
         is_decided = not self.transactions.is_busy
         yield from super().put_back(is_interrupted=is_interrupted)
         self.is_put_back = self.is_put_back and is_decided
@@ -248,7 +252,7 @@ class TransactionalProcessing(Processing):
         with self._desk.lock:
             is_all_finished = self._desk.scheduler.total == self._desk.scheduler.finished
         if is_all_finished and self._ranges_are_read():
-            # Nothing else comes that is worth waiting for.
+            # No more records come: commit now.
             self._commit_at = 0
         return False
 
@@ -263,7 +267,7 @@ class TransactionalProcessing(Processing):
             self._is_stale = False
             self._refresh()
         if self._gone:
-            # Another topic of the name is not gone.
+            # A recreated topic has another fetch epoch, and is not left out.
             epochs = self._reading.fetch_epochs()
             self._gone = {
                 p: each for p, each in self._gone.items() if epochs.get(p) == each[0] and now < each[1]
@@ -275,7 +279,7 @@ class TransactionalProcessing(Processing):
         this.offsets = {p: read for p, read in this.offsets.items() if self.committed.get(p) != read}
         if not (this.finished or this.offsets):
             return False
-        # The member as which the records of this round were read: no poll has told of a loss since.
+        # The identity under which the records of this round were read: no poll has reported a loss since.
         self._sent_as = self._subject.group_metadata()
         self.transactions.commit(this, self._sent_as)
         return True
@@ -283,11 +287,11 @@ class TransactionalProcessing(Processing):
     def _round_ended(
         self, this: Round, error: Exception | None, refused: Mapping[Finished, Exception]
     ) -> None:
-        """Called where the calls of transactions are made."""
+        """Called on the thread that makes the calls of transactions."""
         self._last_error = None if refused else error
         if error is None:
             self._repeating.succeeded()
-            # That of a revocation waits for nothing, and ends the wait of those that failed before.
+            # A transaction during a revocation does not wait, and its success ends the backoff of failed ones.
             self._commit_at = min(self._commit_at, add_ms(self._clock.now_ms(), self._commit_ms))
             self.committed.update(this.offsets)
         elif not refused and self._is_shortened(error, {p: each.at for p, each in this.offsets.items()}):
@@ -295,18 +299,18 @@ class TransactionalProcessing(Processing):
         elif not refused:
             now = self._clock.now_ms()
             if isinstance(error, UnknownTopicOrPartitionError):
-                # The transactions of the others do not wait for it; nor does the group, once the consumer knows.
+                # Leave out these partitions, so that transactions of the others do not wait for their topic.
                 until = add_ms(now, _UNKNOWN_MS)
                 left_out = error.partitions & this.offsets.keys()
                 self._gone.update({p: (this.offsets[p].fetch_epoch, until) for p in left_out})
                 self._is_stale = True
             again = self._repeating.failed(now)
-            log.log(again.level, "the transaction was aborted, and is made again: %s", error)
+            log.log(again.level, "the transaction was aborted and will be repeated: %s", error)
             self._not_before = self._commit_at = again.at
         self._desk.ended(this, error, refused)
 
     def _commit_at_last(self, partitions: tuple[TopicPartition, ...] | None) -> Steps:
-        """Commit all that is finished. A round that is under way is waited for: it may have records of these."""
+        """Commit all finished records. Wait for the present round, too: it may have records of these partitions."""
         transactions, clock, desk = self.transactions, self._clock, self._desk
         until = add_ms(clock.now_ms(), max(self._settings.drain_ms, _LAST_MS))
         self._last_error = None
@@ -316,11 +320,11 @@ class TransactionalProcessing(Processing):
                 now = clock.now_ms()
                 if transactions.is_busy:
                     if now >= until:
-                        log.warning("the last transaction has not ended; it is not waited for any longer")
+                        log.warning("gave up waiting for the end of the last transaction")
                         break
                     yield Idle(until)
                 elif self._is_given_up(now, until):
-                    log.warning("not committed, so some records come again: %s", self._last_error)
+                    log.warning("commit failed; some records will be redelivered: %s", self._last_error)
                     break
                 elif now < self._not_before:
                     yield Idle(self._not_before)
@@ -334,8 +338,8 @@ class TransactionalProcessing(Processing):
                     desk.scheduler.forget(partitions)
 
     def _is_given_up(self, now: int, until: int) -> bool:
-        """Whether the last round failed, and another one would: this member is no longer the group's, say."""
-        # No poll does it here: this is the end, or a callback, which may take as long as `drain`.
+        """Whether the last round failed with an error that would recur, or the time is over."""
+        # No poll updates the identity here: this is the end, or a callback, which may take as long as `drain`.
         is_member = self._renew()
         error = self._last_error
         if error is None:
@@ -346,7 +350,7 @@ class TransactionalProcessing(Processing):
         return is_final or not isinstance(error, KafkaError) or now >= until
 
     def _is_between_generations(self) -> bool:
-        """Whether the group is in another generation than this member knows of: it is told of that soon."""
+        """Whether the group has a newer generation that this member has not learned yet."""
         return _is_of_generation(self._last_error) and self._subject.group_metadata() == self._sent_as
 
 

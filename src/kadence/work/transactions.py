@@ -1,8 +1,8 @@
 """Carries out the transactions of `process` with a producer. Their calls wait for brokers: a `Caller` makes them.
 
-One transaction at a time. It begins when all that is to be in it is known, so it is open no longer than brokers take to
-write it. A transaction that fails is aborted, and whose fault that was is told: an output that brokers refuse is a
-failed attempt of its record, and anything else has nothing to do with the records, which go into the next (KIP-447).
+There is one transaction at a time. It begins when its whole content is known, so that it is open no longer than brokers
+take to write it. A transaction that fails is aborted. If brokers refused an output, its record has failed an attempt.
+Any other error is not about the records, which go into the next transaction (KIP-447).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = ["Counted", "Ended", "TransactionalProducer", "Transactions"]
 log = logger("kadence.work")
 
 _IN_A_HURRY: Final = 1.0
-"""Seconds that the producer has to end when a transaction is under way for which nobody waits any more."""
+"""The timeout of the producer's close while a transaction is under way that nothing waits for (seconds)."""
 
 _TRIES: Final = 12
-"""So often the producer is given ``max.block.ms`` to end what an earlier one of its name has left open."""
+"""How many times init_transactions may take ``max.block.ms``, to end open transactions of an earlier producer."""
 
 _OF_TRANSACTIONS: Final = frozenset(
     {
@@ -55,20 +55,17 @@ _OF_TRANSACTIONS: Final = frozenset(
         ec.UNKNOWN_PRODUCER_ID,
     }
 )
-"""What brokers say of a transaction or its producer, and not of a record in it."""
+"""Errors about the transaction or its producer, and not about a record in it."""
 
 Counted = Callable[["Mapping[TopicPartition, ReadOffset]"], "Mapping[TopicPartition, OffsetAndMetadata]"]
-"""Makes of what a round has done what may be committed.
-
-Raises PositionLostError if any of it does not count any more.
-"""
+"""Returns the offsets of a round for a commit; raises PositionLostError if one of them is outdated."""
 
 Ended = Callable[[Round, "Exception | None", "Mapping[Finished, Exception]"], None]
-"""Told how a round ended: with None it is committed, else nothing of it is; and which of it were refused, and why."""
+"""Called at the end of a round: with None if it is committed, else with its error, and with the refused outputs."""
 
 
 class TransactionalProducer(Sender, Protocol):
-    """What is needed of a `Producer`. In a simulation each of these calls is awaited."""
+    """The part of a `Producer` that `Transactions` uses. In a simulation each of these calls is awaited."""
 
     def partitions_for(self, topic: str) -> Any: ...
     def init_transactions(self) -> Any: ...
@@ -85,14 +82,15 @@ class Transactions:
     """The producer of one call of `process`, and its transactions.
 
     Args:
-        make: makes the producer. ended: see `Ended`. failed: told why there can be no more transactions.
-        counted: what may be committed of a round now, of what is still read from there (`Processing.counted`).
+        make: makes the producer. ended: see `Ended`. failed: called with the error after which there can be no more
+            transactions.
+        counted: see `Counted`.
         changed: called after each of these, and when an attribute changes. caller: makes all of these calls, and those
-            of the producer but its last one. clock: how often a thing is logged.
+            of the producer except close(). clock: limits repeated log lines.
 
     Attributes:
-        is_ready: what an earlier producer of the same name left open has ended. is_busy: a round is under way.
-        failure: why there can be no more transactions.
+        is_ready: open transactions of earlier producers of the same transactional id have ended. is_busy: a round is
+            under way. failure: the error after which there can be no more transactions.
     """
 
     def __init__(
@@ -121,11 +119,11 @@ class Transactions:
         self._is_closing = False
 
     def start(self) -> None:
-        """Make the producer, and end what an earlier one of its name has left open. It waits for nothing."""
+        """Make the producer, and call its init_transactions. Does not block."""
         self._caller.carry(self._or_fail(self._open()))
 
     def commit(self, this: Round, group: GroupMetadata) -> None:
-        """Begin to commit a round, as this member of the group. No other one is under way."""
+        """Begin to commit a round, as this member of the group. No other round may be under way."""
         self.is_busy = True
         assert self._producer is not None
         self._caller.carry(self._or_fail(self._carry(self._producer, this, group)))
@@ -219,16 +217,16 @@ class Transactions:
     def _without_topic(
         self, producer: TransactionalProducer, this: Round
     ) -> Generator[Callable[[], Any], Any, dict[Finished, Exception]]:
-        """The dead letters and retry records whose topic is not there, and why.
+        """The dead letter and retry records whose topic does not exist, with the error of each.
 
-        A producer waits for such a topic. No transaction may be open meanwhile: brokers would abort it.
+        The producer waits for a missing topic. If a transaction were open meanwhile, brokers might abort it.
         """
         letters = [each for each in this.finished if each.counter is not None]
         problems: dict[str, Exception] = {}
         for topic in {each.outputs[0].topic: None for each in letters}:
             try:
                 yield partial(producer.partitions_for, topic)
-            except Exception as error:  # noqa: BLE001 - others are met again in the transaction
+            except Exception as error:  # noqa: BLE001 - others recur in the transaction
                 if _blames(error):
                     problems[topic] = error
         return {
@@ -236,9 +234,9 @@ class Transactions:
         }
 
     def _until_decided(self, call: Callable[[], Any], futures: Sequence[tuple[Finished, Any]] = ()) -> Calls:
-        """Commit or abort. What takes too long goes on, and is waited for again: it cannot be taken back.
+        """Commit or abort. A call that times out is repeated, because the outcome cannot be undone any more.
 
-        If one of ``futures`` has failed, its transaction never commits: each call would raise why at once.
+        If one of ``futures`` has failed, its transaction cannot commit, and each call would raise at once.
         """
         while True:
             try:
@@ -250,7 +248,7 @@ class Transactions:
                 is_news = self._told.is_new(self._clock.now_ms(), "end", None)
                 log.log(
                     WARNING if is_news else INFO,
-                    "the transaction has not ended yet, it is waited for: %s",
+                    "the transaction has not ended yet; still waiting for it: %s",
                     error,
                 )
 

@@ -1,4 +1,4 @@
-"""Handlers on an event loop give way to it. Coroutines that await nothing would keep it as long as there is work."""
+"""Lets the event loop run between handlers. Coroutines that never suspend would block it as long as there is work."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["LoopTurns"]
 
 
 class LoopTurns:
-    """When the tasks of one loop let it turn. On the loop.
+    """Decides when the worker tasks of one loop let it turn. On the loop.
 
     Attributes:
-        due_at: from when on they have kept the loop for long (ms).
+        due_at: the time from which on they must let the loop turn (ms).
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
@@ -25,7 +25,7 @@ class LoopTurns:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def turn(self) -> None:
-        """Let the loop turn. Each turn lets one of those go on that wait for it here: all would keep it again."""
+        """Let the loop turn. Each turn resumes one of the tasks that wait here: all at once would block it again."""
         turned = self._loop.create_future()
         self._waiting.append(turned)
         if len(self._waiting) == 1:

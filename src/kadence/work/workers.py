@@ -1,6 +1,6 @@
-"""Who runs the handlers: threads, tasks of an event loop, or processes (H2).
+"""The workers that run handlers: threads, tasks of an event loop, or processes (H2).
 
-A worker takes what the desk gives it, runs the handler, and says how that ended.
+A worker takes records from the desk, runs the handler, and reports the outcome.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from kadence.work.turns import LoopTurns
 __all__ = ["Call", "LoopWorkers", "ThreadWorkers", "Workers", "given_to", "plain_call"]
 
 Decode = Callable[[Record[Any, Any]], Record[Any, Any]]
-"""Deserialises key and value of a record; raises what the deserialiser raises."""
+"""Deserialises key and value of a record; raises the deserialiser's error."""
 
 _MOST_AT_ONCE: Final = 32
 """The most records that a thread takes at once."""
 
 _AT_ONCE_MS: Final = 5
-"""After so long a thread gives back what it took and has not begun."""
+"""After so long a thread's records that have not begun are put back."""
 
 Call = Callable[[Sequence[Task]], "Iterable[ProducerRecord] | None"]
-"""Runs the handler with what a worker has taken. Returns what is to be sent."""
+"""Runs the handler with a worker's records. Returns the outputs."""
 
 
 class Workers(Protocol):
-    """So many workers."""
+    """The workers of one call of `process`."""
 
     def wake(self) -> None:
-        """There is work: bring a worker to it, which brings the next one if there is more. Any thread."""
+        """There are records to handle: wake a worker, which wakes the next one if there are more. Any thread."""
         ...
 
     def look(self, now: int, *, at_once: bool = False) -> bool:
-        """See that no slow record holds up others, and tell the desk what was done before it.
+        """Report a slow worker's done records to the desk, and put back its records that have not begun.
 
         Args:
-            at_once: also where that may come by itself in a moment.
+            at_once: also for workers that took their records only a moment ago.
 
         Returns:
             Whether this is to be called again soon.
@@ -63,7 +63,7 @@ class Workers(Protocol):
         ...
 
     def end(self) -> None:
-        """No new work is taken; what runs goes on. Waits for nothing."""
+        """Take no more records; running handlers go on. Does not block."""
         ...
 
 
@@ -84,7 +84,7 @@ def plain_call(settings: Settings, decode: Decode | None) -> Call:
 
 
 def given_to(settings: Settings, tasks: Sequence[Task], decode: Decode | None) -> Any:
-    """What a handler gets: its records, or a table of their bytes.
+    """The first argument of a handler: its records, or a table of their bytes.
 
     Raises:
         _RefusedError: a deserialiser refused some of them.
@@ -109,7 +109,7 @@ def given_to(settings: Settings, tasks: Sequence[Task], decode: Decode | None) -
 
 
 class _RefusedError(Exception):
-    """A deserialiser refused some records of a batch: the others are another batch."""
+    """A deserialiser refused some records of a batch; the others form another batch."""
 
     def __init__(self, refused: dict[Task, RecordDeserializationError]) -> None:
         super().__init__(f"{len(refused)} records cannot be decoded")
@@ -124,10 +124,10 @@ def _decoded(decode: Decode, record: Record[Any, Any]) -> Record[Any, Any]:
 
 
 def outputs_of(result: Any) -> Iterable[ProducerRecord] | None:
-    """What a handler returned, as records to be sent.
+    """A handler's result, as records to be sent.
 
     Raises:
-        ResultError: it is something else.
+        ResultError: the result is something else.
     """
     if result is None:
         return None
@@ -144,16 +144,16 @@ def outputs_of(result: Any) -> Iterable[ProducerRecord] | None:
 def _checked(results: Iterable[Any]) -> Iterator[ProducerRecord]:
     for each in results:
         if not isinstance(each, ProducerRecord):
-            raise ResultError(f"a handler gives ProducerRecords to be sent, not {text_of(each, repr)}")
+            raise ResultError(f"a handler returns or yields ProducerRecords, not {text_of(each, repr)}")
         yield each
 
 
 class _Hand:
-    """What one thread has taken. Another thread may take from it: each change is one step of a deque.
+    """The records of one thread. Another thread may remove some: each change is one atomic operation of a deque.
 
     Attributes:
-        held: records that did not begin. done: those that are done, and of which the desk does not know yet.
-        since: when it took them (ms); FOREVER while it has none.
+        held: records that have not begun. done: records that are done, but not reported to the desk yet.
+        since: when the thread took them (ms); FOREVER while it has none.
     """
 
     __slots__ = ("done", "held", "since")
@@ -167,11 +167,11 @@ class _Hand:
 class ThreadWorkers:
     """Threads, started as they are needed.
 
-    A thread whose handler is quick takes several records at once, which saves it the lock. When one of them proves
-    slow, `look` gives the others back.
+    A thread whose handler is quick takes several records at once, so that it locks less often. If one of them is slow,
+    `look` puts the others back.
 
     Args:
-        new_call: makes what runs the handler, on each thread for itself.
+        new_call: makes the function that runs the handler; called on each thread.
     """
 
     def __init__(self, desk: Desk, settings: Settings, new_call: Callable[[], Call]) -> None:
@@ -191,9 +191,9 @@ class ThreadWorkers:
             self._wake()
 
     def _wake(self) -> None:
-        """Bring one more thread to the work, which brings the next one.
+        """Wake or start one more thread, which wakes the next one if there are more records.
 
-        Quick handlers stay with few threads so: a herd of threads that find nothing costs more than all handlers.
+        So quick handlers run in few threads. Waking many threads that find no record costs more than the handlers do.
         """
         if self._is_waking:
             return
@@ -208,7 +208,7 @@ class ThreadWorkers:
             self._is_waking = True
 
     def look(self, now: int, *, at_once: bool = False) -> bool:
-        """Give back what a thread took long ago and did not begin. Returns whether any has more than one record."""
+        """Put back records that a thread took long ago and has not begun. Returns whether any thread holds several."""
         several = False
         for hand in self._hands:
             if not (hand.held or hand.done):
@@ -230,7 +230,7 @@ class ThreadWorkers:
     def _run(self, hand: _Hand) -> None:
         try:
             self._turns(hand, self._new_call())
-        except BaseException as error:  # noqa: BLE001 - who waits for a worker that has ended waits for ever
+        except BaseException as error:  # noqa: BLE001 - otherwise the loop would wait for this worker for ever
             self._desk.ends_with(error)
 
     def _turns(self, hand: _Hand, call: Call) -> None:
@@ -248,10 +248,10 @@ class ThreadWorkers:
             most = min(most * 2, self._most) if clock.now_ms() - began <= 1 else 1
 
     def _taken(self, hand: _Hand, most: int, is_woken: bool) -> list[Task] | None:
-        """Up to so many records, which are waited for; None: the processing has ended.
+        """Wait for up to ``most`` records; None: the processing has ended.
 
         Args:
-            is_woken: whether `_wake` has brought this thread here.
+            is_woken: whether `_wake` has started or woken this thread.
         """
         desk = self._desk
         with desk.lock:
@@ -279,7 +279,7 @@ class ThreadWorkers:
             try:
                 task = held.popleft()
             except IndexError:
-                # `look` took it in between.
+                # `look` has put it back in between.
                 return
             if task.is_lost or desk.is_ended or desk.is_stopping():
                 desk.gives_back(task)
@@ -292,13 +292,13 @@ class ThreadWorkers:
             return self._works(call, tasks)
 
     def _works(self, call: Call, tasks: Sequence[Task]) -> bool:
-        """Run the handler. Returns whether the records are done with that."""
-        # Entered, it would cost more.
+        """Run the handler. Returns whether the records are done by that alone."""
+        # Not entered as a context manager, which is slower.
         here = self._desk.here
         try:
             outputs = call(tasks)
             if self._halves and outputs is not None:
-                # A generator has not begun. It is part of the attempt, which is halved if it raises.
+                # A generator is part of the attempt: run it here, so that the batch is halved if it raises.
                 outputs = list(outputs)
             if FORKS.count != here.fork:
                 here.check(None)
@@ -308,7 +308,7 @@ class ThreadWorkers:
                 self._desk.fails((task,), problem)
             self._work_on([[task for task in tasks if task not in error.refused]], call)
             return False
-        # A thread that sys.exit() or a panic of Rust ends says nothing to anyone: its record would never be done.
+        # Also SystemExit, and a panic of Rust: if they ended the thread, its record would never be done.
         except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
             here.check(error)
             if self._halves and len(tasks) > 1 and not (is_of_all(error) or tasks[0].told_lost):
@@ -325,7 +325,7 @@ class ThreadWorkers:
         return False
 
     def _work_on(self, parts: Iterable[Sequence[Task]], call: Call) -> None:
-        """Each of these is an attempt of its own, but for records of a key behind one that failed."""
+        """Handle each part in an attempt of its own, without records that are behind a failed one of their key."""
         desk = self._desk
         for part in parts:
             with desk.lock:
@@ -336,7 +336,7 @@ class ThreadWorkers:
 
 
 def _all_of(tasks: deque[Task]) -> list[Task]:
-    """Take out all. Another thread may do the same: each task comes to one of them."""
+    """Remove and return all. Another thread may do the same: each task goes to one of them."""
     taken: list[Task] = []
     try:
         while True:
@@ -349,7 +349,7 @@ class LoopWorkers:
     """Tasks of an event loop, which run coroutine functions. One that takes longer than ``timeout`` is cancelled.
 
     Args:
-        loop: where they run. aside: where a producer is called, which may block.
+        loop: the loop of the tasks. aside: makes the producer's calls, which may block.
     """
 
     def __init__(
@@ -378,11 +378,11 @@ class LoopWorkers:
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:
-            # The loop was closed: nothing of it runs any more.
+            # The loop is closed, and its tasks with it.
             return
 
     def _wake(self) -> None:
-        """Bring one more task to the work, which brings the next one. Handlers that never wait run in one."""
+        """Wake or start one more task, which wakes the next one. Handlers that never wait run in one task."""
         if self._is_waking:
             return
         while self._idle:
@@ -433,7 +433,7 @@ class LoopWorkers:
             with desk.lock:
                 if tasks:
                     desk.finish(tasks)
-                # Who has awaited something since need not be counted: the loop has turned.
+                # If the last record was finished before that, the loop has turned since.
                 is_due = desk.finished_at >= turns.due_at
                 tasks = [] if is_due else desk.take()
                 if not tasks and desk.is_ended:
@@ -475,17 +475,17 @@ class LoopWorkers:
                 await self._aside.call(self._desk.fails, (each,), refusal)
             await self._work_on([[each for each in tasks if each not in refused.refused]])
             return False
-        # As on threads; and what the handler awaited may have been cancelled, without this task being so.
+        # As on threads. A CancelledError may also come from something that the handler awaited.
         except BaseException as problem:
             error: BaseException = problem
             if isinstance(problem, GeneratorExit) and not self._runs_now():
-                # The coroutine is closed, at the end of the loop: it may await nothing. Else the handler raised it.
+                # The coroutine is being closed, at the end of the loop: it must not await. Else the handler raised it.
                 raise
             if (
                 isinstance(problem, KeyboardInterrupt)
                 and threading.current_thread() is threading.main_thread()
             ):
-                # Ctrl-C. It comes to no other thread: there it is what the handler raised, and must not end the loop.
+                # Ctrl-C, which only the main thread gets. On other threads the handler raised it.
                 raise
             if isinstance(problem, asyncio.CancelledError):
                 task = asyncio.current_task()
@@ -548,7 +548,7 @@ class LoopWorkers:
         return self._is_decoding and asyncio._get_running_loop() is self._loop
 
     def _decoded(self, tasks: Sequence[Task]) -> Any:
-        """What the handler gets, or what that must wait for."""
+        """The decoded records, or the AnswerPendingError that decoding must wait for."""
         if self._decode is None:
             return given_to(self._settings, tasks, None)
         self._is_decoding = True
@@ -560,11 +560,11 @@ class LoopWorkers:
             self._is_decoding = False
 
     async def _answered(self, pending: AnswerPendingError) -> None:
-        """Wait until the answers are there. Raises the error that came in the place of one."""
+        """Wait for the schema registry's answers. Raises the error of a failed request."""
         is_there = asyncio.Event()
 
         def wake() -> None:
-            # The loop may have ended meanwhile.
+            # The loop may be closed meanwhile.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(is_there.set)
 

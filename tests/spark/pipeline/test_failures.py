@@ -86,10 +86,10 @@ def test_what_java_has_thrown(links: list[Thrown], told: str) -> None:
         (ValueError("no: really"), "ValueError: no: really"),
         (
             PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={}),
-            "its Java process ended at once, with the words above",
+            "its Java process ended at once; its output is above",
         ),
         *(
-            (gone, "Spark's Java process has ended: something has killed it, or it had no memory left")
+            (gone, "Spark's Java process has ended: it was killed, or ran out of memory")
             for gone in (
                 Py4JNetworkError("Answer from Java side is empty"),
                 ConnectionRefusedError(111, "refused"),

@@ -216,7 +216,7 @@ def test_a_symbolic_link_to_the_sink(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "table")
     text = instead('path = "table"', f'path = "{tmp_path}/table"')
     (told,) = mistakes(text.replace('path = "letters"', f'path = "{tmp_path}/link"'))
-    assert told == "28: dead_letters.path: is the sink's own; dead letters need a place of theirs"
+    assert told == "28: dead_letters.path: is the sink's own; dead letter records need a place of their own"
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_symbolic_link_to_the_sink(tmp_path: Path) -> None:
 def test_places_with_variables(sink: str, dead: str) -> None:
     text = instead('path = "table"', f'path = "{sink}"').replace('path = "letters"', f'path = "{dead}"')
     (told,) = mistakes(text, PLACE="/data")
-    assert told == "28: dead_letters.path: is the sink's own; dead letters need a place of theirs"
+    assert told == "28: dead_letters.path: is the sink's own; dead letter records need a place of their own"
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,9 @@ def test_topics_with_variables_and_servers_of_one_cluster(dead: str) -> None:
     sink = 'path = "table"\noptions = { compression = "zstd" }'
     text = instead(sink, 'topic = "out"').replace('path = "letters"', dead)
     (told,) = mistakes(text, OUT="out", BROKER="broker:9092")
-    assert told.endswith("dead_letters.topic: is the sink's own; dead letters need a place of theirs")
+    assert told.endswith(
+        "dead_letters.topic: is the sink's own; dead letter records need a place of their own"
+    )
     assert (
         mistakes(
             text.replace('topic = "${OUT}"', 'topic = "x"').replace('topic = "out"\ns', 'topic = "x"\ns'),

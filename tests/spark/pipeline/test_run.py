@@ -282,7 +282,10 @@ def test_a_verdict_that_is_not_whole_or_of_other_records_fails_the_batch(
         (rows.unlink, f"{rows} is missing"),
         (letters.unlink, f"{letters} is missing"),
         (lambda: rows.write_bytes(b""), f"{rows} has 0 bytes instead of {rows.stat().st_size}"),
-        (lambda: shutil.copy(rows, rows.with_name("a.parquet")), "rows/a.parquet is no file of this verdict"),
+        (
+            lambda: shutil.copy(rows, rows.with_name("a.parquet")),
+            "rows/a.parquet is not a file of this verdict",
+        ),
         (lambda: shutil.rmtree(rows.parent), f"{rows} is missing"),
         (lambda: shutil.rmtree(letters.parent), f"{letters} is missing"),
         (note.unlink, f"{note} is missing"),
@@ -347,7 +350,7 @@ def test_what_spark_does_not_tell_is_not_taken_for_zero() -> None:
         def isCompleted(self) -> bool:  # noqa: N802 - Scala's name
             return False
 
-    with pytest.raises(IllegalStateError, match="did not tell within 0 s how many records"):
+    with pytest.raises(IllegalStateError, match="did not report within 0 s how many records"):
         observed(Silent(), within=0)
 
 

@@ -89,7 +89,7 @@ def test_a_second_signal_ends_a_run_at_once() -> None:
     status, errors = signalled("batch", 300, signal.SIGTERM, signal.SIGINT, pause=1.1)
     assert (status, errors.splitlines()) == (
         143,
-        ["numbers: SIGTERM ended it at the second one; the next run does again what this one was at"],
+        ["numbers: SIGTERM ended it at the second one; the next run repeats the batch that was running"],
     )
 
 

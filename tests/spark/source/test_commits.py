@@ -140,8 +140,8 @@ def test_offsets_that_no_query_has_committed_are_an_applications(cluster: Memory
         free(cluster, cluster.pace)
     assert str(refused.value) == (
         "group.id 'g' has committed offsets of an application, e.g. of t-0, which a commit of this query would "
-        "overwrite. Give the query a kafka.group.id of its own, or leave commitOffsets out. If nobody needs those "
-        "offsets any more, delete them first: kadence groups forget g --topic t"
+        "overwrite. Give the query a kafka.group.id of its own, or leave commitOffsets out. If those offsets are "
+        "not needed any more, delete them first: kadence groups forget g --topic t"
     )
     cluster.by_run[T0] = "former-run"
     free(cluster, cluster.pace).settle({T0: 12})  # a topic that this query does not read may be anybody's

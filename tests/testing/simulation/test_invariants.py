@@ -220,7 +220,7 @@ def test_committed_offsets_that_a_restart_loses(monkeypatch: pytest.MonkeyPatch,
         crash_and_restart(simulation)
         with pytest.raises(
             SimulationError,
-            match=r"group 'g' was told that t-\d is committed up to \d+, and after the restart it is not committed",
+            match=r"group 'g' had t-\d committed up to \d+, acknowledged, and after the restart it is not committed",
         ):
             simulation.run(1)
 
@@ -253,7 +253,9 @@ def test_a_committed_offset_that_a_restart_takes_back(monkeypatch: pytest.Monkey
 
         monkeypatch.setattr(GroupCoordinator, "replay", forgetful)
         crash_and_restart(simulation)
-        with pytest.raises(SimulationError, match="t-0 is committed up to 7, and after the restart it is 3"):
+        with pytest.raises(
+            SimulationError, match="t-0 committed up to 7, acknowledged, and after the restart it is 3"
+        ):
             simulation.run(1)
 
 

@@ -1,4 +1,4 @@
-"""The screen of ``kadence top``: it draws what the gatherer brings, and says what is to be asked for next."""
+"""The screen of ``kadence top``: draws the gatherer's rounds, and sets the wishes for the next ones."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _NEWS: Final = 4
 
 @dataclass
 class _Place:
-    """Where the user is: what is shown, and how."""
+    """A place on the screen: the shown group, member or partition, its view, filter and sort order."""
 
     kind: str
     group: str = ""
@@ -112,12 +112,12 @@ class _Names(Suggester):
 
     async def get_suggestion(self, value: str) -> str | None:
         found = (name for name in sorted(self._model.groups) if name.startswith(value))
-        # The prompt shows it as it is.
+        # The prompt shows the text unchanged.
         return next((name for name in found if name == printable(name)), None)
 
 
 def _elsewhere(found: Sequence[Finding]) -> list[Finding]:
-    """Reasons without the command that shows what this screen shows."""
+    """Reasons without commands that would only open this screen."""
     return [
         replace(each, commands=tuple(line for line in each.commands if not line.startswith("kadence top ")))
         for each in found
@@ -128,9 +128,9 @@ class Top(App[None]):
     """``kadence top``.
 
     Args:
-        config: of the admin client. group: the one to begin with; None: the list. delay: seconds between two rounds.
+        config: of the admin client. group: the first one to show; None: the list. delay: seconds between two rounds.
         records: whether records may be shown. cluster: completes the commands on the screen; None: with the brokers.
-        name: of the cluster, as in ``cluster 'prod'``; empty where it has none.
+        name: of the cluster, as in ``cluster 'prod'``; empty without one.
     """
 
     TITLE = "kadence top"
@@ -185,8 +185,8 @@ class Top(App[None]):
         self._asked = ""
         self._heard_at = time.monotonic()
         self._gatherer: Gatherer | None = None
-        # The parts of the screen. A query would not find them while the screen is taken down, when the timer still
-        # ticks and rounds still arrive; a part that is gone takes an update and draws nothing.
+        # The parts of the screen. A query would not find them while the screen is closed, when the timer still ticks
+        # and rounds still arrive; an update of a removed part has no effect.
         self._title_line = Static(id="title", markup=False)
         self._about_lines = Static(id="about", markup=False)
         self._table = Table()
@@ -216,7 +216,7 @@ class Top(App[None]):
     # ------------------------------------------------------------ what arrives
 
     def _arrived(self, round_: Round) -> None:
-        # On the gatherer's thread; messages may be posted from any.
+        # On the gatherer's thread; messages may be posted from any thread.
         self.post_message(_Arrived(round_))
 
     @on(_Arrived)
@@ -276,7 +276,7 @@ class Top(App[None]):
             )
 
     def _start(self, group: str, tp: Any) -> int:
-        """Where the group reads next; where nothing waits, the records before."""
+        """Records from the group's position on; without lag, the records before it."""
         history = self.model.history(group)
         committed, end = history.offsets(tp) if tp in history.partitions else (None, None)
         if committed is None:
@@ -288,7 +288,7 @@ class Top(App[None]):
         return (place.key, place.start) if is_wished else None
 
     def _group(self, name: str) -> _Place:
-        """A group, in the view that was last chosen."""
+        """Open a group, in the view that was chosen last."""
         views = _TABS["group"]
         tab = views.index(self._memory.tab) if self._memory.tab in views else 0
         return _Place("group", name, tab=tab, came_from=name)
@@ -310,7 +310,7 @@ class Top(App[None]):
             self._go(_Place("processes"))
 
     def action_why(self) -> None:
-        """Of the open group, or of the one under the cursor."""
+        """Show why the open group lags, or the one under the cursor."""
         place = self._place
         if place.kind == "groups":
             group = self._table.key
@@ -406,7 +406,7 @@ class Top(App[None]):
             self._set_delay(text)
 
     def _only(self, text: str) -> str:
-        """The group whose name begins so, if there is one alone."""
+        """The group whose name begins so, if there is exactly one."""
         found = [name for name in self.model.groups if name.startswith(text)]
         return found[0] if len(found) == 1 else text
 
@@ -434,8 +434,8 @@ class Top(App[None]):
 
     def _sorting(self) -> tuple[int, bool]:
         view = self._place.view
-        # By name until somebody sorts otherwise: rows that stay where they are can be read. Groups by their state:
-        # those that are sick come first, and those that nobody uses last.
+        # By name until the user sorts otherwise, because rows that stay in place can be read. Groups by their state:
+        # groups with problems first, unused ones last.
         # Lines of a text stay as they are.
         kept = {} if len(_COLUMNS[view]) == 1 else self._memory.sort
         name, backwards = kept.get(view, ("", False))
@@ -534,7 +534,7 @@ class Top(App[None]):
         right = f"{state}  {clock_time(time.time())} "
         path = f" kadence top  {printable(self._path(place))}"
         if len(path) + len(right) >= width:
-            # A name says more than the views that are not shown.
+            # The name is more important than the other views.
             path = f" kadence top  {printable(self._path(place, with_tabs=False))}"
         room = width - len(right) - len(path) - 3
         left = f"{path}  {shortened(where, room)}" if room > 8 else shortened(path, width - len(right) - 1)
@@ -560,12 +560,12 @@ class Top(App[None]):
         wrong = self._trouble()
         if wrong:
             text = Text(shortened(lines[0], width) + "\n")
-            # It wraps: what to do about it stands at its end, and would be what a cut leaves out.
+            # It wraps instead of being cut, because the advice is at its end.
             text.append(printable(wrong), style="bold red")
         return text
 
     def _trouble(self) -> str:
-        """What is wrong with the way to the brokers."""
+        """The problem of the connection to the brokers, if any."""
         if self._is_paused:
             return ""
         silent = time.monotonic() - self._heard_at

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     from kadence.config import AdminConfig
 
     config = client_config(arguments)
-    # Wrong settings are told here, before the screen is taken.
+    # Errors in settings are printed here, before the screen is opened.
     AdminConfig.parse(config)
     if arguments.serve:
         from kadence.cli.top.serve import serve
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         cluster=SameCluster.of(arguments, config),
         name=cluster_asked(arguments, config["bootstrap.servers"]),
     )
-    # What the client logs is told on the screen; a line on stderr would go across it.
+    # The screen shows the client's log; a line on stderr would break the screen.
     with quiet():
         app.run()
     return app.return_code or 0

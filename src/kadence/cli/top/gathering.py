@@ -1,8 +1,8 @@
-"""Asks the brokers, on a thread of its own, and keeps what they said. Nothing is written to a group.
+"""Asks the brokers, on a thread of its own, and keeps the answers. Groups are not changed.
 
-A round asks for the list of groups, and for details of some of them: of the groups that are on the screen, then of
-those that were asked for longest ago, until these have so many partitions together. So a large cluster costs no more
-than that; what is off the screen is a few rounds old there.
+A round asks for the list of groups, and for details of some of them: of the groups on the screen, and then of those
+that were asked for longest ago, up to a number of partitions. So the cost is bounded in large clusters, where groups
+off the screen are a few rounds old.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from kadence.work.frontier import done_above
 __all__ = ["Gatherer", "Model", "Round", "Why", "Wish"]
 
 PATIENCE_S: Final = 5.0
-"""How long one call may take. A broker that is silent for longer is told of, and asked again in the next round."""
+"""How long one call may take. If a broker is silent for longer, the screen shows it, and the next round asks again."""
 
 OTHERS: Final = 2_000
-"""How many partitions of groups that are not on the screen a round asks for: partitions are what takes time."""
+"""How many partitions of groups off the screen a round asks for; each partition takes time."""
 
 _LEAST: Final = 20
-"""As how many partitions a group counts that has fewer, or of which nothing is known yet."""
+"""The least number of partitions that a group counts for, also while it is unknown."""
 
 _NEVER_S: Final = float("inf")
 
 _ABSENT_MS: Final = 30_000
-"""How long a partition is left alone that the brokers do not know: a call would wait for it each time."""
+"""How long a partition that brokers do not know is left out: each call would wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the next rounds are to ask for.
+    """The requests of the next rounds.
 
     Attributes:
         groups: those on the screen. others: how many partitions of further groups. listing: whether the list of groups
-            is needed. why: the group of which is asked why it lags; empty: of none. records: the partition of which
-            records are shown, and from which offset on.
+            is needed. why: the group whose lag is explained; empty: none. records: the partition whose records are
+            shown, and the first offset.
     """
 
     groups: tuple[str, ...] = ()
@@ -69,15 +69,15 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round brought.
+    """The answers of one round.
 
     Attributes:
         at: when it ended (monotonic ms). wall: the same in seconds since 1970. took: seconds.
-        listing: all groups; None when it was not asked for or not answered.
-        samples: each group that was asked for, with when it was sampled (monotonic ms).
-        refused: groups that cannot be described, and why. trouble: why the brokers could not be asked; empty when they
-            could. processes: the consumers that publish their state on this machine. why: of the group of which it was
-            asked. records: those that were wished.
+        listing: all groups; None if not requested or not answered.
+        samples: each requested group, with the time of its sample (monotonic ms).
+        refused: groups that cannot be described, and the reasons. trouble: the error of the connection to the brokers;
+            empty without one. processes: the consumers that publish their state on this machine. why: the reasons of
+            the requested group. records: the requested ones.
     """
 
     at: int
@@ -93,12 +93,12 @@ class Round:
 
 
 class Model:
-    """All that was gathered so far. One thread.
+    """The answers of all rounds. One thread.
 
     Attributes:
-        groups: the listing, by name. histories: what samples said of each. refused: groups that cannot be described,
-            and why. processes: the consumers that publish their state on this machine. trouble: why the latest round
-            brought nothing. latest: that round. why: why a group lags, if that was asked.
+        groups: the listing, by name. histories: of the samples of each group. refused: groups that cannot be described,
+            and the reasons. processes: the consumers that publish their state on this machine. trouble: the error of
+            the latest round. latest: that round. why: the reasons why a group lags, if requested.
         records: those of the partition that was opened last.
     """
 
@@ -113,7 +113,7 @@ class Model:
         self.records: Records | None = None
 
     def history(self, group: str) -> GroupHistory:
-        """What is known of a group, which may be nothing yet."""
+        """The history of a group, which may be empty."""
         return self.histories.setdefault(group, GroupHistory(group))
 
     def add(self, round_: Round) -> None:
@@ -134,11 +134,11 @@ class Model:
 
 
 class Gatherer:
-    """Makes rounds again and again on a thread of its own.
+    """Makes rounds on a thread of its own.
 
     Args:
-        config: of the admin client. deliver: takes each round; runs on the thread. delay: seconds from the beginning of
-            a round to that of the next.
+        config: of the admin client. deliver: called with each round, on the thread. delay: seconds from the beginning
+            of a round to that of the next.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Gatherer:
         self._is_paused = False
         self._is_hurried = False
         self._changed = threading.Condition()
-        # A daemon: who quits waits for no broker.
+        # A daemon: quitting must not wait for brokers.
         self._thread = threading.Thread(target=self._work, name="kadence-top", daemon=True)
 
     def start(self) -> None:
@@ -172,7 +172,7 @@ class Gatherer:
         self._thread.start()
 
     def close(self) -> None:
-        """No more rounds. Waits for a moment, and not for a broker that is silent."""
+        """End the rounds. Waits for a moment, but not for silent brokers."""
         with self._changed:
             self._is_over = True
             self._changed.notify()
@@ -184,7 +184,7 @@ class Gatherer:
     def change(
         self, *, wish: Wish | None = None, delay: float | None = None, paused: bool | None = None
     ) -> None:
-        """Change what is asked for, how often, or whether at all. A new wish is asked for at once."""
+        """Change the wishes, the delay, or pause. A new wish starts a round at once."""
         with self._changed:
             if wish is not None and wish != self._wish:
                 self._is_hurried |= not set(wish.groups) <= set(self._wish.groups) or (
@@ -218,7 +218,7 @@ class Gatherer:
                         self._changed.wait(left if left < _NEVER_S else None)
 
     def _left(self, began: float) -> float:
-        """Seconds until the next round; 0 when there is something to do at once."""
+        """Seconds until the next round; 0: at once."""
         if self._is_over:
             return 0
         if self._is_paused:
@@ -226,7 +226,7 @@ class Gatherer:
         return 0 if self._is_hurried else began + self._delay - time.monotonic()
 
     def round(self, wish: Wish) -> Round:
-        """Ask once for all that is wished."""
+        """Make one round."""
         began = self._clock.now_ms()
         listing: tuple[GroupListing, ...] | None = None
         samples: dict[str, tuple[int, Sample]] = {}
@@ -250,7 +250,7 @@ class Gatherer:
         )
 
     def _read(self, wanted: tuple[TopicPartition, int] | None) -> None:
-        """Records stay what they are, so each place is read once; one that had none is read again."""
+        """Read records. They do not change, so each place is read once; a place without records is read again."""
         kept = self._records
         if wanted is not None and (kept is None or kept.trouble or (kept.partition, kept.start) != wanted):
             self._records = read(self._config, *wanted)
@@ -274,7 +274,7 @@ class Gatherer:
             rest = set(names).difference(chosen)
             room = wish.others
             for name in sorted(rest, key=lambda name: (self._asked[name], name)):
-                # The last one may be larger than what room is left, or its turn would never come.
+                # The last one may exceed the limit; otherwise a large group would never be sampled.
                 if room <= 0:
                     break
                 chosen.append(name)
@@ -333,13 +333,13 @@ def _is_absence(error: BaseException) -> bool:
 
 
 def _raise_trouble(errors: Iterable[KafkaError]) -> None:
-    """Raise what is wrong with the way to the brokers, and not with one group: asking for more is no use then."""
+    """Raise an error of the connection to the brokers, which ends the round; errors of one group do not."""
     for error in errors:
         if isinstance(error, KafkaTimeoutError | TransportError):
             raise error
 
 
 def _told(error: KafkaError) -> str:
-    """The error in one line; of a deadline that passed, why it passed."""
+    """The error in one line; for a timeout, its cause."""
     why = error.__cause__ if isinstance(error.__cause__, KafkaError) else error
     return " ".join(str(why).split())

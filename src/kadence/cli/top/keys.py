@@ -1,4 +1,4 @@
-"""The keys of ``kadence top``, told on a screen of their own."""
+"""The help screen of ``kadence top``, with its keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what the consumers of this user's processes on this machine publish (`kadence.publish_state`)."""
+"""Reads the state that consumers of this user's processes publish on this machine (`kadence.publish_state`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Process:
     """One consumer of a process here.
 
     Attributes:
-        state: what it tells (`kadence.metrics.state`). trouble: why it tells nothing; empty when it does.
+        state: its published state (`kadence.metrics.state`). trouble: why there is none; empty if there is.
     """
 
     key: str
@@ -34,7 +34,7 @@ class Process:
 
 
 def processes(directory: Path | None = None) -> tuple[Process, ...]:
-    """All consumers that are published here now."""
+    """All consumers that publish their state on this machine now."""
     where = directory or state_directory()
     if not hasattr(socket, "AF_UNIX"):
         return ()
@@ -43,13 +43,13 @@ def processes(directory: Path | None = None) -> tuple[Process, ...]:
         for path, pid in published(where):
             found += _read(path, pid)
     except PermissionError as error:
-        # Whoever may write there could answer in a consumer's place.
+        # Another user with write access could answer in a consumer's place.
         return (Process(str(where), 0, {}, str(error)),)
     return tuple(found)
 
 
 def by_member(found: Iterable[Process]) -> dict[str, Process]:
-    """Those that are in a group, by member id."""
+    """The consumers in groups, by member id."""
     return {each.state["member_id"]: each for each in found if each.state.get("member_id")}
 
 
@@ -68,7 +68,7 @@ def _read(path: Path, pid: int) -> Iterator[Process]:
             )
             return
         except (OSError, ValueError, RecursionError):
-            # It ended without close(), or ends just now.
+            # It ended without close(), or is ending.
             return
     for number, state in enumerate(document["consumers"]):
         yield Process(f"{path.name}#{number}", pid, state)

@@ -1,4 +1,4 @@
-"""What ``kadence top`` remembers from one run to the next: how views are sorted, and which one a group opens with."""
+"""The state that ``kadence top`` keeps between runs: the sort order of views, and the view of an opened group."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["Memory", "memory_file"]
 
 
 def memory_file(variables: Mapping[str, str] = os.environ) -> Path:
-    """Where it stands: ``kadence/top.json`` in the user's folder of state."""
+    """The file: ``kadence/top.json`` in the user's state folder."""
     home = variables.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(home, "kadence", "top.json")
 
 
 @dataclass
 class Memory:
-    """What is remembered.
+    """The remembered state.
 
     Attributes:
-        sort: of each view the name of the column that it is sorted by, and whether the other way. tab: the view that
-            a group opens with. unfolds: whether groups without members are shown one by one.
+        sort: for each view, the name of its sort column, and whether it is reversed. tab: the view of an opened group.
+            unfolds: whether groups without members are shown one by one.
     """
 
     sort: dict[str, tuple[str, bool]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Memory:
 
     @classmethod
     def load(cls, path: Path) -> Memory:
-        """What the file has; what is damaged in it, or all of it, is left out. So is a file that others may change."""
+        """Read the file, without invalid parts. A file that other users may change is ignored."""
         found: Any = None
         with contextlib.suppress(OSError, ValueError, RecursionError):
             check_own(path.parent)
@@ -52,7 +52,7 @@ class Memory:
         return cls(kept, tab if isinstance(tab, str) else "", found.get("unfolds") is True)
 
     def save(self, path: Path) -> None:
-        """Write the file, whole or not at all. Where that is not possible, nothing is remembered."""
+        """Write the file atomically. Errors are ignored: the state is then not remembered."""
         text = json.dumps({"sort": self.sort, "tab": self.tab, "unfolds": self.unfolds})
         with contextlib.suppress(OSError):
             own_directory(path.parent)

@@ -1,4 +1,4 @@
-"""The lines of partitions, and what is made of progress for any line. Pure."""
+"""The lines of partitions, and the cells of progress for any line. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["PartitionRow", "partition_rows", "progress_cells", "progress_mark", 
 
 
 _SOON_S: Final = 60.0
-"""What is caught up sooner is well."""
+"""A shorter time to catch up is marked "ok" (seconds)."""
 
 
 class PartitionRow:
     """The line of a partition.
 
-    Its cells are made when they are looked at: a group may have 10,000 partitions, and a screen has room for 20.
+    Its cells are made when they are drawn: a group may have 10,000 partitions, and a screen has room for 20.
     """
 
     __slots__ = ("_cells", "_known", "_owner", "key")
@@ -56,7 +56,7 @@ class PartitionRow:
         return progress_mark(self._known.progress)
 
     def value(self, column: int) -> Any:
-        """What a column sorts by."""
+        """The sort key of a column."""
         return _OF_PARTITION[column](self.key, self._owner, self._known)
 
 
@@ -72,7 +72,7 @@ _OF_PARTITION: Final[Sequence[Callable[[TopicPartition, str, PartitionHistory], 
     lambda key, owner, known: known.progress.catches_up_in,
     lambda key, owner, known: known.above,
 )
-"""What the columns of `rows.PARTITIONS` sort by, each made only where it is asked for."""
+"""The sort keys of the columns of `rows.PARTITIONS`, each made on demand."""
 
 
 def partition_rows(history: GroupHistory, member: str | None = None) -> list[PartitionRow]:
@@ -88,7 +88,7 @@ def partition_rows(history: GroupHistory, member: str | None = None) -> list[Par
 
 
 def progress_mark(progress: Progress) -> str:
-    """How a line is coloured: "bad" never catches up, "busy" not within a minute, "ok" soon; "" is not known."""
+    """The colour of a line: "bad" never catches up, "busy" not within a minute, "ok" soon; "" is unknown."""
     wait = progress.catches_up_in
     if progress.lag is None or wait is None:
         return ""
@@ -107,7 +107,7 @@ def progress_cells(progress: Progress) -> tuple[str, ...]:
 
 
 def progress_sort(progress: Progress) -> tuple[Any, ...]:
-    """What these columns sort by."""
+    """The sort keys of these columns."""
     return (
         progress.lag,
         _change(progress.trend),

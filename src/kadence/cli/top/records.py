@@ -1,4 +1,4 @@
-"""Records of a partition, and where the code of its owner stands, as lines for the screen."""
+"""Records of a partition, and the stack of its owner, as lines for the screen."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES: Final = (Column("", 0),)
 _PATIENCE_S: Final = 5.0
 
 _LETTERS: Final = 2000
-"""Of one record; the command shows all."""
+"""The most characters of one record; the command shows all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Records:
     """Records of a partition from an offset on.
 
     Attributes:
-        lines: each as ``kadence consume`` prints it. trouble: why there are none; empty when there are.
+        lines: as ``kadence consume`` prints them. trouble: why there are none; empty if there are.
     """
 
     partition: TopicPartition
@@ -45,7 +45,7 @@ class Records:
 
 
 def read(config: Mapping[str, Any], partition: TopicPartition, start: int) -> Records:
-    """Read them, without a group; nothing is committed."""
+    """Read records, without a group and without commits."""
     from kadence import Consumer
 
     settings = {"client.id": "kadence-top", **config, "auto.offset.reset": "earliest"}
@@ -62,12 +62,12 @@ def read(config: Mapping[str, Any], partition: TopicPartition, start: int) -> Re
 
 
 def command(partition: TopicPartition, start: int) -> str:
-    """What shows the same in a shell, on the cluster that is reached without options."""
+    """The shell command for the same records, on the default cluster."""
     return f"kadence consume {quote(spelled(partition))} --from {start} -n {MOST}"
 
 
 def record_rows(found: Records | None, said: str, width: int) -> list[Row]:
-    """The command, and the records below it, each in as many lines as it takes."""
+    """The command, and the records below it, wrapped."""
     lines = [(line.removeprefix("   "), "busy") for line in commands_fit([f"   $ {said}"], width)]
     if found is None:
         lines.append(("reading …", ""))
@@ -82,7 +82,7 @@ def record_rows(found: Records | None, said: str, width: int) -> list[Row]:
 
 
 def commands_fit(lines: Sequence[str], width: int) -> list[str]:
-    """Lines of a page; a command that is wider than the screen goes on below, as a shell takes it."""
+    """Lines of a page; a command wider than the screen is continued as in a shell."""
     made: list[str] = []
     for line in lines:
         if len(line) <= width or not line.startswith("   $ "):
@@ -96,7 +96,7 @@ def commands_fit(lines: Sequence[str], width: int) -> list[str]:
 
 
 def stack_rows(process: Process | None, width: int) -> list[Row]:
-    """The reports of a process's stalls, the latest first: records in hand, and the stack."""
+    """The reports of a process's stalls, the latest first: unprocessed records, and the stack."""
     if process is None:
         said = "the owner publishes no state on this machine: kadence.publish_state(consumer)"
         return _rows([(line, "") for line in _wrapped(said, width)])

@@ -1,4 +1,4 @@
-"""Makes rows of cells of what is known: which columns there are, in which words and in how many letters. Pure."""
+"""Makes rows of cells, and defines the columns with their texts and widths. Pure."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ __all__ = [
 L = TypeVar("L", bound="Row | PartitionRow")
 
 _STATES: Final = {"PreparingRebalance": "Preparing", "CompletingRebalance": "Completing"}
-"""Kafka's two long states in as many letters as there is room for."""
+"""Kafka's two long state names, shortened for the column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. ``width``: letters; 0 for the one that takes what is left. ``right``: numbers stand at the right.
+    """A column. ``width``: characters; 0: the rest of the line. ``right``: aligned to the right, for numbers.
 
-    ``from_width``: how wide the terminal has to be for it to be shown. ``elastic``: names, for which room is made where
-    another column has some left.
+    ``from_width``: the least terminal width at which it is shown. ``elastic``: it may be widened for long names, by
+    room that another column does not need.
     """
 
     name: str
@@ -72,8 +72,8 @@ class Row:
     """One line.
 
     Attributes:
-        key: what it is of. sort: a value for each column, None for unknown. mark: "", "ok", "busy" or "bad".
-        folds: it may stand in the line that is for several. spans: its first cell takes the whole line.
+        key: its identity. sort: a value for each column, None for unknown. mark: "", "ok", "busy" or "bad".
+        folds: it may be folded into the line for several groups. spans: its first cell takes the whole line.
     """
 
     key: Any
@@ -84,7 +84,7 @@ class Row:
     spans: bool = False
 
     def value(self, column: int) -> Any:
-        """What a column sorts by."""
+        """The sort key of a column."""
         return self.sort[column]
 
 
@@ -92,13 +92,13 @@ Line = Row | PartitionRow
 
 
 FOLDED: Final = object()
-"""Key of the line that is for all groups without members."""
+"""The key of the line for all groups without members."""
 
 _LIBRARY: Final = re.compile(r"[/\\\\]lib[/\\\\]python\d|[/\\\\]Lib[/\\\\]|site-packages|<frozen ")
 """Frames of a stack that are Python's or of an installed package."""
 
 _SEEN_S: Final = 1.0
-"""A record that holds up its partition for a shorter time is not named: most do for a moment."""
+"""A record that holds up its partition for a shorter time is not shown."""
 
 _PROGRESS: Final = (
     Column("LAG", 8, right=True),
@@ -172,10 +172,10 @@ EVENTS: Final = (Column("TIME", 8), Column("WHAT HAPPENED", 0))
 def widths(
     columns: Sequence[Column], width: int, longest: Sequence[int] | None = None
 ) -> list[tuple[int, int]]:
-    """Which columns fit into a terminal, as (index, letters); the one without a width takes what is left.
+    """The columns that fit into a terminal, as (index, width); the one without a width takes the rest.
 
     Args:
-        longest: the letters of each column's longest cell. No name is cut while there is room beside it.
+        longest: the width of each column's longest cell. Names are not cut while another column has room.
     """
     shown = [(index, column) for index, column in enumerate(columns) if width >= column.from_width]
     taken = sum(column.width for _, column in shown) + len(shown) - 1
@@ -186,7 +186,7 @@ def widths(
         for index in [index for index, column in shown if column.elastic]:
             lacks = needs[index] - letters[index]
             free = letters[rest] - needs[rest]
-            # The column without a width gives what it does not need, or takes what this one does not.
+            # The column without a width gives room that it does not need, and takes the rest.
             moved = (
                 min(lacks, free)
                 if lacks > 0 and free > 0
@@ -231,7 +231,7 @@ def group_rows(model: Model) -> list[Row]:
         progress = history.total if history and described else _NOTHING
         mark = "bad" if name in model.refused else _mark(state)
         coming = progress_mark(progress)
-        # A group that nobody uses is neither well nor sick, unless records wait for it.
+        # An unused group is neither healthy nor unhealthy, unless records wait for it.
         shown = min(mark, coming if mark or coming == "bad" else "", key=_WORST.index)
         rows.append(
             Row(
@@ -255,9 +255,9 @@ def group_rows(model: Model) -> list[Row]:
 
 
 def folded(rows: Sequence[Line]) -> list[Line]:
-    """The list of groups with one line, the last, for those that have no members and had none while `top` watched.
+    """The list of groups; the last line stands for all groups that have had no members while `top` ran.
 
-    Where no other group is there, they are shown.
+    If there are no other groups, these are shown one by one.
     """
     folds = [row for row in rows if row.folds]
     if not folds or len(folds) == len(rows):
@@ -270,7 +270,7 @@ def folded(rows: Sequence[Line]) -> list[Line]:
 
 
 def _care(mark: str, members: int | None, progress: Progress) -> int:
-    """How soon somebody should look at a group; 0: at once. Groups that nobody uses come last."""
+    """The urgency of a group; 0: highest. Unused groups come last."""
     if mark == "bad":
         return 0
     if progress.lag and (mark == "busy" or progress.catches_up_in == math.inf):
@@ -347,7 +347,7 @@ def group_summary(history: GroupHistory) -> list[str]:
 
 
 def event_rows(events: Iterable[Event]) -> list[Row]:
-    """What happened to a group or a process, the latest first."""
+    """The events of a group or a process, the latest first."""
     return [
         Row(number, (clock_time(event.at), event.text), (-number, event.text))
         for number, event in reversed(list(enumerate(events)))
@@ -394,7 +394,7 @@ def process_rows(found: Iterable[Process]) -> list[Row]:
 
 
 def _in_work(state: Mapping[str, Any]) -> int | None:
-    """How many records `process` has read and not done; None: it was never called, or the process does not tell."""
+    """How many records `process` has read and not done; None: it was never called, or the state lacks it."""
     work = state.get("work")
     return None if work is None else work["running"] + work["waiting"] + work["retrying"]
 
@@ -431,13 +431,13 @@ def reading_rows(process: Process) -> list[Row]:
 
 
 def _stuck(partition: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The record that holds up a partition, if it does so for as long as can be seen."""
+    """The record that holds up a partition, if it does so for long enough."""
     found: Mapping[str, Any] | None = partition.get("stuck")
     return found if found is not None and found["for"] >= _SEEN_S else None
 
 
 def _work_summary(state: Mapping[str, Any]) -> str:
-    """What `process` does, and who holds it up."""
+    """The state of `process`, and the record that holds it up."""
     work = state.get("work")
     if work is None:
         return ""
@@ -496,7 +496,7 @@ def process_events(process: Process) -> list[Event]:
 
 
 def where(stack: str) -> str:
-    """Where the application is, in few letters: its innermost line that is not a library's."""
+    """The place of the application's code, short: the innermost stack frame that is not a library's."""
     frames = [line.strip() for line in stack.splitlines() if line.strip().startswith('File "')]
     if not frames:
         return "no stack"

@@ -1,6 +1,6 @@
-"""What successive samples of a group say together: rates, lag and its trend, time to catch up, what changed. Pure.
+"""Computes rates, lag and its trend, time to catch up, and events from successive samples of a group. Pure.
 
-A group's committed offsets move in steps, since consumers commit now and then (every 5 s by default). So rates are
+A group's committed offsets move in steps, because consumers commit at intervals (every 5 s by default). So rates are
 those of the last half minute, and not those between two samples.
 """
 
@@ -22,19 +22,19 @@ __all__ = ["Event", "GroupHistory", "PartitionHistory", "Progress", "Sample"]
 N = TypeVar("N", int, float)
 
 WINDOW_MS: Final = 30_000
-"""What rates are of."""
+"""The window of rates (ms)."""
 
 STUCK_MS: Final = 60_000
-"""A committed offset that stands still for so long while records above it are done is told of."""
+"""After so long a committed offset that does not move, below done records, becomes an event."""
 
 EVENTS: Final = 500
 """How many events of a group are kept."""
 
 _COMMITTED_S: Final = 10.0
-"""How old a committed offset may be in a group that is well: twice the interval of commits."""
+"""The greatest age of committed offsets in a healthy group: twice the interval of commits."""
 
 _NAMED: Final = 5
-"""How many members one sample names in the events; a group of a thousand that starts would fill them alone."""
+"""The most members that one sample names in the events, which a large starting group would fill alone."""
 
 _SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
 
@@ -44,8 +44,8 @@ class Sample:
     """A group at one moment.
 
     Attributes:
-        committed: the committed offsets. ends: the end of each partition that is committed or owned, where known.
-        above: how many records are done above the committed offset, as `process` tells with its commits.
+        committed: the committed offsets. ends: the end offset of each committed or owned partition, if known.
+        above: how many records are done above the committed offset, from the metadata of `process`.
     """
 
     description: ConsumerGroupDescription
@@ -56,19 +56,19 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a group between two samples. ``at``: seconds since 1970."""
+    """A change of a group between two samples. ``at``: seconds since 1970."""
 
     at: float
     text: str
 
 
 class Progress(NamedTuple):
-    """How far something is: a partition, what a member owns, or a group.
+    """The progress of a partition, of a member's partitions, or of a group.
 
     Attributes:
         lag: records between the committed offset and the end. trend: the lag in earlier samples, the oldest first.
-        consumed, produced: records a second. catches_up_in: seconds until nothing waits if the rates stay; of several
-            partitions that of the slowest. Infinite: never. All None where they are not known.
+        consumed, produced: records a second. catches_up_in: seconds until the lag is 0 at these rates; for several
+            partitions that of the slowest. Infinite: never. All are None while unknown.
     """
 
     lag: int | None
@@ -79,12 +79,12 @@ class Progress(NamedTuple):
 
     @property
     def keeps_up(self) -> bool:
-        """Whether the lag is no more than what is done in 10 s: committed offsets are as old as that."""
+        """Whether the lag is at most the records of 10 s, because committed offsets may be that old."""
         return _keeps_up(self.lag, self.consumed)
 
 
 class _Track:
-    """One number that only grows, such as a committed offset: its rate over the last window."""
+    """The rate of a growing number, such as a committed offset, over the last window."""
 
     __slots__ = ("_seen",)
 
@@ -94,7 +94,7 @@ class _Track:
     def add(self, now: int, value: int | None) -> None:
         seen = self._seen
         if value is None or (seen and value < seen[-1][1]):
-            # The offset was moved back, or the topic was made anew: what was before tells nothing of what is now.
+            # The offset was moved back, or the topic was recreated: older samples do not count.
             seen.clear()
         if value is None:
             return
@@ -120,7 +120,7 @@ class _Track:
 
 
 class _Lags:
-    """The lag in the samples of the window that rates are of, so a lag that grows is one that is never caught up."""
+    """The lag in the samples of the window of the rates, so that a growing lag means that it never catches up."""
 
     __slots__ = ("_seen",)
 
@@ -142,7 +142,7 @@ class _Lags:
 
 
 class PartitionHistory:
-    """What is known of one partition of a group.
+    """The samples of one partition of a group.
 
     Attributes:
         above: how many records are done above the committed offset.
@@ -160,7 +160,7 @@ class PartitionHistory:
         self._progress: Progress | None = None
 
     def add(self, now: int, committed: int | None, end: int | None, above: int) -> None:
-        """Take in what one sample says."""
+        """Take in one sample."""
         self.committed.add(now, committed)
         self.end.add(now, end)
         self.above = above
@@ -179,7 +179,7 @@ class PartitionHistory:
 
     @property
     def progress(self) -> Progress:
-        """How far it is."""
+        """Its progress."""
         if self._progress is None:
             consumed, produced = self.committed.rate, self.end.rate
             wait = _wait(self.lag, consumed, produced)
@@ -188,10 +188,10 @@ class PartitionHistory:
 
 
 class GroupHistory:
-    """All that is known of one group from its samples.
+    """The samples of one group.
 
     Attributes:
-        description: the latest. rebalances: how many were noticed since the first sample. events: what happened, the
+        description: the latest. rebalances: how many were noticed since the first sample. events: the
             oldest first. sampled_at: when the latest sample was taken (monotonic ms). has_had_members: in any sample.
     """
 
@@ -240,7 +240,7 @@ class GroupHistory:
             self._compare(before, sample.description, wall)
 
     def _look_at_frontier(self, tp: TopicPartition, sample: Sample, now: int, wall: float) -> None:
-        """Name a record that is not done for long while others above it are. Only commits of `process` name these."""
+        """Add an event for a record that is not done for long, below done ones. Only `process` commits these."""
         partition = self._partitions[tp]
         committed, above = sample.committed.get(tp), sample.above.get(tp, 0)
         if not above or committed != partition.committed.last:
@@ -256,7 +256,7 @@ class GroupHistory:
             )
 
     def gone(self, why: str, wall: float) -> None:
-        """The group is not there any more, or cannot be described."""
+        """The group does not exist any more, or cannot be described."""
         if self.description is not None:
             self._tell(wall, why)
         self.description = self._total = self._silent = None
@@ -292,7 +292,7 @@ class GroupHistory:
     def _count(
         self, before: ConsumerGroupDescription, after: ConsumerGroupDescription, *, has_moved: bool
     ) -> None:
-        """A KIP-848 group numbers its rebalances. A classic one shows them by its state, or by what they moved."""
+        """Count rebalances: in KIP-848 groups by the epoch, in classic ones by the state or moved partitions."""
         started, ended = before.epoch, after.epoch
         if started is not None and ended is not None:
             if ended != started:
@@ -313,23 +313,23 @@ class GroupHistory:
 
     @property
     def is_used(self) -> bool:
-        """Whether members were seen, or what members leave: rebalances, and offsets that move.
+        """Whether there were members, or signs of members: rebalances, or moving offsets.
 
-        Those of a group whose consumers crash at once may live for less than a round.
+        Members whose consumers crash at once may live for less than a round.
         """
         return self.has_had_members or bool(self.rebalances) or bool(self.total.consumed)
 
     @property
     def partitions(self) -> Iterable[TopicPartition]:
-        """All that are committed or owned."""
+        """All committed or owned partitions."""
         return self._partitions.keys()
 
     def partition(self, partition: TopicPartition) -> PartitionHistory:
-        """What is known of one of them."""
+        """The samples of one partition."""
         return self._partitions[partition]
 
     def owner(self, partition: TopicPartition) -> MemberDescription | None:
-        """The member that has a partition."""
+        """The member that owns a partition."""
         return self._owners.get(partition)
 
     def offsets(self, partition: TopicPartition) -> tuple[int | None, int | None]:
@@ -338,15 +338,15 @@ class GroupHistory:
         return found.committed.last, found.end.last
 
     def above(self, partitions: Iterable[TopicPartition]) -> int:
-        """How many records of these are done above the committed offset, as `process` tells with its commits."""
+        """How many records of these are done above the committed offset, from the metadata of `process`."""
         return sum(self._partitions[tp].above for tp in partitions if tp in self._partitions)
 
     def progress(self, partition: TopicPartition) -> Progress:
-        """Of one partition."""
+        """The progress of one partition."""
         return self._partitions[partition].progress
 
     def progress_of(self, partitions: Iterable[TopicPartition]) -> Progress:
-        """Of several partitions together: what is known of them is added."""
+        """The progress of several partitions: the sum of the known ones."""
         known = [self._partitions[tp].progress for tp in partitions if tp in self._partitions]
         length = max((len(each.trend) for each in known), default=0)
         trend = tuple(
@@ -357,9 +357,9 @@ class GroupHistory:
 
     @property
     def total(self) -> Progress:
-        """Of the whole group. It never catches up while a member reads nothing."""
+        """The progress of the whole group. It never catches up while a member reads nothing."""
         if self._total is None:
-            # Once for each sample: a list of 500 groups asks for all of them each time that it is drawn.
+            # Cached for each sample: a list of 500 groups needs all of them each time that it is drawn.
             progress = [each.progress for each in self._partitions.values()]
             total = _together(progress, self._totals.values)
             self._total = total._replace(catches_up_in=math.inf) if self.silent else total
@@ -392,7 +392,7 @@ def _sum(values: Iterable[N | None]) -> N | None:
 
 
 def _together(each: Sequence[Progress], trend: tuple[int | None, ...]) -> Progress:
-    """What is known of several is added, but for the time to catch up: that of the slowest."""
+    """The sum of known values; the time to catch up is that of the slowest."""
     return Progress(
         _sum(one.lag for one in each),
         trend,
@@ -403,7 +403,7 @@ def _together(each: Sequence[Progress], trend: tuple[int | None, ...]) -> Progre
 
 
 def _slowest(each: Iterable[Progress]) -> float | None:
-    """Seconds until the last of them is caught up; None while that is not known of all."""
+    """Seconds until all have caught up; None while unknown for one."""
     waits = [one.catches_up_in for one in each if one.lag is not None]
     known = [wait for wait in waits if wait is not None]
     slowest = max(known, default=None)
@@ -414,7 +414,7 @@ def _wait(lag: int | None, consumed: float | None, produced: float | None) -> fl
     wait = seconds_to_catch_up(lag, consumed, produced)
     if wait is None or not _keeps_up(lag, consumed):
         return wait
-    # What it has grown by is only that the last commit is some seconds old.
+    # The lag has only grown because the last commit is some seconds old.
     return min(wait, _COMMITTED_S)
 
 

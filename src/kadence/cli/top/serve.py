@@ -30,14 +30,14 @@ except ModuleNotFoundError as missing:
 __all__ = ["serve"]
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
-"""Our own page: textual-serve's asks fonts.googleapis.com for a font."""
+"""A page of Kadence's own: textual-serve's loads a font from another site."""
 
 
 def serve(arguments: argparse.Namespace) -> None:
     """Serve until Ctrl-C or SIGTERM.
 
     Raises:
-        ConnectError: the port is in use, or the address is not of this machine. ConfigError: a port that is none.
+        ConnectError: the port is in use, or the address is not of this machine. ConfigError: the port is invalid.
     """
     textual_serve.AppService = _Service  # type: ignore[attr-defined]
     server = _Server(_command(arguments), arguments.host, arguments.port, arguments.name)
@@ -46,7 +46,7 @@ def serve(arguments: argparse.Namespace) -> None:
 
 
 def _command(arguments: argparse.Namespace) -> str:
-    """What each page runs."""
+    """The command line of each page's process."""
     command = [sys.executable, "-m", "kadence"]
     if arguments.cluster:
         command += ["-c", arguments.cluster]
@@ -65,7 +65,7 @@ def _command(arguments: argparse.Namespace) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether an address is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -73,13 +73,13 @@ def is_loopback(host: str) -> bool:
 
 
 def is_own_name(name: str, host: str, own: Collection[str]) -> bool:
-    """Whether a browser that asks for this name means this page.
+    """Whether a request with this Host header is for this page (against DNS rebinding).
 
-    A page of another site can let its own name lead to any address, here too, and then talk as if it came from here.
-    It cannot do so with an address, or with a name that is ours.
+    Another site can point its own name at this address, and then send requests from its page as if from this one. It
+    cannot do that with an IP address, or with a name of this server.
 
     Args:
-        name: of the Host header, without the port. host: what is listened on. own: names that are ours.
+        name: of the Host header, without the port. host: the listening address. own: names of this server.
     """
     if name in own or name == host:
         return True
@@ -92,7 +92,7 @@ def is_own_name(name: str, host: str, own: Collection[str]) -> bool:
 
 
 class _Service(AppService):
-    """The process of a page. It is waited for, since one that outlives the event loop ends in a traceback."""
+    """The process of a page. Wait for it: outliving the event loop, it would end with a traceback."""
 
     async def stop(self) -> None:
         await super().stop()
@@ -101,14 +101,14 @@ class _Service(AppService):
 
 
 class _Server(textual_serve.Server):
-    """textual-serve's server with our page, without its log, and closed to the pages of other sites."""
+    """textual-serve's server with this page, without its log, and closed to the pages of other sites."""
 
     def __init__(self, command: str, host: str, port: int, name: str | None) -> None:
         names = [name] if name else []
         if not is_loopback(host):
             names += [socket.gethostname(), socket.getfqdn()]
         self._own = frozenset(map(str.lower, names))
-        # The broker's way to listen, whose errors say what to do; for port 0 it knows the one that was taken.
+        # The broker's own listen function: its errors have advice, and it returns the port chosen for 0.
         self._sock = listen(host, port)
         taken = self._sock.getsockname()[1]
         super().__init__(command, host, taken, title="kadence top", templates_path=_TEMPLATES)
@@ -117,22 +117,22 @@ class _Server(textual_serve.Server):
         web.run_app(self._make_app(), sock=self._sock, access_log=None, print=self._say_where)
 
     def _say_where(self, *_: object) -> None:
-        """It listens now. Without the command, which may have a password in it."""
+        """Print the address, without the command, which may have a password in it."""
         if not is_loopback(self.host):
             say(f"kadence top: whoever reaches {self.host}:{self.port} sees the groups; there is no password")
         say(f"kadence top is at {self.public_url}/ (Ctrl-C ends it)")
 
     async def on_startup(self, app: web.Application) -> None:
-        """Nothing: textual-serve would print its name and the command."""
+        """Print nothing: textual-serve would print its name and the command."""
 
     async def handle_index(self, request: web.Request) -> Any:
         self._check_name(request)
-        # The page's own address, whatever name of this machine it was opened by.
+        # The page's own address, under the name by which it was opened.
         self.public_url = f"http://{request.host}"
         return await super().handle_index(request)
 
     async def handle_websocket(self, request: web.Request) -> Any:
-        """Start a session, but not for a page of another site, which any browser would let connect here."""
+        """Start a session. Refuse pages of other sites, which browsers allow to connect."""
         self._check_name(request)
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != request.host:
@@ -140,7 +140,7 @@ class _Server(textual_serve.Server):
         return await super().handle_websocket(request)
 
     def _check_name(self, request: web.Request) -> None:
-        """Raise if the page was asked for by a name that is not its own."""
+        """Raise if the Host header is not a name of this page."""
         if not is_own_name(urlsplit(f"//{request.host}").hostname or "", self.host, self._own):
             raise web.HTTPForbidden(
                 text="kadence top is opened by the address of its machine, or by the name given to --name"

@@ -1,4 +1,4 @@
-"""A table that draws only the lines on the screen: a thousand rows cost what twenty do. The cursor stays on its row."""
+"""A table that draws only the lines on the screen, for thousands of rows. The cursor stays on its row."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Table(Widget, can_focus=True):
     ]
 
     class Opened(Message):
-        """The row under the cursor is to be opened."""
+        """Open the row under the cursor."""
 
         def __init__(self, key: Any) -> None:
             super().__init__()
@@ -65,7 +65,7 @@ class Table(Widget, can_focus=True):
     def show(
         self, columns: Sequence[Column], rows: Sequence[Line], sorted_by: tuple[int, bool], *, key: Any = None
     ) -> None:
-        """Replace what is shown. The cursor goes to the row of ``key``, else stays on the row that it is on."""
+        """Replace the rows. The cursor goes to the row of ``key``, else stays on its row."""
         kept = self.key if key is None else key
         if columns is not self._columns:
             self._cursor = self._top = 0
@@ -76,7 +76,7 @@ class Table(Widget, can_focus=True):
 
     @property
     def key(self) -> Any:
-        """What the cursor is on; None in an empty table."""
+        """The row under the cursor; None in an empty table."""
         return self._rows[self._cursor].key if self._cursor < len(self._rows) else None
 
     @property

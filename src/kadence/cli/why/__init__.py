@@ -1,6 +1,5 @@
 """``kadence groups why``: the reasons why a group lags, the worst first.
 
-`asking` looks at a group, on the caller's thread; `watching` keeps what several looks say together; `reasons` makes
-findings of that, and is pure, as `watching` is; `page` prints them. `command` carries the looks; `kadence top` uses the
-same parts.
+`asking` takes a look at a group, on the caller's thread; `watching` combines several looks; `reasons` makes findings of
+these (both are pure); `page` prints them. `command` runs the looks; `kadence top` uses the same parts.
 """

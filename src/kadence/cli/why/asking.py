@@ -1,4 +1,4 @@
-"""Asks the brokers about groups, and looks up the evidence for what the looks have shown. Nothing is changed."""
+"""Asks the brokers about groups, and looks up evidence for the results of looks. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["PATIENCE_S", "look_at", "look_at_all", "look_up"]
 
 PATIENCE_S: Final = 5.0
-"""How long one question may take."""
+"""The timeout of one call (seconds)."""
 
 _PARTITIONS: Final = 200
-"""In how many partitions a record is looked up: a group has thousands that stand still."""
+"""In how many partitions a record is looked up, because thousands may stand still."""
 
 _PARTITION_BYTES: Final = 16 << 10
-"""So much of a partition is fetched at once: one record of it is wanted."""
+"""The fetch size of a partition: one record of it is needed."""
 
 
 def look_at(admin: Admin, group: str) -> Look:
@@ -45,7 +45,7 @@ def look_at(admin: Admin, group: str) -> Look:
 
 
 def look_at_all(admin: Admin, groups: Sequence[str]) -> Outcomes[str, Look]:
-    """One look at several groups, with as many requests as one of them takes; and why some cannot be looked at.
+    """One look at several groups, with as many requests as for one; and the errors of groups that cannot be described.
 
     Raises:
         KafkaError: the brokers do not answer.
@@ -75,10 +75,10 @@ def look_at_all(admin: Admin, groups: Sequence[str]) -> Outcomes[str, Look]:
 
 
 def _known(admin: Admin, wanted: list[TopicPartition]) -> dict[TopicPartition, PartitionLook]:
-    """What partitions hold, whoever reads them."""
+    """The offset ranges of partitions."""
     troubles = _troubles(admin, wanted)
     ask = [tp for tp in wanted if tp not in troubles]
-    # First: it must not be beyond an end that was looked up before it.
+    # First: it must not be beyond an end offset that was looked up before it.
     stable = admin.list_offsets(
         dict.fromkeys(ask, "latest"), isolation_level="read_committed", raise_errors=False, timeout=PATIENCE_S
     )
@@ -101,7 +101,7 @@ def _above(at: OffsetAndMetadata | None) -> int:
 
 
 def _troubles(admin: Admin, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[str, Cause]]:
-    """Partitions that cannot be asked: a question to them would wait for a leader."""
+    """Partitions without a leader or that do not exist: a request would wait for a leader."""
     partitions = list(wanted)
     names = sorted({tp.topic for tp in partitions})
     if not names:
@@ -141,9 +141,9 @@ def _words(error: KafkaError) -> str:
 
 
 def look_up(admin: Admin, config: Mapping[str, Any], watch: Watch) -> Evidence:
-    """Whose transactions hold up the group, which records it stands at, and what processes of this machine tell.
+    """The transactions that hold up the group, the records at its positions, and published states on this machine.
 
-    What cannot be looked up is left out: a reason without all its evidence is still one.
+    Failed look-ups are left out: a reason is valid without all its evidence.
     """
     records, read_up = _records(config, watch)
     return Evidence(_transactions(admin, held_back(watch, read_up)), records, by_member(processes()), read_up)
@@ -180,7 +180,7 @@ def _transactions(admin: Admin, wanted: list[TopicPartition]) -> dict[TopicParti
 
 
 def _first_open(producers: Iterable[ProducerState]) -> ProducerState | None:
-    """The one whose transaction begins first, and so is where the last stable offset stands."""
+    """The producer of the first open transaction, which determines the last stable offset."""
     is_open = [each for each in producers if each.transaction_start is not None]
     return min(is_open, key=lambda each: each.transaction_start or 0, default=None)
 
@@ -188,7 +188,7 @@ def _first_open(producers: Iterable[ProducerState]) -> ProducerState | None:
 def _records(
     config: Mapping[str, Any], watch: Watch
 ) -> tuple[dict[TopicPartition, SeenRecord], frozenset[TopicPartition]]:
-    """The records at the offsets that stand still, and the partitions that have none up to the last stable offset."""
+    """The records at unmoved offsets, and the partitions that have none up to the last stable offset."""
     stable: dict[TopicPartition, tuple[int, int]] = {}
     open_: dict[TopicPartition, tuple[int, int]] = {}
     for tp, offset in list((watch.held_by_records | watch.left_unread).items())[:_PARTITIONS]:
@@ -196,7 +196,7 @@ def _records(
         if each.stable is not None and offset < each.stable:
             stable[tp] = offset, each.stable
         elif each.end is not None and offset < each.end:
-            # It was committed by a group that reads what is not committed.
+            # The group reads uncommitted records, and has committed it.
             open_[tp] = offset, each.end
     found, read_up = _first_records(config, stable, "read_committed")
     return found | _first_records(config, open_, "read_uncommitted")[0], read_up

@@ -1,4 +1,4 @@
-"""The partition of a topic that stands far behind its siblings: where a record kills whoever reads it. Pure."""
+"""Finds the partition of a topic with far more lag than its siblings: a record there may crash its readers. Pure."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from kadence.types import TopicPartition
 __all__ = ["far_behind"]
 
 _TIMES: Final = 10
-"""So many times as much waits there as in the middle one of its siblings."""
+"""Its lag is at least this many times the median of its siblings."""
 
 _LEAST: Final = 20
-"""Fewer records than this are behind nobody far."""
+"""The least lag that counts as far behind."""
 
 
 def far_behind(
     watch: Watch, evidence: Evidence, now_ms: int, told: Collection[TopicPartition]
 ) -> Iterator[Finding]:
-    """One of each topic, if it stands still; whoever has it, and if nobody has.
+    """One of each topic, if its offset does not move, with or without an owner.
 
-    Where members come and go also the only one of a topic.
+    While members come and go, also the only partition of a topic.
 
     Args:
-        told: partitions of which a record or a transaction is named already.
+        told: partitions that another reason names already.
     """
     topics: dict[str, list[TopicPartition]] = {}
     for tp, each in watch.partitions.items():

@@ -1,4 +1,4 @@
-"""Members that come and go, and a group without any: judged by all looks, and not by the last one. Pure."""
+"""Finds members that come and go, and groups without members, over all looks. Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _UNSEEN: Final = (
     "themselves and join no group"
 )
 _LONGER: Final = (
-    "it has crashed and was restarted, was deployed anew, or works longer than max.poll.interval.ms"
+    "it has crashed and was restarted, was deployed again, or works longer than max.poll.interval.ms"
 )
 
 
 def rebalances(watch: Watch) -> Iterator[Finding]:
-    """Each rebalance that was seen, and who came and went; or the loop that they are."""
+    """The rebalances that were seen, with joined and left members; or one reason for a rebalance loop."""
     if watch.is_loop:
         yield _loop(watch)
     elif (watch.rebalances or watch.moves) and not watch.is_rebalancing:
@@ -82,14 +82,14 @@ def _few(watch: Watch) -> Finding:
 
 
 def longer(watch: Watch, seconds: int) -> str:
-    """The command that looks longer."""
+    """The command for a longer look."""
     return f"kadence groups why {quote(watch.group)} --for {seconds}"
 
 
 def _who(watch: Watch) -> str:
     joined, left = watch.joined, watch.left
     if not joined and not left:
-        return "nobody was seen to join or leave; partitions moved"
+        return "no member was seen to join or leave; partitions moved"
     both = joined.keys() & left.keys()
     said = [
         (sorted(both), "left and joined"),
@@ -126,14 +126,14 @@ def _times(number: int) -> str:
 
 
 def without_members(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
-    """A group that waits for its consumers."""
+    """A group without members."""
     group = watch.description
-    # A loop, whose readers come and go, has a finding of its own.
+    # A rebalance loop has a finding of its own.
     if watch.is_loop or (group.members and not _has_just_come(watch)):
         return
     lagging = [tp for tp in watch.lagging if tp not in evidence.read_up]
     if not watch.partitions:
-        # Brokers leave out topics that the login may not describe, and do not say so.
+        # Brokers silently leave out topics that the login may not describe.
         yield Finding(
             "nothing-seen",
             Harm.PASSES,
@@ -149,13 +149,13 @@ def without_members(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
 
 
 def _has_just_come(watch: Watch) -> bool:
-    """Whether members were met a moment ago only, in a group that had none before, and nothing was read yet."""
+    """Whether the first members joined just now, and have read nothing yet."""
     is_new = not any(map(watch.has_stayed, watch.description.members))
     return is_new and 2 * watch.looks_without_members > watch.looks and not watch.is_read
 
 
 def _unseen(watch: Watch, lagging: list[TopicPartition]) -> Iterator[Finding]:
-    """Somebody commits, and no look has met a member."""
+    """Offsets are committed, although no look has seen a member."""
     if all(watch.history.progress(tp).keeps_up for tp in lagging):
         return
     yield Finding(
@@ -180,14 +180,14 @@ def _nobody(watch: Watch, lagging: list[TopicPartition]) -> Finding:
     if come:
         since = max((move.at for move in watch.moves if move.what == "joined"), default=0)
         says = (
-            f"nobody reads for long: {watch.looks_without_members} of {watch.looks} looks met no member, and "
+            f"no member reads for long: {watch.looks_without_members} of {watch.looks} looks met no member, and "
             f"{names_of(come)} joined {duration(watch.seconds_since(since))} ago"
         )
         causes = "it comes and goes (crashes, often at a record), or was just started: a longer look decides, --for 120"
     elif gone:
         since = max(move.at for move in watch.moves if move.what == "left")
         ago = duration(watch.seconds_since(since))
-        says = f"nobody reads now: the group is {state}, and {_some(sorted(gone))} left {ago} ago"
+        says = f"no member reads now: the group is {state}, and {_some(sorted(gone))} left {ago} ago"
         causes = f"{_LONGER}, or is stopped: a longer look decides, --for 120"
     else:
         looked = duration(watch.recent_ms / 1000)
@@ -203,7 +203,7 @@ def _nobody(watch: Watch, lagging: list[TopicPartition]) -> Finding:
         (f"{waiting(waits)} in {plural(len(lagging), 'partition')}", causes),
         (
             f"kadence groups describe {quote(watch.group)}",
-            # Where a crash may have ended them.
+            # The record at which they may have crashed.
             *((consume(worst, at),) if (at := watch.partitions[worst].committed) is not None else ()),
             "kadence doctor",
         ),

@@ -1,4 +1,4 @@
-"""Carries ``kadence groups why``: looks at groups for some seconds, and prints why they lag."""
+"""Runs ``kadence groups why``: looks at groups for some seconds, and prints why they lag."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["FOUND", "look_for", "run"]
 _EVERY_S: Final = 1.0
 
 _GLANCES: Final = 5
-"""Into so many parts the time between two looks is cut, where a group has lag and no members."""
+"""How many times members are asked for between two looks, if a group has lag and no members."""
 
 FOUND: Final = 3
 """The exit status when a reason was found."""
@@ -40,10 +40,10 @@ _REFUSED: Final = frozenset(
 )
 
 _KINDS: Final = frozenset({"classic", "consumer", ""})
-"""Types of groups that this looks at; brokers before Kafka 3.8 do not say the type."""
+"""Types of groups that are looked at; brokers before Kafka 3.8 do not send the type."""
 
 pause: Callable[[float], None] = time.sleep
-"""Between two looks; tests let the world go on here."""
+"""Wait between two looks; tests replace it."""
 
 clock: Clock = SystemClock()
 
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _worst_first(found: Mapping[str, Sequence[Finding]]) -> list[str]:
-    """The groups, those with the greatest harm first, and of these the ones of which most waits."""
+    """The groups, the most harmful reasons first, and of these the greatest lag."""
 
     def harm(name: str) -> tuple[int, int, str]:
         worst = found[name][0] if found[name] else None
@@ -93,9 +93,9 @@ def _worst_first(found: Mapping[str, Sequence[Finding]]) -> list[str]:
 
 
 def look_for(admin: Admin, watches: dict[str, Watch], words: Iterable[str]) -> dict[str, BrokerError]:
-    """Look at the groups until all reasons are known; those that this login may not look at, and why.
+    """Look at the groups until all reasons are known. Returns the errors of groups that this login may not describe.
 
-    A group that a pattern has found and that is gone meanwhile leaves ``watches``.
+    A group that was found by a pattern, and is deleted meanwhile, is removed from ``watches``.
 
     Args:
         words: the names and patterns of the command line.
@@ -126,7 +126,7 @@ def look_for(admin: Admin, watches: dict[str, Watch], words: Iterable[str]) -> d
 
 
 def _wait(admin: Admin, watches: Mapping[str, Watch], seconds: float) -> None:
-    """Until the next look. Groups that seem to be read by nobody are asked for their members meanwhile.
+    """Wait for the next look. Groups that seem to have no members are asked for them meanwhile.
 
     A consumer that crashes at a record lives for less than a second.
     """
@@ -143,7 +143,7 @@ def _wait(admin: Admin, watches: Mapping[str, Watch], seconds: float) -> None:
 
 
 def _listed(admin: Admin) -> list[str]:
-    """Groups that can be looked at: a pattern means no others."""
+    """The groups of supported types: a pattern matches only these."""
     return [each.group_id for each in admin.list_groups(timeout=PATIENCE_S) if each.group_type in _KINDS]
 
 
@@ -158,7 +158,7 @@ def _no_such(admin: Admin, group: str) -> str:
 
 
 def _login_refused(error: AuthenticationError) -> Finding:
-    """What the group's consumers meet, if they log in as this command does."""
+    """A reason: the brokers refuse this login, and so the group's consumers, if they use it."""
     return Finding(
         "login-refused",
         Harm.STOPS,
@@ -169,7 +169,7 @@ def _login_refused(error: AuthenticationError) -> Finding:
 
 
 def _refused(error: BrokerError, group: str) -> Finding:
-    """The same of a login that may not look."""
+    """A reason: this login may not describe the group."""
     return Finding(
         "not-allowed",
         Harm.STOPS,

@@ -1,4 +1,4 @@
-"""A reason why a group lags, and what the rules that find reasons share. Pure."""
+"""A reason why a group lags, and helpers of the rules that find reasons. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kadence.types import TopicPartition
 __all__ = ["NAMED", "Finding", "Harm", "names_of", "one_of", "some", "stood", "waiting"]
 
 NAMED: Final = 3
-"""How many partitions or members are told of one by one."""
+"""How many partitions or members are listed one by one."""
 
 
 class Harm(IntEnum):
-    """What a reason does to the group; the worst first."""
+    """The effect of a reason on the group; the worst first."""
 
     LOSES = 0
     """Records are gone that the group has not read."""
@@ -38,9 +38,9 @@ class Finding:
     """A reason.
 
     Attributes:
-        reason: its name, for scripts. says: a sentence. evidence: what was seen, a line each. commands: what to run
-            next. partitions, members: whom it is about. held: how many records wait because of it. details: the
-            numbers, for scripts.
+        reason: its name, for scripts. says: a sentence. evidence: the observations, a line each. commands: to run next.
+            partitions, members: the affected ones. held: how many records wait because of it. details: the numbers,
+            for scripts.
     """
 
     reason: str
@@ -55,7 +55,7 @@ class Finding:
 
 
 def some(found: dict[TopicPartition, PartitionLook]) -> Iterable[tuple[TopicPartition, PartitionLook]]:
-    """Those that are told of one by one."""
+    """The ones that are listed one by one."""
     return list(found.items())[:NAMED]
 
 
@@ -70,11 +70,11 @@ def waiting(number: int, noun: str = "record") -> str:
 
 
 def stood(watch: Watch, tp: TopicPartition) -> str:
-    """For how long a committed offset stands still, as far as it was looked at."""
+    """How long a committed offset has not moved, within the time of the looks."""
     said = duration(watch.stands_for(tp) / 1000)
     return f"{said} at least" if watch.has_always_stood(tp) else said
 
 
 def names_of(members: Iterable[MemberDescription]) -> str:
-    """Some of their names."""
+    """Some of the names."""
     return ", ".join(sorted({named(each) for each in members})[:NAMED])

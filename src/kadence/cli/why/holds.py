@@ -1,4 +1,4 @@
-"""What holds up single partitions: an open transaction, a record, or a member that is silent. Pure."""
+"""Finds what holds up single partitions: an open transaction, a record, or a silent member. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BUSY: Final = "other partitions of that member move, and lag: it may be slow, a
 
 
 def held_back(watch: Watch, read_up: Collection[TopicPartition]) -> list[TopicPartition]:
-    """Partitions that an open transaction holds up: the group has read all that lies before it."""
+    """Partitions that an open transaction holds up: the group has read all records before it."""
     stood = watch.held_by_records
     return [
         *watch.held_by_transactions,
@@ -38,7 +38,7 @@ def _is_open(watch: Watch, tp: TopicPartition) -> bool:
 
 
 def transactions(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Finding]:
-    """One finding for each open transaction that holds up the group, whatever partitions it is in."""
+    """One finding for each open transaction that holds up the group, with all its partitions."""
     by_owner: dict[tuple[str | None, int], dict[TopicPartition, OpenTransaction]] = {}
     unknown: list[TopicPartition] = []
     for tp in held_back(watch, evidence.read_up):
@@ -108,9 +108,9 @@ def _from_stable(watch: Watch, tp: TopicPartition) -> str:
 
 
 def standing(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Finding]:
-    """Positions that stand still: of all that a member has, and it is silent; of some, and a record holds them up.
+    """Unmoved positions: a member with only unmoved ones is silent; otherwise a record holds them up.
 
-    Who came a moment ago is not judged by what stood still before.
+    A new member is not judged by positions that had not moved before it joined.
     """
     stood = {tp: offset for tp, offset in watch.held_by_records.items() if tp not in evidence.read_up}
     if not stood or watch.is_rebalancing:
@@ -136,7 +136,7 @@ def standing(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Finding]
 
 
 def never_committed(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
-    """Partitions that a member has had for long without any commit: maybe it stands at its first record."""
+    """Partitions that a member has had for long without any commit: it may be busy with its first record."""
     written = watch.never_committed
     if not written or watch.is_rebalancing:
         return
@@ -170,7 +170,7 @@ def never_committed(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
 
 
 def _stalled(evidence: Evidence, member: MemberDescription) -> str:
-    """Where the member's process is, if it publishes its state on this machine and does not poll."""
+    """The stack of the member's process, if it publishes its state on this machine and does not poll."""
     here = evidence.processes.get(member.member_id)
     stalls = here.state.get("stalls", ()) if here else ()
     return next((where(each["stack"]) for each in stalls if each["ended"] is None), "")

@@ -1,4 +1,4 @@
-"""Asks again and again why one group lags, as ``kadence top`` does on its thread."""
+"""Repeated looks at one group, for the thread of ``kadence top``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Inquiry"]
 
 _AGAIN_MS: Final = 30_000
-"""How old evidence may be: a record is not fetched anew with each look at it."""
+"""The greatest age of evidence: a record is not fetched again for each look."""
 
 
 class Inquiry:

@@ -1,4 +1,4 @@
-"""What is seen of a group: plain values, which `asking` fills and `reasons` reads."""
+"""The observations of a group: plain values, which `asking` makes and `reasons` reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kadence.types import TopicPartition
 __all__ = ["Cause", "Evidence", "Look", "OpenTransaction", "PartitionLook", "SeenRecord"]
 
 Cause: TypeAlias = Literal["no-leader", "no-topic", "not-allowed"]
-"""Why a partition cannot be asked; what is none of the others counts as the first."""
+"""Kinds of errors of a partition; the first stands for all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class PartitionLook:
     Attributes:
         committed: the committed offset. first, stable, end: its first offset, the last stable one, and the end. None:
             not known.
-        above: how many records are done above the committed offset, as `process` tells with its commits.
-        trouble: why its offsets are not known: "no leader", or a broker's words; empty when they are. cause: its kind.
+        above: how many records are done above the committed offset, from the metadata of `process`.
+        trouble: why its offsets are unknown: "no leader", or a broker's error; empty if known. cause: its kind.
     """
 
     committed: int | None
@@ -80,12 +80,12 @@ class SeenRecord:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was looked up because of what the looks have shown.
+    """The evidence that was looked up for the results of looks.
 
     Attributes:
         transactions, records: by partition. processes: of this machine, by member id.
-        read_up: partitions in which no record lies from the committed offset to the last stable one, but markers of
-            transactions, and records of aborted ones. Who commits the offset behind each record stands there.
+        read_up: partitions that have only transaction markers and aborted records between the committed offset and the
+            last stable one. A consumer that commits the offset behind its last record stays there.
     """
 
     transactions: Mapping[TopicPartition, OpenTransaction] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["DESCRIPTION", "add_options", "run"]
 
 _DEFAULT_S: Final = 12.0
-"""Consumers commit every 5 s by default; what moves has moved twice by then."""
+"""Consumers commit every 5 s by default, so moving offsets have moved twice by then."""
 
 DESCRIPTION: Final = """
 

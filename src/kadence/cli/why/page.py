@@ -22,7 +22,7 @@ _HARM: Final = {Harm.LOSES: "loses records", Harm.STOPS: "stops", Harm.SLOWS: "s
 
 
 def rows(group: str, found: Sequence[Finding]) -> list[dict[str, Any]]:
-    """A row for each reason, the worst first; all have the same names."""
+    """A row for each reason, the worst first; all have the same fields."""
     return [
         {
             "group": group,
@@ -41,28 +41,28 @@ def rows(group: str, found: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def completed(found: Sequence[Finding], cluster: SameCluster) -> list[Finding]:
-    """With commands that reach the same cluster: they are to be copied, and to work."""
+    """The reasons with commands that reach the same cluster when they are copied."""
     return [replace(each, commands=tuple(map(cluster.command, each.commands))) for each in found]
 
 
 def lines(found: Sequence[Finding], width: int) -> list[str]:
-    """The reasons, in lines that fit."""
+    """The reasons, in wrapped lines."""
     made: list[str] = []
     for number, each in enumerate(found, 1):
         mark = f"{number}. "
         made += ["", *_wrapped(f"{_HARM[each.harm].upper()}: {each.says}", width, mark, "   ")]
         for line in each.evidence:
             made += _wrapped(line, width, "   - ", "     ")
-        # A command is never cut or wrapped: it is to be copied.
+        # A command is not cut or wrapped, so that it can be copied.
         made += [f"   $ {printable(command)}" for command in each.commands]
     return made
 
 
 def headline(watch: Watch, found: Sequence[Finding]) -> str:
-    """What is said before the reasons."""
+    """The line before the reasons."""
     harmful = [each for each in found if each.harm < Harm.PASSES]
     seconds = duration(watch.span_ms / 1000)
-    # One look of some seconds has not seen what happens once in some minutes.
+    # A look of some seconds may miss events that happen once in some minutes.
     nothing = f"nothing harmful seen in {seconds}" if found else f"nothing seen in {seconds}"
     said = plural(len(harmful), "reason") if harmful else nothing
     if watch.latest is not None and watch.missing_ms:
@@ -90,7 +90,7 @@ def _wrapped(text: str, width: int, first: str, rest: str) -> list[str]:
 def print_page(
     groups: Sequence[tuple[Watch, Sequence[Finding]]], stream: IO[str], cluster: SameCluster
 ) -> None:
-    """Print what is said of groups to a terminal, in bold what is harmful."""
+    """Print the reasons of groups to a terminal, harmful ones in bold."""
     is_terminal = stream.isatty()
     made: list[str] = []
     for watch, found in groups:

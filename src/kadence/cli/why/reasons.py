@@ -1,4 +1,4 @@
-"""Why a group lags: findings of what was seen, the worst first. Pure; times are parameters."""
+"""Finds the reasons why a group lags, the worst first. Pure; times are parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kadence.cli.why.watching import Watch
 __all__ = ["findings"]
 
 _NAMING: Final = frozenset({"offsets-out-of-range", "open-transaction", "stuck-record", "silent-member"})
-"""Reasons that say already why a partition stands where it does."""
+"""Reasons that already explain why a partition does not move."""
 
 
 def findings(watch: Watch, evidence: Evidence, now_ms: int) -> list[Finding]:
@@ -40,8 +40,8 @@ def findings(watch: Watch, evidence: Evidence, now_ms: int) -> list[Finding]:
     ]
     named = {tp for each in found if each.reason in _NAMING for tp in each.partitions}
     found += far_behind(watch, evidence, now_ms, named)
-    # Who does not move at all is told of; that it is slow, too, would be the same twice. Where nothing is left to read,
-    # nobody is slow.
+    # A member that does not move at all has its own reason, and is not called slow, too. Nor is one that has nothing
+    # left to read.
     stands = {tp for each in found if each.harm <= Harm.STOPS for tp in each.partitions} | evidence.read_up
     found += slow(watch, stands)
     return sorted(found, key=lambda each: (each.harm, -each.held))

@@ -1,4 +1,4 @@
-"""Reasons for which a group moves, and not fast enough: a slow member, too few. Pure."""
+"""Reasons why a group moves too slowly: a slow member, or too few members. Pure."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from kadence.types import TopicPartition
 __all__ = ["slow"]
 
 _SHARE: Final = 0.75
-"""A member with so much of the group's lag is the one that is slow."""
+"""A member with this share of the group's lag is the slow one."""
 
 _SOON_S: Final = 60.0
-"""What is caught up sooner is no reason to get up."""
+"""A lag that is caught up sooner is harmless (seconds)."""
 
 
 def slow(watch: Watch, stands: set[TopicPartition]) -> Iterator[Finding]:
-    """A member that is slower than the others, else the group; and lag that passes by itself."""
+    """A slow member, or else a slow group; or a lag that is caught up by itself."""
     group = watch.description
     lagging = [tp for tp in watch.lagging if tp not in stands and watch.history.owner(tp) is not None]
     total = sum(watch.lag_of(tp) for tp in lagging)
-    # The rates of a loop are not those of the group: who comes and goes works now and then.
+    # During a rebalance loop rates mean little, because members work only at times.
     if watch.missing_ms or watch.is_rebalancing or watch.is_loop:
         return
     if all(watch.history.progress(tp).keeps_up for tp in lagging):
@@ -119,5 +119,5 @@ def _hot(watch: Watch, member: MemberDescription, lagging: list[TopicPartition],
 
 
 def _eta(progress: Progress) -> float:
-    """Seconds. Unknown rates count as never: two looks bring them."""
+    """Seconds until caught up; infinite while rates are unknown, before the second look."""
     return math.inf if progress.catches_up_in is None else progress.catches_up_in

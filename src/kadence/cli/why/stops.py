@@ -1,4 +1,4 @@
-"""Reasons for which a group, or a partition, does not move, or has lost records; but those of `holds`. Pure."""
+"""Reasons why a group or partition does not move or has lost records, except those of `holds`. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["lost", "not_owned", "stuck_rebalance", "unreadable"]
 
 
 def lost(watch: Watch) -> Iterator[Finding]:
-    """Committed offsets outside of what a partition holds."""
+    """Committed offsets outside of a partition's range."""
     early = {tp: each for tp, each in watch.partitions.items() if _is_before(each)}
     if early:
         lost = sum((each.first or 0) - (each.committed or 0) for each in early.values())
@@ -72,7 +72,7 @@ def _is_behind_end(each: PartitionLook) -> bool:
 
 
 def unreadable(watch: Watch) -> Iterator[Finding]:
-    """Partitions that nobody can read, that there are no more, or that this login may not look at."""
+    """Partitions that cannot be read, do not exist any more, or that this login may not describe."""
     gone: dict[Cause, dict[TopicPartition, PartitionLook]] = {}
     for tp, each in watch.partitions.items():
         if each.trouble:
@@ -88,7 +88,7 @@ def unreadable(watch: Watch) -> Iterator[Finding]:
                 says, commands = "is no more", ("kadence topics list",)
             case "not-allowed":
                 says, commands = "may not be looked at by this login", ("kadence doctor",)
-        # Offsets of a topic that was deleted are no harm, and expire, unless a member still waits for it.
+        # Offsets of a deleted topic are harmless, and expire, unless a member still waits for the topic.
         is_left = cause == "no-topic" and all(watch.history.owner(each) is None for each in found)
         yield Finding(
             cause,
@@ -103,7 +103,7 @@ def unreadable(watch: Watch) -> Iterator[Finding]:
 
 
 def stuck_rebalance(watch: Watch) -> Iterator[Finding]:
-    """A rebalance that does not end: somebody has not given up its partitions, or not come back."""
+    """A rebalance that does not end: a member has not given up its partitions, or not rejoined."""
     group = watch.description
     holders = [each for each in group.members if watch.is_behind(each)]
     seconds = duration(watch.span_ms / 1000)
@@ -149,7 +149,7 @@ def _to_give_up(member: MemberDescription) -> frozenset[TopicPartition]:
 
 
 def not_owned(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
-    """Partitions with lag that no member has."""
+    """Partitions with lag and without an owner."""
     group = watch.description
     if not group.members or watch.is_rebalancing or group.state != "Stable":
         return

@@ -1,4 +1,4 @@
-"""What several looks at a group say together: what stood still, who came and went, how fast it is. Pure."""
+"""Combines several looks at a group: unmoved offsets, joined and left members, rates. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kadence.types import TopicPartition
 __all__ = ["PATIENCE_MS", "SETTLED", "Move", "Watch", "named"]
 
 PATIENCE_MS: Final = 12_000
-"""Consumers commit every 5 s by default, so what moves has moved twice by then."""
+"""Consumers commit every 5 s by default, so moving offsets have moved twice by then."""
 
 RECENT_MS: Final = 300_000
-"""For how long a rebalance counts as one of late."""
+"""How long a rebalance counts as recent."""
 
 SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
-"""States in which no rebalance goes on."""
+"""States without a rebalance."""
 
 _REPEATED: Final = 3
-"""So many rebalances lately are a loop, unless members only joined, or only left."""
+"""So many recent rebalances are a loop, unless members only joined, or only left."""
 
 
 class Move(NamedTuple):
@@ -35,7 +35,7 @@ class Move(NamedTuple):
 
 
 def named(member: MemberDescription) -> str:
-    """What people call a member."""
+    """The name of a member in messages."""
     return member.group_instance_id or member.client_id or member.member_id
 
 
@@ -43,8 +43,7 @@ class Watch:
     """A group since the first look.
 
     Args:
-        patience_ms: for how long something must have stood still to be told, and rates must have been seen; None:
-            12 s.
+        patience_ms: how long offsets must not have moved, and rates must be known, for a reason; None: 12 s.
 
     Attributes:
         latest: the last look. history: its rates.
@@ -84,7 +83,7 @@ class Watch:
         self.history.add(Sample(look.description, committed, ends, above), now, wall)
         self._rebalances.extend([now] * (self.history.rebalances - rebalances))
         if before is None and look.description.state not in SETTLED:
-            # It began before the first look, so no two looks show its beginning.
+            # It began before the first look, so it is not seen between two looks.
             self._rebalances.append(now)
             self._began_unsettled = True
         self._met.append((now, bool(look.description.members)))
@@ -107,7 +106,7 @@ class Watch:
         stable: dict[TopicPartition, tuple[int, int | None]] = {}
         for tp, each in look.partitions.items():
             since = self._stands.get(tp)
-            # Where nothing waits, nobody has to move: it stands still from when a record came.
+            # Without lag an offset need not move: count from the arrival of a record.
             is_same = since is not None and since[1].committed == each.committed and bool(since[1].lag)
             stands[tp] = since if since is not None and is_same else (now, each)
             kept = self._stable.get(tp)
@@ -161,7 +160,7 @@ class Watch:
         return self._partitions
 
     def lag_of(self, tp: TopicPartition) -> int:
-        """The lag of a partition; 0 where it is not known."""
+        """The lag of a partition; 0 if unknown."""
         each = self._partitions.get(tp)
         return (each.lag or 0) if each else 0
 
@@ -177,22 +176,22 @@ class Watch:
 
     @property
     def span_ms(self) -> int:
-        """Between the first look and the last."""
+        """The time between the first look and the last."""
         return self._now - (self._now if self._began is None else self._began)
 
     @property
     def missing_ms(self) -> int:
-        """For how long it must be looked at, until all reasons are known."""
+        """How much longer the looks must last until all reasons are known."""
         return max(0, self._patience_ms - self.span_ms)
 
     @property
     def recent_ms(self) -> int:
-        """What `joined`, `left`, `rebalances` and `looks` are of."""
+        """The time that `joined`, `left`, `rebalances` and `looks` cover (ms)."""
         return min(self.span_ms, RECENT_MS)
 
     @property
     def rebalances(self) -> int:
-        """How many were noticed lately."""
+        """The number of recent rebalances."""
         return len(self._rebalances)
 
     @property
@@ -202,37 +201,37 @@ class Watch:
 
     @property
     def moves(self) -> list[Move]:
-        """Who has joined and left lately, the oldest first."""
+        """Members that have joined and left recently, the oldest first."""
         return list(self._moves)
 
     @property
     def looks(self) -> int:
-        """How many there were lately."""
+        """The number of recent looks."""
         return len(self._met)
 
     @property
     def looks_without_members(self) -> int:
-        """How many of them met no member."""
+        """How many of these saw no member."""
         return sum(not met for _, met in self._met)
 
     @property
     def is_read(self) -> bool:
-        """Whether a committed offset has moved lately, whoever committed it."""
+        """Whether a committed offset has moved recently."""
         return any(self.history.progress(tp).consumed for tp in self._partitions)
 
     @property
     def joined(self) -> Counter[str]:
-        """How often members have joined lately, by name."""
+        """How often members have joined recently, by name."""
         return Counter(move.name for move in self._moves if move.what == "joined")
 
     @property
     def left(self) -> Counter[str]:
-        """How often members have left lately, by name."""
+        """How often members have left recently, by name."""
         return Counter(move.name for move in self._moves if move.what == "left")
 
     @property
     def is_left(self) -> bool:
-        """Whether the last look met no member, and records wait."""
+        """Whether the last look saw no member, and records wait."""
         return self.latest is not None and not self.description.members and bool(self.lag)
 
     @property
@@ -241,24 +240,24 @@ class Watch:
         return self._has_lasted(self._unsettled_since)
 
     def seconds_since(self, at: int) -> float:
-        """How long ago, of a time of the looks' clock."""
+        """Seconds since a time of the looks' clock."""
         return (self._now - at) / 1000
 
     @property
     def began_unsettled(self) -> bool:
-        """Whether the first look met a rebalance that had begun."""
+        """Whether the first look saw a rebalance that had begun before."""
         return self._began_unsettled and self.span_ms <= RECENT_MS
 
     def stands_for(self, tp: TopicPartition) -> int:
-        """For how long (ms) the committed offset has been seen to stand still."""
+        """How long the committed offset has not moved, since the first look (ms)."""
         return self._now - self._stands[tp][0]
 
     def has_always_stood(self, tp: TopicPartition) -> bool:
-        """Whether it stood still at the first look: how long before that is not known."""
+        """Whether it has not moved since the first look, and for an unknown time before."""
         return self._stands[tp][0] == self._began
 
     def has_stood(self, tp: TopicPartition) -> bool:
-        """Whether the committed offset stands still, below a record that was there all the time."""
+        """Whether the committed offset has not moved, although a record behind it existed all the time."""
         since, seen = self._stands[tp]
         return self._has_lasted(since) and bool(seen.lag)
 
@@ -280,12 +279,12 @@ class Watch:
         return self._has_lasted(self._behind_since.get(member.member_id))
 
     def has_stayed(self, member: MemberDescription) -> bool:
-        """Whether it has been a member for long enough to be judged."""
+        """Whether it has been a member long enough to be judged."""
         return self._has_lasted(self._member_since.get(member.member_id))
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a rebalance goes on and does not end: then nobody has to move."""
+        """Whether a rebalance does not end: then members need not move."""
         return self.is_unsettled or any(self.is_behind(each) for each in self.description.members)
 
     def _has_lasted(self, since: int | None) -> bool:
@@ -295,12 +294,12 @@ class Watch:
 
     @property
     def held_by_transactions(self) -> list[TopicPartition]:
-        """Partitions of which the open transaction is to be looked up."""
+        """Partitions whose open transaction is to be looked up."""
         return [tp for tp in self._partitions if self.held_at(tp) is not None]
 
     @property
     def held_by_records(self) -> dict[TopicPartition, int]:
-        """Offsets of records that are to be looked up: the positions that stood still."""
+        """Offsets of records that are to be looked up: the unmoved positions."""
         latest = self._partitions
         return {
             tp: committed
@@ -315,7 +314,7 @@ class Watch:
 
     @property
     def left_unread(self) -> dict[TopicPartition, int]:
-        """Committed offsets of partitions with lag that no member has; whether records wait is to be looked up."""
+        """Committed offsets of partitions with lag and without an owner, where records are to be looked up."""
         return {
             tp: each.committed
             for tp, each in self._partitions.items()
@@ -324,7 +323,7 @@ class Watch:
 
     @property
     def never_committed(self) -> dict[TopicPartition, int]:
-        """Partitions that members have had for long without any commit, and how many offsets were written meanwhile."""
+        """Partitions that members have had for long without a commit, and the number of offsets written meanwhile."""
         return {
             tp: (self._partitions[tp].end or 0) - since[1]
             for tp, since in self._uncommitted.items()

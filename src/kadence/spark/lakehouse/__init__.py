@@ -1,7 +1,8 @@
-"""Delta and Iceberg tables as sinks of Spark, by their Python libraries: for a PySpark that has no jar of theirs.
+"""Delta and Iceberg tables as sinks of Spark, by their Python libraries: for a PySpark without their jars.
 
-Tasks write Parquet files that no reader sees. The driver adds all of them to the table in one commit, which also holds
-the number of the batch, so a batch that Spark repeats is known and added once. The modules: `options` what can be set,
-`columns` how rows fit a table, `task` what a task does, `commit` what the driver does, `delta` and `iceberg` the two
-libraries behind the port of `commit`, `writers` and `datasource` the classes that Spark loads.
+Tasks write Parquet files, which readers do not see yet. The driver adds all of them to the table in one commit, which
+also stores the number of the batch, so that a batch that Spark repeats is added once. The modules: `options` checks the
+options, `columns` matches rows with a table, `task` and `commit` are the work of a task and of the driver, `delta` and
+`iceberg` implement the interface of `commit` with the two libraries, `writers` and `datasource` are the classes that
+Spark loads.
 """

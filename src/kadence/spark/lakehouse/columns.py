@@ -1,4 +1,4 @@
-"""How the columns of rows fit those of a table: checked on the driver, aligned in the tasks."""
+"""Matches the columns of rows with those of a table: checked on the driver, aligned in the tasks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def arrow_schema(rows: StructType, what: str) -> pa.Schema:
 
 
 def _check_names(kind: DataType, path: str) -> None:
-    """Spark reads no struct with two names that differ only in case."""
+    """Spark cannot read a struct with two names that differ only in case."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):
@@ -87,14 +87,14 @@ def _arrow_type(kind: DataType) -> pa.DataType | None:
         return None if key is None or value is None else pa.map_(key, value)
     if isinstance(kind, t.StructType):
         made = [(item.name, _arrow_type(item.dataType)) for item in kind.fields]
-        # Parquet has no struct without fields.
+        # Parquet has no empty structs.
         return pa.struct(made) if made and all(inner is not None for _, inner in made) else None
     return simple.get(type(kind))
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How rows become rows of a table, as a picklable value.
+    """Converts rows to rows of a table; a picklable value.
 
     Attributes:
         table: the table's columns in its order.
@@ -103,10 +103,10 @@ class Columns:
     table: pa.Schema
 
     def align(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows with the table's columns, and fields of structs; those that the rows lack are null.
+        """The same rows with the table's columns, and fields of structs; missing ones are null.
 
         Raises:
-            SerializationError: a column that must not be null is.
+            SerializationError: a column is null that must not be null.
         """
         import pyarrow as pa
 
@@ -123,14 +123,14 @@ class Columns:
 
 
 def _aligned(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """The array as one of ``target``: fields by their names."""
+    """The array cast to ``target``, with fields by their names."""
     import pyarrow as pa
 
     is_of = pa.types
     if array.type == target:
         return array
     if is_of.is_struct(target):
-        # Not field(): below a null there may be anything, and flatten() makes it null.
+        # Not field(): below a null it may have any value, while flatten() makes it null.
         found = dict(zip((item.name for item in array.type), array.flatten(), strict=True))
         children = [
             _aligned(found[item.name], item.type) if item.name in found else _nulls(len(array), item.type)
@@ -158,12 +158,12 @@ def _aligned(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pa.Array.from_buffers(
             target, len(array), array.buffers()[:2], array.null_count, array.offset, children=[entries]
         )
-    # Spark's instants carry the zone of the session, which says how they are shown.
+    # Spark's instants have the session's zone, which only affects their display.
     return array.cast(target)
 
 
 def _nulls(count: int, kind: pa.DataType) -> pa.Array:
-    """Nulls of a type. Below them a field that must not be null is none, as Parquet's writer wants it."""
+    """Nulls of a type. Below them, fields that must not be null have values, as Parquet's writer needs."""
     import pyarrow as pa
 
     if not pa.types.is_struct(kind) or all(item.nullable for item in kind):
@@ -198,7 +198,7 @@ def _has_struct(kind: pa.DataType) -> bool:
 
 
 def fit(rows: pa.Schema, table: pa.Schema, *, may_add: bool, may_widen: bool = False) -> Sequence[pa.Field]:
-    """The columns of the table that have to change for the rows, and those that it lacks, with their types then.
+    """The columns of the table that have to be changed or added for the rows, with their new types.
 
     Args:
         may_add: whether columns, and fields inside of them, may be added. may_widen: whether types may grow, too.
@@ -218,11 +218,11 @@ class _Fitting:
         self._may_widen = may_widen
 
     def fields(self, table: Sequence[pa.Field], rows: Sequence[pa.Field], path: str) -> list[pa.Field]:
-        """The fields that hold those of both, the table's first."""
+        """The fields of both, the table's first."""
         given = {item.name: item for item in rows}
         names = {item.name for item in table}
         missing = [item for item in rows if item.name not in names]
-        # Spark reads no table with two names that differ only in case.
+        # Spark cannot read a table with two names that differ only in case.
         known = {item.name.lower(): item.name for item in table}
         for item in missing:
             if item.name.lower() in known:
@@ -252,7 +252,7 @@ class _Fitting:
         return made + missing
 
     def kind(self, table: Any, rows: Any, path: str) -> Any:
-        """The type that holds values of both."""
+        """A type for the values of both."""
         import pyarrow as pa
 
         is_of = pa.types

@@ -1,7 +1,7 @@
-"""What the driver does when Spark has accepted the tasks of a batch: one commit of the table, once for each batch.
+"""The driver's commit of a batch to a table, once for each batch, when Spark has accepted its tasks.
 
-A table keeps for each writer the number of its last batch, written by the same commit as the batch's files. Spark
-repeats its last batch after a crash, with the same number; the table then has that number already.
+A table stores the number of each writer's last batch, written by the same commit as the batch's files. Spark repeats
+its last batch after a crash, with the same number, which the table then has already.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ __all__ = ["ConflictError", "RefusedError", "Table", "Wait", "back_out", "commit
 _log = logger("kadence.spark")
 
 ATTEMPTS: Final = 20
-"""How often a commit is tried while others change the table."""
+"""The most attempts at a commit while other writers change the table."""
 
 
 class ConflictError(Exception):
-    """Another writer has changed the table since it was opened; this commit is not in it, or its answer was lost."""
+    """Another writer has changed the table since it was opened; this commit failed, or its answer was lost."""
 
 
 class RefusedError(IllegalStateError):
-    """The table does not take the commit, and will not take it later. Nothing of it is in the table."""
+    """The table refuses the commit, now and later. No part of it is in the table."""
 
 
 class Table(Protocol):
-    """A table as it was when it was opened."""
+    """A table in the version that was opened."""
 
     def last_batch(self, writer: str) -> int | None:
-        """The number of the last batch of a writer that is in the table; None: there is none."""
+        """The number of a writer's last batch in the table; None: there is none."""
 
     def commit(self, files: Sequence[Any], stamp: Stamp | None, *, overwrite: bool) -> None:
-        """Add files in one commit, which holds the stamp.
+        """Add files in one commit, with the stamp.
 
         Args:
-            overwrite: the files replace all that the table has.
+            overwrite: the files replace all rows of the table.
 
         Raises:
             ConflictError: the table has changed since it was opened.
-            RefusedError: it has not, and will not have the commit.
-            IllegalStateError: the commit failed, and may be in the table all the same, or get there later.
+            RefusedError: the table refuses the commit.
+            IllegalStateError: the commit failed, but may be in the table, or get there later.
         """
 
     def has(self, files: Sequence[Any]) -> bool:
@@ -62,20 +62,20 @@ T = TypeVar("T")
 
 
 def until_unopposed(attempt: Callable[[], T], what: str, wait: Wait = time.sleep) -> T:
-    """What ``attempt`` returns; while others change the table it is made again, each time with the table as it is.
+    """Call ``attempt`` until it succeeds while other writers change the table; returns its result.
 
     Args:
-        attempt: raises `ConflictError` where the table has changed meanwhile. what: what it is to do, for the error.
-        wait: waits that many seconds between two tries.
+        attempt: opens the table again, and raises `ConflictError` if it has changed meanwhile. what: its purpose, for
+            the error. wait: waits that many seconds between two attempts.
 
     Raises:
-        IllegalStateError: others changed the table during each of the tries.
+        IllegalStateError: others changed the table during each attempt.
     """
     for number in range(ATTEMPTS):
         try:
             return attempt()
         except ConflictError as problem:
-            _log.info("another writer changed the table, so this is tried again: %s: %s", what, problem)
+            _log.info("another writer changed the table; trying again: %s: %s", what, problem)
             wait(random.uniform(0.5, 1.0) * min(0.05 * 2**number, 5.0))
     raise IllegalStateError(f"others changed the table during each of {ATTEMPTS} tries to {what}")
 
@@ -91,12 +91,12 @@ def commit_once(
     """Add the files of a batch to the table; False: the table has the batch already, and nothing was added.
 
     Args:
-        opened: opens the table as it is now. wait: waits that many seconds between two tries.
+        opened: opens the present version of the table. wait: waits that many seconds between two attempts.
 
     Raises:
-        IllegalStateError: others changed the table during each of the tries; or the commit failed, and it is not known
-            whether it will be in the table: its files stay.
-        RefusedError: the table does not take the commit; its files are deleted.
+        IllegalStateError: others changed the table during each attempt; or the commit failed with an unknown outcome,
+            and its files stay.
+        RefusedError: the table refuses the commit; its files are deleted.
     """
     if not files and not overwrite:
         return True
@@ -108,7 +108,7 @@ def commit_once(
         last = None if stamp is None else table.last_batch(stamp.writer)
         if stamp is not None and last is not None and last >= stamp.batch:
             _log.info("batch %d is in the table already; it is not added again", stamp.batch)
-            # After a conflict the batch may be there by these very files: a lost answer looks like a conflict.
+            # After a conflict these very files may be in the table: a lost answer looks like a conflict.
             if was_first:
                 table.remove(files)
             return False
@@ -129,7 +129,7 @@ def commit_once(
 
 
 def _is_in(opened: Callable[[], Table], files: Sequence[Any], stamp: Stamp | None) -> bool:
-    """Whether the table as it is now has a commit; False, too, where it cannot be asked."""
+    """Whether the present version of the table has a commit; False if it cannot be opened."""
     try:
         table = opened()
     except IllegalStateError:
@@ -141,8 +141,8 @@ def back_out(opened: Callable[[], Table], messages: Sequence[Sequence[Any] | Non
     """Delete the files of a job that Spark gave up.
 
     Args:
-        messages: what each task wrote; None: it did not end. With all of them Spark has asked for the commit, which may
-            have reached the table although it failed here, so the files stay.
+        messages: the files of each task; None: it did not end. If all tasks ended, Spark has called the commit, which
+            may have reached the table although it failed here, so the files stay.
     """
     if None not in messages:
         return

@@ -1,7 +1,7 @@
 """``format("kadence-delta")`` and ``format("kadence-iceberg")``, the classes that Spark loads.
 
-Spark finds one class in each package named ``pyspark_*``, so there are two such packages. They are imported in every
-application that looks for a source: everything else is imported by the method that needs it.
+Spark finds one class in each package named ``pyspark_*``, so there are two such packages. Every application that looks
+for a source imports them, so each method imports the modules that it needs.
 """
 
 from __future__ import annotations

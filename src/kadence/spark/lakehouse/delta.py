@@ -1,4 +1,4 @@
-"""Delta tables by the library deltalake. The only file of the room that knows it.
+"""Delta tables by the library deltalake. The only module that imports it.
 
 The number of a writer's last batch is Delta's own transaction identifier (the action ``txn``), which Delta's jar reads
 and writes, too, under the options txnAppId and txnVersion.
@@ -35,7 +35,7 @@ _NEEDS_MORE: Final = {
     "delta.columnMapping.mode": "column mapping",
     "delta.enableRowTracking": "row tracking",
 }
-"""Properties of tables whose files need more than this sink writes."""
+"""Properties of tables that need features which this sink does not write."""
 
 _FEATURES: Final = frozenset(
     {
@@ -50,7 +50,7 @@ _FEATURES: Final = frozenset(
         "v2Checkpoint",
     }
 )
-"""Delta's writer features that an append keeps up; of some of them only where no property or column uses them."""
+"""Delta's writer features with which this sink can append; some only if no property or column uses them."""
 
 _FIELD_NEEDS_MORE: Final = {
     "delta.generationExpression": "is generated",
@@ -64,10 +64,10 @@ _INDEXED: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a table is made of while files are written for it.
+    """The layout of a table for which files are written.
 
     Attributes:
-        table: its id, another one where it was made anew. columns: those that the files have.
+        table: its id, which changes if the table is recreated. columns: the columns of the files.
     """
 
     table: str
@@ -75,17 +75,17 @@ class Layout:
     columns: pa.Schema
 
     def check(self, table: Any) -> None:
-        """Make sure that a table still takes the files.
+        """Check that the files still fit a table.
 
         Raises:
-            IllegalStateError: it was replaced, or has other columns: files do not say how they were laid out.
+            IllegalStateError: it was replaced, or has other columns or another partitioning.
         """
         import pyarrow as pa
 
         metadata = table.metadata()
         is_same = (self.table, self.partition_by) == (str(metadata.id), tuple(metadata.partition_columns))
         try:
-            # Columns and fields that others have added meanwhile are null in these files.
+            # Columns and fields that other writers have added meanwhile are null in these files.
             now = pa.schema(table.schema().to_arrow())
             takes = is_same and not fit(self.columns, now, may_add=False)
             takes = takes and all(now.field(item.name).nullable or not item.nullable for item in self.columns)
@@ -100,7 +100,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class DeltaFile:
-    """A file of rows, as the table's log will tell of it."""
+    """A file of rows, with the fields of its entry in the table's log."""
 
     path: str
     size: int
@@ -114,7 +114,7 @@ class DeltaFiles:
     """Writes the files of one table.
 
     Attributes:
-        uri, settings: where. columns: the table's.
+        uri, settings: the table's place and store. columns: the table's.
     """
 
     uri: str
@@ -123,7 +123,7 @@ class DeltaFiles:
     layout: Layout
 
     def write(self, rows: pa.Table) -> list[DeltaFile]:
-        """A file for each partition that the rows have."""
+        """Write one file for each partition of the rows."""
         import pyarrow.parquet as pq
 
         files = []
@@ -143,7 +143,7 @@ class DeltaFiles:
         return files
 
     def remove(self, files: Sequence[DeltaFile]) -> None:
-        """Delete them; what cannot be deleted is left to VACUUM."""
+        """Delete files; VACUUM removes those that cannot be deleted."""
         _remove(self.uri, self.settings, [each.path for each in files])
 
 
@@ -176,7 +176,7 @@ class DeltaTarget:
         actions = [
             AddAction(each.path, each.size, dict(each.partition), now, True, each.stats) for each in files
         ]
-        # A repetition inside the library would not look whether the batch came in meanwhile.
+        # A retry inside the library would not check whether the batch was added meanwhile.
         properties = CommitProperties(
             max_commit_retries=0,
             app_transactions=[] if stamp is None else [Transaction(stamp.writer, stamp.batch)],
@@ -199,7 +199,7 @@ class DeltaTarget:
 
 
 def opened(options: TableOptions) -> DeltaTarget:
-    """The table as it is now."""
+    """The present version of the table."""
     deltalake = _library()
     with _told(options.settings):
         return DeltaTarget(
@@ -209,10 +209,10 @@ def opened(options: TableOptions) -> DeltaTarget:
 
 
 def prepared(options: TableOptions, rows: pa.Schema) -> DeltaFiles:
-    """The table, made or widened where it has to be, for rows of this schema.
+    """The table, created or widened if necessary, for rows of this schema.
 
     Raises:
-        ConfigError: the rows do not fit, or the table needs more than this sink writes.
+        ConfigError: the rows do not fit, or the table needs features that this sink does not write.
     """
     import pyarrow as pa
 
@@ -245,9 +245,9 @@ def prepared(options: TableOptions, rows: pa.Schema) -> DeltaFiles:
 
 
 def _create(uri: str, settings: dict[str, str], rows: pa.Schema, partition_by: Sequence[str]) -> None:
-    """Make a table unless another writer makes it first.
+    """Create a table unless another writer creates it first.
 
-    A repetition inside the library would put this one's columns and id in the place of the other one's.
+    A retry inside the library would replace the other one's columns and id.
     """
     import deltalake
     from deltalake.exceptions import DeltaError
@@ -264,7 +264,7 @@ def _create(uri: str, settings: dict[str, str], rows: pa.Schema, partition_by: S
     except DeltaError as problem:
         if not deltalake.DeltaTable.is_deltatable(uri, settings):
             raise
-        _log.info("another writer was faster to make the table: %s", _said(problem, settings))
+        _log.info("another writer has created the table first: %s", _said(problem, settings))
 
 
 def _library() -> Any:
@@ -296,18 +296,18 @@ _COLOURS: Final = re.compile("\x1b\\[[0-9;]*m")
 
 
 def _said(problem: Exception, settings: Mapping[str, str]) -> str:
-    """What the library says, in one line, without its colours and the values of settings."""
+    """The library's message in one line, without colours and values of settings."""
     return hidden(" ".join(_COLOURS.sub("", str(problem)).split()), settings)
 
 
 @contextmanager
 def _changing(table: Any, settings: Mapping[str, str]) -> Iterator[None]:
-    """A commit. The library has one error for a conflict and for what it never takes.
+    """A context for a commit. The library has one error for conflicts and refused commits.
 
     Raises:
         ConflictError: the table has changed since it was opened.
-        RefusedError: it has not, and will not have the commit.
-        IllegalStateError: a store far away failed, and may take the commit all the same.
+        RefusedError: the table refuses the commit.
+        IllegalStateError: a remote store failed, and may have the commit all the same.
     """
     from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -322,7 +322,7 @@ def _changing(table: Any, settings: Mapping[str, str]) -> Iterator[None]:
             table.update_incremental()
         if table.version() != version:
             raise ConflictError(said) from None
-        # The library tells what the table does not take and what its store could not do by one error.
+        # The library has one error for commits that the table refuses and for failures of its store.
         is_known = isinstance(problem, CommitFailedError) and not _OF_STORES.search(said)
         kind = RefusedError if is_known or _is_here(table.table_uri) else IllegalStateError
         raise kind(f"Delta: {said}") from None
@@ -332,7 +332,7 @@ _OF_STORES: Final = re.compile("object store|log storage", re.IGNORECASE)
 
 
 def _is_here(uri: str) -> bool:
-    """Whether a table is in this machine's file system: what failed there has ended."""
+    """Whether a table is in the local file system, where a failed commit has no later effect."""
     return "://" not in uri or uri.startswith("file://")
 
 
@@ -408,7 +408,7 @@ def _check_partitions(schema: pa.Schema, partition_by: tuple[str, ...]) -> None:
 def _split(
     rows: pa.Table, partition_by: tuple[str, ...]
 ) -> Iterator[tuple[tuple[tuple[str, str | None], ...], pa.Table]]:
-    """Rows by the values of the partition columns, which are in the log and not in the files."""
+    """Groups rows by the values of the partition columns, which are in the log and not in the files."""
     if not partition_by:
         yield (), rows
         return
@@ -427,14 +427,14 @@ def _split(
 
 
 def _partition_text(value: Any) -> str | None:
-    """As the log has it. It does not tell an empty text from null."""
+    """A partition value in the form of the log, in which an empty text is the same as null."""
     if value is None or value == "":
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _stats(rows: pa.Table) -> str:
-    """How many rows and nulls a file has, and the bounds of its values, by which readers leave out files."""
+    """The statistics of a file: rows, nulls, and bounds of its values, with which readers skip files."""
     from pyarrow import types
 
     nulls: dict[str, int] = {}
@@ -454,7 +454,7 @@ def _stats(rows: pa.Table) -> str:
 
 
 def _bounds(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[Any, Any] | None:
-    """The smallest and the largest value as the log has them, or a little beyond; None: the type has none there."""
+    """The bounds of the values in the form of the log, or slightly wider; None: the type has no bounds there."""
     import pyarrow.compute as pc
     from pyarrow import types
 
@@ -469,7 +469,7 @@ def _bounds(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[Any, Any] | Non
         return None if low is None or high is None else (low + zone, high + zone)
     if types.is_floating(kind) or (types.is_decimal(kind) and kind.precision <= _EXACT):
         found = pc.min_max(column).as_py()
-        # NaN is above all in Delta, and in no bounds of Arrow's.
+        # NaN is the largest value in Delta, but Arrow's bounds ignore it.
         has_nan = types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py()
         bounds = (float(found["min"]), float(found["max"]))
         return bounds if all(map(math.isfinite, bounds)) and not has_nan else None
@@ -480,7 +480,7 @@ _EXACT: Final = 15
 """Decimals up to this precision pass through JSON's floating numbers unchanged."""
 
 _LONGEST: Final = 32
-"""Texts are cut there, as Delta itself does."""
+"""The length at which texts are cut, as in Delta itself."""
 
 _LAST: Final = "\U0010ffff"
 
@@ -490,7 +490,7 @@ def _cut(value: Any) -> Any:
 
 
 def _above(value: Any) -> Any:
-    """A text that is not below any that begins as this one does up to the cut."""
+    """A text that is not below any text with the same beginning up to the cut."""
     if not isinstance(value, str) or len(value) <= _LONGEST:
         return value
     begin = value[:_LONGEST]
@@ -501,7 +501,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - the log has no z
 
 
 def _instant(micros: int) -> str | None:
-    """In whole milliseconds, as Delta keeps them: readers take the upper bound for one millisecond more."""
+    """In whole milliseconds, as Delta stores them: readers add a millisecond to the upper bound."""
     try:
         at = _EPOCH + datetime.timedelta(milliseconds=micros // 1000)
     except OverflowError:

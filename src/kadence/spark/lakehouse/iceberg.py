@@ -1,7 +1,7 @@
-"""Iceberg tables by the library PyIceberg. The only file of the room that knows it.
+"""Iceberg tables by the library PyIceberg. The only module that imports it.
 
-The number of a writer's last batch is a property of the table, set by the commit that adds the batch's files. It is in
-the summary of the snapshot, too, for whoever reads the history; but snapshots expire, and the property stays.
+The number of a writer's last batch is a property of the table, set by the commit that adds the batch's files. It is
+also in the summary of the snapshot, for readers of the history; but snapshots expire, and the property stays.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["LAST_BATCH", "IcebergFile", "IcebergFiles", "IcebergTarget", "opened
 _log = logger("kadence.spark")
 
 LAST_BATCH: Final = "kadence.last-batch."
-"""The property with the number of a writer's last batch; the writer follows."""
+"""The prefix of the property with the number of a writer's last batch; the writer follows."""
 
 
 _FIRST_FILE: Final = "kadence.file"
-"""In the summary of a snapshot: the first of its files, by which the commit is known."""
+"""The key in a snapshot's summary with its first file, which identifies the commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class IcebergFiles:
     """Writes the files of one table.
 
     Attributes:
-        metadata: the table's, as JSON, without its history. settings: of its store; not shown, there may be passwords
-            among them. columns: the table's.
+        metadata: the table's, as JSON, without its history. settings: of its store; not in the repr, because there may
+            be passwords. columns: the table's.
     """
 
     metadata: str
@@ -61,8 +61,8 @@ class IcebergFiles:
     columns: Columns
 
     def write(self, rows: pa.Table) -> list[IcebergFile]:
-        """A file for each partition that the rows have."""
-        # Its own append() does the same, but commits at once. There is no public name for the half of it.
+        """Write one file for each partition of the rows."""
+        # append() does the same, but commits at once. This half of it has no public name.
         from pyiceberg.io import load_file_io
         from pyiceberg.io.pyarrow import _dataframe_to_data_files
         from pyiceberg.table.metadata import TableMetadataUtil
@@ -74,7 +74,7 @@ class IcebergFiles:
                 return [IcebergFile(each, *ids) for each in _dataframe_to_data_files(metadata, rows, io)]
 
     def remove(self, files: Sequence[IcebergFile]) -> None:
-        """Delete them; what cannot be deleted is left to the table's maintenance."""
+        """Delete files; the table's maintenance removes those that cannot be deleted."""
         from pyiceberg.io import load_file_io
 
         paths = [each.data.file_path for each in files]
@@ -108,7 +108,7 @@ class IcebergTarget:
                 raise RefusedError(
                     f"column {item.name} of the table must not be null since files were written for it, and a row's is"
                 )
-        # A repetition inside the library would not look whether the batch came in meanwhile. This copy is not written.
+        # A retry inside the library would not check whether the batch was added meanwhile. This copy is not written.
         self._table.metadata = now.model_copy(
             update={"properties": {**now.properties, "commit.retry.num-retries": "0"}}
         )
@@ -116,7 +116,7 @@ class IcebergTarget:
         if stamp is not None:
             summary |= {"kadence.writer": stamp.writer, "kadence.batch": str(stamp.batch)}
         with _changing(self._table, self._settings), warnings.catch_warnings():
-            # There may be nothing to replace.
+            # The table may have no rows to replace.
             warnings.filterwarnings("ignore", "Delete operation did not match any records")
             with self._table.transaction() as change:
                 if stamp is not None:
@@ -136,13 +136,13 @@ class IcebergTarget:
 
 
 def opened(options: TableOptions) -> IcebergTarget:
-    """The table as it is now."""
+    """The present version of the table."""
     with _told(options.settings):
         return IcebergTarget(_catalog(options).load_table(options.place), options.settings)
 
 
 def prepared(options: TableOptions, rows: pa.Schema) -> IcebergFiles:
-    """The table, made or widened where it has to be, for rows of this schema.
+    """The table, created or widened if necessary, for rows of this schema.
 
     Raises:
         ConfigError: the rows do not fit.
@@ -201,13 +201,13 @@ def _made(catalog: Any, options: TableOptions, rows: pa.Schema) -> Any:
 
 @contextmanager
 def _made_once(is_there: Callable[[], bool]) -> Iterator[None]:
-    """Make something unless another writer makes it first, which each catalogue tells by an exception of its own."""
+    """Create an object unless another writer creates it first, for which each catalogue has an exception of its own."""
     try:
         yield
     except Exception as problem:
         if not is_there():
             raise
-        _log.info("another writer was faster: %s", type(problem).__name__)
+        _log.info("another writer has created it first: %s", type(problem).__name__)
 
 
 def _as_iceberg(rows: pa.Schema) -> pa.Schema:
@@ -233,7 +233,7 @@ def _widened(kind: pa.DataType) -> pa.DataType:
 
 
 def _identities(table: Any, found: pa.Schema) -> list[int]:
-    """Places of the columns by whose plain values a table is partitioned; none where it is partitioned otherwise."""
+    """The indexes of columns by whose identity a table is partitioned; none with other transforms."""
     names = [table.schema().find_column_name(each.source_id) for each in table.spec().fields]
     if any(str(each.transform) != "identity" for each in table.spec().fields):
         return []
@@ -261,7 +261,7 @@ def _remove(io: Any, paths: Sequence[str], settings: Mapping[str, Any]) -> None:
 
 
 class _Outputs:
-    """A store that remembers what was written to it, and deletes nothing."""
+    """A store that remembers its written files, and does not delete any."""
 
     def __init__(self, io: Any) -> None:
         self._io = io
@@ -281,7 +281,7 @@ class _Outputs:
 
 @contextmanager
 def _all_or_none(io: Any, settings: Mapping[str, Any]) -> Iterator[_Outputs]:
-    """A store; what was written to it is deleted where the block fails."""
+    """A context with a store, whose written files are deleted if the block fails."""
     outputs = _Outputs(io)
     try:
         yield outputs
@@ -292,14 +292,14 @@ def _all_or_none(io: Any, settings: Mapping[str, Any]) -> Iterator[_Outputs]:
 
 @contextmanager
 def _changing(table: Any, settings: Mapping[str, Any]) -> Iterator[None]:
-    """A commit.
+    """A context for a commit.
 
-    Where the catalogue repeats a request whose answer was lost, it takes its own commit for a conflict. The library
-    then deletes what the snapshot in the table is made of; so nothing is deleted before the table was looked at.
+    If the catalogue's client repeats a request whose answer was lost, it reports its own commit as a conflict. The
+    library would then delete files of the snapshot in the table; so no file is deleted before the table was checked.
 
     Raises:
         ConflictError: the table has changed since it was opened, or another writer holds its lock.
-        RefusedError: it has not, and the commit is not in it.
+        RefusedError: the table refuses the commit, which is not in it.
         IllegalStateError: the catalogue failed, and may have the commit all the same.
     """
     from pyiceberg.exceptions import CommitFailedException, ValidationException
@@ -311,7 +311,7 @@ def _changing(table: Any, settings: Mapping[str, Any]) -> Iterator[None]:
             yield
     except (CommitFailedException, ValidationException, OSError) as problem:
         said = f"Iceberg: {type(problem).__name__}: {_hidden(problem, settings)}"
-        # Files are written before the catalogue is asked; other errors are of the connection to it.
+        # Files are written before the catalogue is called; other errors are of the connection to it.
         if isinstance(problem, OSError) and type(problem) not in _OF_FILES:
             raise IllegalStateError(said) from None
         with _told(settings):
@@ -330,7 +330,7 @@ def _changing(table: Any, settings: Mapping[str, Any]) -> Iterator[None]:
 
 
 _LOCKED: Final = ("Failed to acquire lock", "Failed to check lock")
-"""How Hive's catalogue says that another writer is at it."""
+"""Errors of Hive's catalogue when another writer holds the lock."""
 
 _OF_FILES: Final = (OSError, FileNotFoundError, PermissionError)
 """The errors of PyArrow's stores. A subclass of another library may be of a connection to a catalogue."""
@@ -350,5 +350,5 @@ def _told(settings: Mapping[str, Any], *passed: type[BaseException]) -> Iterator
 
 
 def _hidden(problem: Exception, settings: Mapping[str, Any]) -> str:
-    """What a library says, without the values of settings."""
+    """A library's message, without the values of settings."""
     return hidden(str(problem), {name: str(text) for name, text in settings.items()})

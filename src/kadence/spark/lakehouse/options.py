@@ -42,7 +42,7 @@ _LOGIN: Final = re.compile(r"[\w+.-]+://[^/@:]*:([^/@]+)@")
 """The password in an address."""
 
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
-"""What Spark itself puts among the options of a sink."""
+"""Options that Spark itself adds to those of a sink."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,8 @@ class TableOptions:
     """All options of one query, checked.
 
     Attributes:
-        place: Delta's path or Iceberg's table. settings: of the store or the catalogue, without the prefix; not shown,
-            there may be passwords among them. catalog: Iceberg's name of the catalogue.
+        place: Delta's path or Iceberg's table. settings: of the store or the catalogue, without the prefix; not in the
+            repr, because there may be passwords. catalog: Iceberg's name of the catalogue.
     """
 
     place: str
@@ -69,7 +69,7 @@ def parse(given: Mapping[str, str], kind: str, *, streaming: bool) -> TableOptio
         kind: delta or iceberg.
 
     Raises:
-        ConfigError: an unknown, missing or unreadable option; says what was given and what to do.
+        ConfigError: an unknown, missing or invalid option; the message has the given value and advice.
     """
     known = DELTA_OPTIONS if kind == "delta" else ICEBERG_OPTIONS
     prefix, key = ("storage.", "path") if kind == "delta" else ("catalog.", "table")

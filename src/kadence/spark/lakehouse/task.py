@@ -1,4 +1,4 @@
-"""A task: its rows become files that no table has yet."""
+"""A task: writes its rows to files, which are not in a table yet."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 __all__ = ["FileWriter", "write_rows"]
 
 CHUNK_BYTES: Final = 128 * 1024 * 1024
-"""How much of its rows a task holds before it writes a file of them, one for each partition of the table."""
+"""The bytes of rows that a task collects before it writes files, one for each partition of the table."""
 
 
 class FileWriter(Protocol):
-    """What travels to the tasks: how files of one table are written, as a picklable value."""
+    """Writes files of one table; a picklable value that is sent to the tasks."""
 
     @property
     def columns(self) -> Columns:
         """The table's."""
 
     def write(self, rows: pa.Table) -> list[Any]:
-        """Write files with these rows; what the table's commit must know of each."""
+        """Write files with these rows; returns their descriptions for the table's commit."""
 
     def remove(self, files: list[Any]) -> None:
         """Delete files."""
@@ -33,7 +33,7 @@ class FileWriter(Protocol):
 def write_rows(
     batches: Iterator[pa.RecordBatch], writer: FileWriter, chunk_bytes: int = CHUNK_BYTES
 ) -> list[Any]:
-    """Write all rows of a task; what the commit must know of its files.
+    """Write all rows of a task; returns the descriptions of its files for the commit.
 
     If the rows or the writing fail, the files are deleted.
     """

@@ -1,8 +1,8 @@
 """The writer classes that Spark loads.
 
 Spark makes a writer when it plans a batch, pickles it for the tasks, and calls `commit` or `abort` on the driver: for a
-batch query on that writer, for a stream on another one, in another process. What a task knows and the driver does not,
-the id of the stream's query, comes with its message.
+batch query on that writer, for a stream on another one, in another process. Only tasks know the id of the stream's
+query, so it is in their messages.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["BatchWriter", "StreamWriter", "Written"]
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task reports.
+    """A task's result.
 
     Attributes:
-        writer: the id of the stream's query. files: as `FileWriter.write` tells of them.
+        writer: the id of the stream's query. files: as returned by `FileWriter.write`.
     """
 
     writer: str | None
@@ -42,7 +42,7 @@ class Written(WriterCommitMessage):
 
 
 def _library(kind: str) -> Any:
-    """The module of this room for delta or iceberg: ``prepared`` and ``opened``."""
+    """The module for delta or iceberg: ``prepared`` and ``opened``."""
     return importlib.import_module(f"kadence.spark.lakehouse.{kind}")
 
 
@@ -75,7 +75,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream``. In the output mode complete each batch replaces what the table has."""
+    """``df.writeStream``. In the output mode complete each batch replaces all rows of the table."""
 
     def __init__(self, kind: str, options: TableOptions, schema: StructType, *, overwrite: bool) -> None:
         self._kind = kind
@@ -85,7 +85,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._files: FileWriter | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """For the tasks. Only a writer that goes to them needs the table before it commits."""
+        """Pickle for the tasks. Only a pickled writer needs the table before its commit."""
         if self._files is None:
             self._files = _library(self._kind).prepared(self._options, arrow_schema(self._schema, self._kind))
         return self.__dict__
@@ -97,7 +97,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
         if not query:
-            raise IllegalStateError("Spark did not tell the task of which query it is")
+            raise IllegalStateError("Spark did not give the task the id of its query")
         return Written(query, write_rows(iterator, self._files))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -105,7 +105,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not writers:  # no task, so no rows
             return
         (writer,) = writers
-        assert writer is not None  # `write` has seen to it
+        assert writer is not None  # `write` has checked it
         files = [file for written in _files_of(messages) for file in written or ()]
         commit_once(
             _opener(self._kind, self._options), files, Stamp(writer, batchId), overwrite=self._overwrite

@@ -1,13 +1,13 @@
-"""A pipeline is a file: source, decoding, SQL, expectations, sink, dead letters, trigger. ``kadence pipeline`` runs it.
+"""A pipeline is a file: source, decoding, SQL, expectations, sink, dead letter records, trigger.
 
-The modules, in the order in which a file passes through them: `model` is the table of all keys, `reading` checks a
-file against it (`positions` knows its lines, `environment` the variables), `checks` asks the source and Spark's
-parser, `frames` makes query plans (`keeping` has them keep the record), `judging` judges the records of a batch once,
-`aggregating` makes groups of them, `outputs` writes them, `run` runs it, `progress` and `status` tell of it, `preview`
-plans it, `replay` does a range again (`replace`). `files` are those of checkpoints and tables. `declare` makes it
-tables of Spark's own pipelines, and `__main__` is what spark-submit starts.
+``kadence pipeline`` runs it. The modules, in the order of use: `model` defines all keys, `reading` checks a file
+against them (`positions` finds its lines, `environment` the variables), `checks` asks the source and Spark's parser,
+`frames` makes query plans (in which `keeping` keeps the record), `judging` evaluates the records of a batch once,
+`aggregating` makes groups of them, `outputs` writes them, `run` runs the pipeline, `progress` and `status` report on
+it, `preview` shows the next run, `replay` processes a range again (with `replace`). `files` reads and writes files of
+checkpoints and tables. `declare` makes tables of Spark's own pipelines, and spark-submit starts `__main__`.
 
-Reading and checking a file needs no PySpark.
+PySpark is not needed for reading and checking a file.
 """
 
 from kadence.spark.pipeline.reading import Mistake, PipelineFileError

@@ -23,7 +23,7 @@ __all__ = ["main"]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one file; the exit status: 0, 1 where it failed, 2 for mistakes in the file, 128 + n for signal n."""
+    """Run one file; the exit status: 0, 1 if it failed, 2 for mistakes in the file, 128 + n for signal n."""
     parser = argparse.ArgumentParser(prog="kadence-pipeline", description="Run a pipeline's file.")
     parser.add_argument("file", nargs="?")
     parser.add_argument(
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--entry", action="store_true", help="print the path that spark-submit takes")
     arguments = parser.parse_args(argv)
     if arguments.entry:
-        # Its directory comes first on the script's path, so it must hold no module of ours by a name of others.
+        # The script's directory is first on its path, so module names here must not hide those of other packages.
         import pyspark_kadence.pipeline
 
         print(pyspark_kadence.pipeline.__file__)  # noqa: T201 - this is what was asked for

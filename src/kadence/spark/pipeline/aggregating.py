@@ -1,9 +1,9 @@
-"""Groups of rows over all batches: a second query of Spark's, with state, behind the one that judges the records.
+"""Groups of rows over all batches: a second, stateful query of Spark's, behind the one that judges the records.
 
-The first query judges the records of a batch and keeps the verdict in files (`judging`); this one reads the rows that
-no expectation drops from there, and writes the groups to the sink. The batch of the first one ends when this one has
-written all of it. So rows are judged before they are counted, dead letters are theirs alone, and after a crash this
-query finds the very files of which it had made its groups. Its state lies in the checkpoint, too.
+The first query judges the records of a batch and keeps the verdict in files (`judging`). This one reads the rows there
+that no expectation drops, and writes the groups to the sink. The batch of the first one ends when this one has written
+all of it. So rows are judged before they are counted, the first query alone writes dead letter records, and after a
+crash this query finds the same files again. Its state is in the checkpoint, too.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["Aggregation", "check_groups", "groups"]
 
 _LOOK_MS: Final = 1_000
-"""How often the query looks for new rows, at most; a pipeline with a faster trigger looks as often as that."""
+"""The longest trigger interval of the query; that of the pipeline if it is shorter."""
 
 _LOOK_FAST_MS: Final = 200
-"""The same where the pipeline ends with what there is."""
+"""The same for available-now pipelines."""
 
 
 class Aggregation:
@@ -47,13 +47,13 @@ class Aggregation:
         self._problem: BaseException | None = None
 
     def start(self, session: SparkSession, schema: StructType) -> None:
-        """Begin, or go on where the checkpoint is.
+        """Begin, or continue at the checkpoint.
 
         Args:
             schema: of the rows after the transforms.
 
         Raises:
-            ConfigError: Spark does not take the statement in this mode.
+            ConfigError: Spark refuses the statement in this mode.
             IllegalStateError: rows that wait for it have other columns.
         """
         made = groups(self._judge.stream(session, schema), self._pipeline)
@@ -69,7 +69,7 @@ class Aggregation:
         )
 
     def take(self) -> int:
-        """Wait until all that is judged is in the state and in the sink; the rows that the sink got."""
+        """Wait until all judged rows are in the state and in the sink; returns how many rows the sink got."""
         from pyspark.errors import StreamingQueryException
 
         if self._query is None:
@@ -78,12 +78,12 @@ class Aggregation:
         try:
             self._query.processAllAvailable()
         except StreamingQueryException as problem:
-            # Spark tells of a batch's own exception as a text.
+            # Spark reports a batch's own exception as text.
             raise self._problem or problem from None
         return self._rows - before
 
     def stop(self) -> None:
-        """End it; what it has not written it writes after its next start."""
+        """End it; rows that are not written yet are written after its next start."""
         if self._query is not None:
             self._query.stop()
 
@@ -112,7 +112,7 @@ def _step(pipeline: Pipeline) -> Aggregate:
 
 
 def groups(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """What the statement makes of the rows after the expectations.
+    """The result of the statement over the rows after the expectations.
 
     Raises:
         ConfigError: Spark refuses the statement, or the column of the watermark.
@@ -123,7 +123,7 @@ def groups(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
     try:
         if step.watermark is not None:
             rows = rows.withWatermark(step.watermark, f"{step.delay_ms or 0} milliseconds")
-        # Earlier views have rows that are not judged; a statement that names one must not find it.
+        # Earlier views have rows that are not judged, so a statement must not find them.
         for name in (FIRST_VIEW, *(each.name for each in pipeline.transform)):
             session.catalog.dropTempView(name)
         rows.createOrReplaceTempView(pipeline.last_view)
@@ -133,10 +133,10 @@ def groups(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 def check_groups(session: SparkSession, schema: StructType, pipeline: Pipeline) -> DataFrame:
-    """The groups over a stream without rows, with which nothing can be done but to look at their columns.
+    """The groups over a stream without rows, for their columns only.
 
     Raises:
-        ConfigError: Spark refuses the statement, or cannot do it in this mode: then a watermark may be missing.
+        ConfigError: Spark refuses the statement, or cannot run it in this mode: then a watermark may be missing.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f

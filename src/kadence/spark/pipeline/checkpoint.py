@@ -18,7 +18,7 @@ __all__ = ["Committed", "committed", "planned"]
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The last batch that is in the outputs for good.
+    """The last batch that is committed to the outputs.
 
     Attributes:
         batch: its number. offsets: for each partition the next offset to read.
@@ -29,7 +29,7 @@ class Committed:
 
 
 def committed(files: Files, checkpoint: str) -> Committed | None:
-    """What the checkpoint says; None: no batch has ended yet.
+    """Read the checkpoint; None: no batch has ended yet.
 
     Raises:
         IllegalStateError: it is not the checkpoint of a query of format kadence.
@@ -48,7 +48,7 @@ def committed(files: Files, checkpoint: str) -> Committed | None:
 
 
 def planned(files: Files, checkpoint: str, batch: int) -> str:
-    """A digest of the offsets between which the batch lies: another plan under the same number has another one.
+    """A digest of the offset ranges of a batch: another plan under the same number has another digest.
 
     Raises:
         IllegalStateError: the checkpoint has no offsets of the batch, which Spark writes before it begins.

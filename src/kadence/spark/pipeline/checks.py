@@ -1,6 +1,6 @@
 """Checks a file beyond its keys and types: the source's own rules, contradictory outputs, SQL.
 
-Asks no broker. SQL is checked only with a Spark session, whose parser is the one that counts.
+Brokers are not asked. SQL is checked only with a Spark session, by its own parser.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check(document: Document, environment: Environment, spark: SparkSession | No
     """All mistakes of a file in its order.
 
     Args:
-        spark: checks the SQL, too, of a file without other mistakes.
+        spark: a session that checks the SQL of a file without other mistakes.
     """
     pipeline = document.draft
     if pipeline is None:
@@ -66,7 +66,7 @@ def check(document: Document, environment: Environment, spark: SparkSession | No
 
 
 def _follows(path: Path, wrong: Iterable[Path]) -> bool:
-    """Whether a mistake may come only from others: from its key, from the table around it, or from a key below it."""
+    """Whether a mistake may follow from others: at its key, the table around it, or a key below it."""
     return any(path[: len(other)] == other or other[: len(path)] == path for other in wrong)
 
 
@@ -92,7 +92,7 @@ def _refused(
     parse: Callable[[Mapping[str, str]], Any],
     environment: Environment,
 ) -> list[Mistake]:
-    """What a parser of options refuses. It names one option at a time: that one is left out, and it is asked again."""
+    """All options that a parser refuses. It reports one at a time, which is then removed for the next attempt."""
     found: list[Mistake] = []
     left = dict(options)
     while True:
@@ -113,7 +113,7 @@ _NEEDED = ("subscribe", "subscribepattern", "assign", "kafka.bootstrap.servers",
 
 
 def _path(document: Document, table: str, option: str | None) -> Path:
-    """Where the file has an option: dotted, quoted, or below options."""
+    """The key of an option in the file: dotted, quoted, or below options."""
     if option is not None:
         short = {
             "kafka.bootstrap.servers": "servers",
@@ -124,7 +124,7 @@ def _path(document: Document, table: str, option: str | None) -> Path:
         for path in document.lines:
             inner = path[1:]
             name = dotted(inner[1:] if inner[:1] == ("options",) else inner)
-            # What decodes are options of the source, too.
+            # Options of decoding are options of the source, too.
             is_here = path[:1] == (table,) or (table == "source" and path[:1] == ("decode",))
             if is_here and name in {option, short.get(option)}:
                 return path
@@ -231,7 +231,7 @@ def _output(
             if getattr(output, key) is not None:
                 wrong(key, "is for a topic")
     elif output.key is not None and table == "dead_letters":
-        wrong("key", "is the sink's; a dead letter has the key of its record")
+        wrong("key", "is the sink's; a dead letter record has the key of its record")
     elif output.partition_by:
         wrong("partition_by", "is for a table; a topic's partition follows from the key")
     if output.topic is not None and not found:
@@ -242,7 +242,7 @@ def _output(
 
 
 def _meetings(document: Document, pipeline: Pipeline, environment: Environment) -> list[Mistake]:
-    """Outputs that the pipeline would read, or write twice, or keep beside its own files."""
+    """Check for outputs that the pipeline would read or write twice, or that overlap with its own files."""
     fill = environment.fill
     found = []
     sink, dead = pipeline.sink, pipeline.dead_letters
@@ -256,7 +256,9 @@ def _meetings(document: Document, pipeline: Pipeline, environment: Environment) 
             found += _beside_checkpoint(document, table, output, fill(output.path), fill(pipeline.checkpoint))
     if dead is not None and (why := _in_the_way(sink, dead, pipeline, environment)):
         key = "topic" if dead.topic else "path" if dead.path else "table"
-        found.append(document.mistake(("dead_letters", key), f"{why}; dead letters need a place of theirs"))
+        found.append(
+            document.mistake(("dead_letters", key), f"{why}; dead letter records need a place of their own")
+        )
     return found
 
 
@@ -291,7 +293,7 @@ def _beside_checkpoint(
 
 
 def _in_the_way(sink: Output, dead: Output, pipeline: Pipeline, environment: Environment) -> str | None:
-    """What dead letters would do to the rows of the sink."""
+    """Check that dead letter records cannot damage the rows of the sink."""
     if sink.path is not None and dead.path is not None:
         ours, theirs = environment.fill(dead.path), environment.fill(sink.path)
         if places.is_same(ours, theirs):
@@ -338,7 +340,7 @@ def _lakehouse(document: Document, table: str, output: Output, environment: Envi
 def _sql(
     document: Document, pipeline: Pipeline, environment: Environment, spark: SparkSession
 ) -> list[Mistake]:
-    """What Spark's parser refuses, each by itself; then what the analysis of the whole refuses."""
+    """Errors of Spark's parser, for each statement; then those of the analysis of the whole."""
     from pyspark.errors import PySparkException
 
     from kadence.spark.pipeline.frames import filled, loaded
@@ -377,7 +379,7 @@ def _sql(
 
 
 def _step_of(key: str | None, pipeline: Pipeline) -> Path:
-    """Where the file has the step that an error names; without a name it is of what follows the transforms."""
+    """The key of the step that an error names; without a name, that of the part after the transforms."""
     for place, step in enumerate(pipeline.transform):
         if key == f"transform {step.name}":
             return ("transform", place, "sql")

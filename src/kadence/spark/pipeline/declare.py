@@ -44,10 +44,10 @@ __all__ = ["declare"]
 def declare(file: str | os.PathLike[str]) -> None:
     """Declare the table of a pipeline's file under the pipeline's name.
 
-    A file with dead letters gets a second table, ``<name>_dead_letters``, and where expectations drop rows a third one,
-    ``<name>_judged``: it holds all rows with what was found of them, and the other two are made of it, so that each row
-    is judged once. Where decoding asks a schema registry there is a table ``<name>_decoded`` before them, so that each
-    record is decoded once. Steps become temporary views under their names. Expectations drop records and fail as in
+    A file with ``[dead_letters]`` gets a second table, ``<name>_dead_letters``, and if expectations drop rows a third
+    one, ``<name>_judged``: it has all rows with their verdicts, and the other two are made of it, so that each row is
+    judged once. If decoding uses a schema registry there is a table ``<name>_decoded`` before them, so that each record
+    is decoded once. Steps become temporary views under their names. Expectations drop records and fail as in
     `kadence pipeline`, but violations are not counted.
 
     Raises:
@@ -64,7 +64,7 @@ def declare(file: str | os.PathLike[str]) -> None:
             "of them"
         )
     options = environment.fill_all(pipeline.source_options())
-    # Nothing may be analysed within the functions below: what a type needs is asked here.
+    # The functions below must not analyse plans, so the type is determined here.
     kind = value_type(pipeline, options, _session().read)
 
     steps = _keeping_records(pipeline)
@@ -75,7 +75,7 @@ def declare(file: str | os.PathLike[str]) -> None:
 
     dead = pipeline.dead_letters
     if dead is not None and "schema.registry.url" in options:
-        # Rows and dead letters are two flows, between which the registry may learn of a schema.
+        # Rows and dead letter records are two flows, between which a schema may be registered.
         all_records = _declare_table(f"{pipeline.name}_decoded", all_records)
 
     @dp.temporary_view(name=FIRST_VIEW)
@@ -90,7 +90,7 @@ def declare(file: str | os.PathLike[str]) -> None:
 
     made = result
     if dead is not None and any(each.action == "drop" for each in pipeline.expect):
-        # Two flows would judge each row twice, and a condition may tell them different things.
+        # Two flows would judge each row twice, and a condition may differ between them.
         made = _declare_table(f"{pipeline.name}_judged", result)
 
     @dp.table(name=pipeline.name, partition_cols=list(pipeline.sink.partition_by) or None)
@@ -98,7 +98,7 @@ def declare(file: str | os.PathLike[str]) -> None:
         return rows(made(), replace(pipeline.sink, topic=None))
 
     if dead is not None:
-        # A table here, also where the file sends them to a topic.
+        # A table here, even if the file writes them to a topic.
         kept = replace(pipeline, dead_letters=replace(dead, topic=None))
 
         @dp.table(name=f"{pipeline.name}_dead_letters")
@@ -115,7 +115,7 @@ def _declare_table(name: str, rows: Callable[[], DataFrame]) -> Callable[[], Dat
 
 
 def _keeping_records(pipeline: Pipeline) -> list[Transform]:
-    """The steps with `RECORD` in each statement, as far as its text can say where."""
+    """The steps with `RECORD` in each statement, as far as its text shows where."""
     views = [FIRST_VIEW]
     steps = []
     for step in pipeline.transform:
@@ -125,12 +125,12 @@ def _keeping_records(pipeline: Pipeline) -> list[Transform]:
 
 
 def _check_records_kept(records: DataFrame, pipeline: Pipeline, steps: Sequence[Transform]) -> None:
-    """Make sure that no statement loses `RECORD`.
+    """Check that no statement loses `RECORD`.
 
-    A statement that also names what this project has yet to make cannot be analysed now; it is Spark's to refuse.
+    A statement that names tables which the project has yet to make cannot be analysed now; Spark checks it later.
 
     Args:
-        records: what the first statement reads, as a batch. steps: as they are declared.
+        records: the input of the first statement, as a batch. steps: as they are declared.
     """
     views = {FIRST_VIEW: records}
     for written, step in zip(pipeline.transform, steps, strict=True):
@@ -147,7 +147,7 @@ def _check_records_kept(records: DataFrame, pipeline: Pipeline, steps: Sequence[
 
 
 def _analysed(sql: str, views: Mapping[str, DataFrame]) -> DataFrame | None:
-    """What a statement makes of views, which the session may not have here; None: Spark refuses it."""
+    """The result of a statement over views, which the session may not have; None: Spark refuses it."""
     from pyspark.errors import AnalysisException
 
     named = ", ".join(f"{name} AS (SELECT * FROM {{{name}}})" for name in views)  # noqa: S608 - names of the file

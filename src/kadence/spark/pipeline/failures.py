@@ -1,7 +1,7 @@
-"""Why Spark failed, in one line, from what its exceptions hold: condition, state and cause.
+"""The reason of a failure of Spark in one line, from its exceptions: condition, state and cause.
 
-Two things leave Spark's processes as text alone, and are read here: the traceback of a Python process (`_raised`),
-whose exception stays in that process, and what a Python process said that did not start (`_not_started`).
+Two reasons leave Spark's processes only as text, which is parsed here: the traceback of a Python process (`_raised`),
+and the output of a Python process that did not start (`_not_started`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FRAMES: Final = frozenset(
         "WRITING_JOB_ABORTED",
     }
 )
-"""Conditions that say what failed; why, their cause says."""
+"""Conditions whose cause has the real reason."""
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _NOT_STARTED: Final = "Error from python worker:"
@@ -40,7 +40,7 @@ class Thrown:
     """An exception of Java's.
 
     Attributes:
-        kind: its class. condition, state: Spark's names of what is wrong, where it is Spark's; state is SQL's.
+        kind: its class. condition, state: Spark's error condition and SQLSTATE, if it is Spark's.
     """
 
     kind: str
@@ -62,24 +62,24 @@ def told_simply(environment: Environment, what: str = "") -> Iterator[None]:
 
 
 def reason(problem: BaseException) -> str:
-    """What an exception says that was raised in this process, by Kadence or by PySpark, which wraps those of Java."""
+    """The reason of an exception of this process, from Kadence or PySpark, which wraps those of Java."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
     if isinstance(problem, (Py4JNetworkError, ConnectionError)):
-        return "Spark's Java process has ended: something has killed it, or it had no memory left"
+        return "Spark's Java process has ended: it was killed, or ran out of memory"
     java = getattr(problem, "java_exception", None) or getattr(problem, "_origin", None)
     if java is not None:
         return reason_of(thrown(java))
     if isinstance(problem, PySparkException) and problem.getCondition() == "JAVA_GATEWAY_EXITED":
-        return "its Java process ended at once, with the words above"
+        return "its Java process ended at once; its output is above"
     text = _first_line(str(problem)) or "no reason given"
     is_told = isinstance(problem, (KafkaError, PySparkException, Py4JError))
     return text if is_told else f"{type(problem).__name__}: {text}"
 
 
 def thrown(java: Any) -> list[Thrown]:
-    """An exception of Java's with its causes behind it."""
+    """An exception of Java's, and its causes."""
     found = []
     while java is not None:
         names = [each.getName() for each in _interfaces(java)]
@@ -104,7 +104,7 @@ def _interfaces(java: Any) -> Iterator[Any]:
 
 
 def reason_of(links: Sequence[Thrown]) -> str:
-    """What an exception with its causes comes down to.
+    """The root reason of an exception with its causes.
 
     The innermost error of Python, else the innermost condition of Spark that says why, else the innermost exception.
     """
@@ -123,7 +123,7 @@ def reason_of(links: Sequence[Thrown]) -> str:
 
 
 def _said(each: Thrown) -> str:
-    """The message without SQL's state; and what Spark says behind that: the place in a statement."""
+    """The message without the SQLSTATE; and the text behind that, the place in a statement."""
     line = _first_line(each.text)
     if each.condition == "USER_RAISED_EXCEPTION":
         line = line.removeprefix(f"[{each.condition}] ")
@@ -135,8 +135,8 @@ def _said(each: Thrown) -> str:
 def _raised(text: str) -> str | None:
     """The error at the end of the last traceback of Python: its header is the first line that is not indented.
 
-    Spark's Python processes hand over their exceptions as tracebacks. Errors of Kadence and PySpark say all in their
-    text; the class of others is part of what they say.
+    Spark's Python processes report their exceptions as tracebacks. The text of Kadence's and PySpark's errors is
+    complete; for others the class is part of the reason.
     """
     _, found, trace = text.rpartition(_TRACEBACK)
     line = next((each for each in trace.splitlines() if each and not each[0].isspace()), "")
@@ -147,7 +147,7 @@ def _raised(text: str) -> str | None:
 
 
 def _not_started(text: str) -> str | None:
-    """What Python wrote before it ended: Spark puts it below a heading."""
+    """The output of a Python process before its end, which Spark puts below a heading."""
     _, found, said = text.partition(_NOT_STARTED)
     return f"a Python worker of Spark did not start: {_first_line(said)}" if found else None
 

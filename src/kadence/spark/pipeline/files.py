@@ -1,7 +1,7 @@
-"""Files of checkpoints and tables, wherever they are: through Spark's own file systems, or this machine's alone.
+"""Files of checkpoints and tables: through Spark's file systems, or on this machine only.
 
-`HadoopFiles` needs a session and reaches whatever that reaches. `LocalFiles` needs nothing, so `status` can read a
-checkpoint on this machine without starting Java.
+`HadoopFiles` needs a session and uses its file systems. `LocalFiles` needs no session, so `status` can read a local
+checkpoint without starting Java.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["Files", "HadoopFiles", "LocalFiles", "is_local"]
 
 
 class Files(Protocol):
-    """What this room does with files. Paths are texts with ``/``."""
+    """The file operations that pipelines need. Paths are texts with ``/``."""
 
     def read(self, path: str) -> str | None:
         """The text of a file; None if there is none."""
 
     def write(self, path: str, text: str) -> None:
-        """Make or replace a file, so that no reader ever sees half of it."""
+        """Create or replace a file atomically."""
 
     def names(self, path: str) -> list[str]:
         """The names in a directory, sorted; none if it does not exist."""
@@ -36,7 +36,7 @@ class Files(Protocol):
         """The bytes of each file in a directory, by name; none if it does not exist."""
 
     def delete(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it, if it exists."""
+        """Remove a file, or a directory with its content, if it exists."""
 
     def move(self, path: str, target: str) -> None:
         """Rename; the target must not exist."""
@@ -123,7 +123,7 @@ class HadoopFiles:
             stream.write(bytearray(text.encode()))
         finally:
             stream.close()
-        # rename() refuses where there is a file already; FileContext has the one that replaces.
+        # rename() refuses an existing target; FileContext's rename can replace it.
         context = self._java.org.apache.hadoop.fs.FileContext.getFileContext(
             place.toUri() if place.isAbsolute() else system.makeQualified(place).toUri(),
             self._context._jsc.hadoopConfiguration(),

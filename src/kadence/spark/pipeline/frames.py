@@ -1,10 +1,10 @@
-"""From the records of a batch to the rows of the sink and the dead letters, as Spark's query plans.
+"""Spark's query plans from the records of a batch to the rows of the sink and the dead letter records.
 
-Each row carries the struct `RECORD`, which is the record that it came from: dead letters and provenance are made of
-it. A transform keeps it; where a SELECT leaves it out it is put in. So a transform makes rows of rows, and an
-aggregate is refused, for nobody could say of which record its rows are: it has a query of its own (`aggregating`).
+Each row has the struct `RECORD`, its source record, of which dead letter records and provenance are made. Transforms
+keep it: a SELECT without it gets it added. So a transform makes each row from one row. An aggregate is refused, because
+its rows have no single record: it has a query of its own (`aggregating`).
 
-Records that cannot be decoded go past the transforms: a WHERE would drop them without a word.
+Records that cannot be decoded bypass the transforms, where a WHERE would drop them silently.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def filled(pipeline: Pipeline, environment: Environment) -> Pipeline:
 
 
 def loaded(pipeline: Pipeline, options: Mapping[str, str], reader: Any, kind: str | None = None) -> DataFrame:
-    """The topics' records: the value as the file has it decoded, and Kafka's columns under names of their own.
+    """The topics' records: the decoded value, and Kafka's columns under names of their own.
 
     Args:
         options: of the source, filled in. reader: ``spark.read`` or ``spark.readStream``.
@@ -110,13 +110,13 @@ def _kafka_columns(pipeline: Pipeline) -> dict[str, str]:
     if pipeline.source_options().get("includeHeaders", "false").strip().lower() != "true":
         del known["headers"]
     if pipeline.decode is not None and pipeline.dead_letters is None:
-        # Nobody asks for the bytes beside the decoded value then.
+        # Then the bytes are not needed beside the decoded value.
         del known["value"]
     return known
 
 
 def decoded(source: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The columns of `loaded` as the value's columns and `RECORD`, whose field ``error`` says why there are none."""
+    """The columns of `loaded` as the value's columns and `RECORD`, whose field ``error`` has the decoding error."""
     from pyspark.sql import functions as f
 
     step = pipeline.decode
@@ -167,7 +167,7 @@ def transform(session: SparkSession, step: Transform) -> DataFrame:
 
 
 def expectation_counts(expectations: Sequence[Expectation]) -> dict[str, Column]:
-    """What is counted of the rows of `judged`, by name."""
+    """The counters over the rows of `judged`, by name."""
     from pyspark.sql import functions as f
 
     counts = {"rows": f.count(f.lit(1)), "dropped": f.count(REASON)}
@@ -177,12 +177,12 @@ def expectation_counts(expectations: Sequence[Expectation]) -> dict[str, Column]
 
 
 def judged_rows(records: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """From the rows of `decoded` to `judged`, through the transforms; nothing is computed yet."""
+    """The plan from the rows of `decoded` to `judged`, through the transforms; lazily evaluated."""
     return judged(transformed(decodable(records, pipeline), pipeline.transform), pipeline.expect)
 
 
 def decodable(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The rows of `decoded` that the transforms get; one that is not among them ends the query if the file says so."""
+    """The rows of `decoded` without errors, for the transforms; if the file says so, an error ends the query."""
     from pyspark.sql import functions as f
 
     if pipeline.decode_action == "fail":
@@ -192,16 +192,16 @@ def decodable(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
 
 
 def undecodable(frame: DataFrame) -> DataFrame:
-    """The other rows of `decoded`."""
+    """The rows of `decoded` with errors."""
     from pyspark.sql import functions as f
 
     return frame.where(f.col(f"{RECORD}.error").isNotNull())
 
 
 def judged(rows: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
-    """The rows with the column `REASON`: why a row is dropped, null where it is not.
+    """The rows with the column `REASON`: why a row is dropped; null if it is not.
 
-    Each condition is evaluated once, into the column of the names of all that are not true.
+    Each condition is evaluated once, into a column with the names of the failed ones.
     """
     return rows.withColumn(_FAILED, _failed(expectations)).withColumn(REASON, _reason(expectations))
 
@@ -229,7 +229,7 @@ def _reason(expectations: Sequence[Expectation]) -> Column:
     from pyspark.sql import functions as f
 
     names = [f.lit(each.name) for each in expectations if each.action == "drop"]
-    # Spark leaves out what nobody asks for: the failed ones are asked for even where none of them drops a row.
+    # Spark prunes unused columns, so the failed ones are selected even if none of them drops a row.
     dropping = f.array_intersect(f.col(_FAILED), f.array(*names).cast("array<string>"))
     return f.when(f.size(dropping) > 0, f.concat(f.lit("expectation "), f.array_join(dropping, ", ")))
 
@@ -257,7 +257,7 @@ def rows(judged: DataFrame, output: Output) -> DataFrame:
 
 
 def shaped(judged: DataFrame, output: Output, *also: str) -> DataFrame:
-    """All rows as the sink takes them, and behind its columns some of `judged`'s own: `REASON`, `RECORD`."""
+    """All rows in the form of the sink, with additional columns of `judged`: `REASON`, `RECORD`."""
     from pyspark.sql import functions as f
 
     own = (RECORD, _FAILED, REASON)
@@ -269,12 +269,12 @@ def shaped(judged: DataFrame, output: Output, *also: str) -> DataFrame:
         judged = judged.withColumns(
             {name: f.col(f"{RECORD}.{name.removeprefix('_')}") for name in PROVENANCE}
         )
-    # Not drop(): a server of Spark Connect analyses it at once, and within spark-pipelines it knows no views then.
+    # Not drop(): Spark Connect analyses it at once, when spark-pipelines has not defined the views yet.
     return judged.select(f.expr(f"* EXCEPT ({', '.join(own)})"), *kept)
 
 
 def written(frame: DataFrame, output: Output) -> DataFrame:
-    """Rows that belong to no record, as the sink takes them."""
+    """Rows without a record of their own, in the form of the sink."""
     return frame if output.topic is None else frame.select(*_message(frame, frame.columns, output))
 
 
@@ -285,7 +285,7 @@ def _named(name: str) -> Column:
 
 
 def _message(frame: DataFrame, own: Sequence[str], output: Output) -> list[Column]:
-    """Key, value and headers of the records to write: a column value as it is, else the row as JSON."""
+    """Key, value and headers of the records to write: a column value unchanged, else the row as JSON."""
     from pyspark.sql import functions as f
 
     columns = []
@@ -304,7 +304,7 @@ def _message(frame: DataFrame, own: Sequence[str], output: Output) -> list[Colum
 
 
 def letters(undecoded: DataFrame, dropped: DataFrame, pipeline: Pipeline, run_id: str) -> DataFrame:
-    """The dead letters of a batch: each record as it was, with the reason, the pipeline and its run.
+    """The dead letter records of a batch: each record unchanged, with the reason, the pipeline and its run.
 
     Args:
         undecoded: `RECORD` of records that could not be decoded. dropped: `RECORD` and `REASON` of rows.
@@ -329,7 +329,7 @@ def letters(undecoded: DataFrame, dropped: DataFrame, pipeline: Pipeline, run_id
 
 
 def _context(pipeline: Pipeline, run_id: str) -> Column:
-    """The headers of a dead letter in a topic: those of the record, while there is room, then what is known of it."""
+    """The headers of a dead letter record in a topic: as many of the record's as fit, then those about the error."""
     from pyspark.sql import functions as f
 
     from kadence.records import MOST_HEADERS

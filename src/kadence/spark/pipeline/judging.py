@@ -1,12 +1,12 @@
-"""Judges the records of a batch once, and keeps the verdict: sink and dead letters are both written from it.
+"""Judges the records of a batch once, and stores the verdict, from which sink and dead letter records are written.
 
 Two outputs are two queries of Spark's, and each of them computes its rows. A condition such as
-``at <= current_timestamp()``, ``rand()`` or a function that asks somebody else would tell them different things, and a
-row could be in both outputs or in neither. So the rows of both are computed in one query and written beside the
-checkpoint before either output is touched. Rows that Spark only keeps (``persist``) would not do: what it evicts or
-loses with an executor it computes again, which judges again. With ``localCheckpoint`` the batch would fail there, but a
-batch that Spark repeats after a crash would be judged again, while an output that knows the batch leaves it out. A
-repeated batch finds these files and judges nothing.
+``at <= current_timestamp()``, ``rand()`` or a call of another system could differ between them, and a row could be in
+both outputs or in neither. So the rows of both are computed in one query and written beside the checkpoint before
+either output is written. ``persist`` is not enough: Spark recomputes, and so judges again, rows that were evicted or
+lost with an executor. With ``localCheckpoint`` the batch would fail instead; but a batch that Spark repeats after a
+crash would be judged again, while an output that has the batch already ignores it. A repeated batch uses the stored
+files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["ROWS", "Judge", "Verdict", "named", "observed", "record_counts"]
 
 _TOLD_WITHIN_S: Final = 60.0
-"""How long a batch waits for what Spark counted of it, which comes within milliseconds after the write."""
+"""How long a batch waits for Spark's counters, which come within milliseconds after the write."""
 
 _VERDICT: Final = "verdict.json"
 
@@ -50,20 +50,20 @@ _WHOLE_FILE: Final = {
     "spark.sql.files.maxPartitionBytes": str(1 << 50),
     "spark.sql.files.openCostInBytes": str(1 << 50),
 }
-"""A task reads one file from its begin to its end: rows keep the order in which a task of the source read them."""
+"""A task reads a whole file in order, so rows keep the order in which a task of the source read them."""
 
 
 _SHAPE: Final = {"query": str, "plan": str, "counts": dict, "schema": dict, "files": dict}
-"""What the file of a verdict holds at least."""
+"""The required keys of a verdict's file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was decided on the records of a batch. Reading it again decides nothing again.
+    """The stored decisions on the records of a batch. Reading them does not judge again.
 
     Attributes:
         rows: of the sink. undecoded: the struct `RECORD` of each record that could not be decoded.
-        dropped: `RECORD` and `REASON` of each row that expectations keep from the sink.
+        dropped: `RECORD` and `REASON` of each row that expectations drop.
         counts: records, undecoded, rows (of the sink and dropped), dropped, and expect.<name> for each expectation.
     """
 
@@ -77,7 +77,7 @@ class Judge:
     """Judges batches of a pipeline.
 
     Args:
-        place: the directory that holds the verdict of one batch at a time.
+        place: the directory with the verdict of one batch at a time.
     """
 
     def __init__(self, pipeline: Pipeline, files: Files, place: str) -> None:
@@ -87,16 +87,16 @@ class Judge:
 
     @contextlib.contextmanager
     def verdict(self, source: DataFrame, number: int, query: str, plan: str) -> Iterator[Verdict]:
-        """The verdict on a batch, which is kept until that of another batch or `forget`.
+        """The verdict on a batch, which is stored until that of another batch or `forget`.
 
         Args:
             source: the records, as `frames.loaded` reads them. query: the id that Spark keeps in the checkpoint.
-            plan: what says which records these are, as `checkpoint.planned` does.
+            plan: a digest of the offset ranges, as of `checkpoint.planned`.
 
         Raises:
-            IllegalStateError: a record could be decoded at one time and not at another, or Spark does not tell what it
-                counted; or the verdict that is kept is not whole, or is of other records under the same number, which
-                an output may have already. Nothing more has been written to an output then.
+            IllegalStateError: a record could be decoded at one time and not at another, or Spark did not report its
+                counters; or the stored verdict is damaged, or is of other records under the same number, which an
+                output may have already. Then the outputs were not written to.
         """
         place, half = f"{self._place}/{number}", f"{self._place}/_half"
         marker = self._marker(query)
@@ -108,12 +108,12 @@ class Judge:
                 f"only if neither output has the batch, delete {place}"
             )
         if kept is None or any(kept.get(name) != value for name, value in marker.items()):
-            # The batch before is committed, for this one has begun.
+            # The previous batch is committed, because this one has begun.
             self.forget()
             kept = marker | {"plan": plan} | self._judge(source, half)
             kept["files"] = self._stored_files(half)
             self._files.write(f"{half}/{_VERDICT}", json.dumps(kept) + "\n")
-            # All of it at once: an aggregate may be looking for rows.
+            # Atomically, because an aggregate may read the rows.
             self._files.move(half, place)
         self._check_whole(place, kept)
         session = source.sparkSession
@@ -121,13 +121,13 @@ class Judge:
             yield _read(session, place, kept)
 
     def stream(self, session: SparkSession, schema: StructType) -> DataFrame:
-        """The rows of the sink of all verdicts to come, and of one that is kept.
+        """The rows of the sink of all future verdicts, and of a stored one.
 
         Args:
             schema: of the rows.
 
         Raises:
-            IllegalStateError: the verdict that is kept has other columns, or is not whole.
+            IllegalStateError: the stored verdict has other columns, or is damaged.
         """
         from pyspark.sql import functions as f
         from pyspark.sql.types import StringType, StructType
@@ -136,7 +136,7 @@ class Judge:
             kept = self._kept(f"{self._place}/{name}")
             if kept is None:
                 continue
-            # Here, too: the aggregate would take what is left before the batch looks.
+            # Checked here, too: the aggregate would read the remaining files before the batch checks them.
             self._check_whole(f"{self._place}/{name}", kept)
             if _types(StructType.fromJson(kept["schema"]).fields[:-2]) != _types(schema.fields):
                 raise IllegalStateError(
@@ -145,26 +145,26 @@ class Judge:
                 )
         whole = StructType(schema.fields).add(REASON, StringType())
         stored, columns = _stored(whole)
-        # A pattern, for there may be no verdict yet; it must not fit one that is being written.
+        # A pattern, because there may be no verdict yet. It must not match one that is being written.
         rows = session.readStream.schema(stored).parquet(f"{self._place}/[0-9]*/rows")
         return rows.where(f.col(f"c{len(columns) - 1}").isNull()).select(*columns[:-1])
 
     def forget(self) -> None:
-        """Delete what is kept."""
+        """Delete the stored verdict."""
         self._files.delete(self._place)
 
     def _marker(self, query: str) -> dict[str, str]:
-        """What a verdict holds for: a batch is judged anew where the file has changed since."""
+        """The key of a verdict: a batch is judged again if the file has changed since."""
         each = self._pipeline
         decode = each.decode and (each.decode, sorted(each.decode.options.items()))
         if each.aggregate is not None:
-            # Its rows may be in groups already, which cannot be taken back.
+            # Its rows may be in groups already, which cannot be undone.
             return {"query": query}
         rules = repr((query, decode, each.decode_action, each.transform, each.expect, each.sink))
         return {"query": query, "rules": hashlib.sha256(rules.encode()).hexdigest()}
 
     def _kept(self, place: str) -> dict[str, Any] | None:
-        """What the file of a verdict says; None: there is no verdict."""
+        """Read the file of a verdict; None: there is no verdict."""
         text = self._files.read(f"{place}/{_VERDICT}")
         if text is None and not self._files.names(place):
             return None
@@ -178,7 +178,7 @@ class Judge:
         raise IllegalStateError(f"{place}/{_VERDICT} is {state}: {_mend(place)}")
 
     def _check_whole(self, place: str, kept: Mapping[str, Any]) -> None:
-        """Spark reads what files there are, and would take the rows of a lost one for rows that never were."""
+        """Check that all files are there: Spark reads the existing ones, and would ignore a lost one."""
         there = self._stored_files(place)
         for name, size in sorted((kept["files"] | there).items()):
             was, now = kept["files"].get(name), there.get(name)
@@ -188,11 +188,11 @@ class Judge:
             if now is None:
                 what = "is missing"
             elif was is None:
-                what = "is no file of this verdict"
+                what = "is not a file of this verdict"
             raise IllegalStateError(f"{place}/{name} {what}: {_mend(place)}")
 
     def _stored_files(self, place: str) -> dict[str, int]:
-        """The bytes of each file that Spark reads; it passes over names with these signs."""
+        """The bytes of each file that Spark reads; it ignores names that begin with these signs."""
         return {
             f"{part}/{name}": size
             for part in ("rows", "undecoded")
@@ -211,7 +211,7 @@ class Judge:
         # Groups are made of the rows as the transforms left them.
         sink = self._pipeline.sink if self._pipeline.aggregate is None else ROWS
         verdict = shaped(rows, sink, REASON, RECORD)
-        # Of a row of the sink nobody asks for the record any more.
+        # Rows of the sink do not need their record any more.
         verdict = verdict.withColumn(RECORD, f.when(f.col(REASON).isNotNull(), f.col(RECORD)))
         _write(verdict, f"{place}/rows")
         counts = observed(seen) | observed(told)
@@ -223,20 +223,20 @@ class Judge:
             if observed(again)["which"] != which:
                 raise IllegalStateError(
                     "records of this batch could be decoded at one time and not at another, as where a schema registry "
-                    "learns of a schema meanwhile; nothing of the batch was written, and the next run judges it anew"
+                    "learns of a schema meanwhile; nothing of the batch was written, and the next run judges it again"
                 )
         return {"counts": counts, "schema": verdict.schema.jsonValue()}
 
 
 def record_counts() -> dict[str, Column]:
-    """What is counted of the rows of `decoded`, by name."""
+    """The counters over the rows of `decoded`, by name."""
     from pyspark.sql import functions as f
 
     return {"records": f.count(f.lit(1)), "undecoded": f.count(f"{RECORD}.error")}
 
 
 def _which() -> Column:
-    """One number for the set of records that could not be decoded, in whatever order they come."""
+    """A number for the set of records that could not be decoded, independent of their order."""
     from pyspark.sql import functions as f
 
     place = (f.col(f"{RECORD}.{name}") for name in ("topic", "partition", "offset"))
@@ -249,7 +249,7 @@ def named(counts: Mapping[str, Column]) -> list[Column]:
 
 
 def _write(rows: DataFrame, place: str) -> None:
-    """By position: names may differ only in case, which files do not take; nor do they take a column without a type."""
+    """Columns named by position: files allow neither names that differ only in case, nor columns without a type."""
     from pyspark.sql.types import NullType
 
     kept = rows.toDF(*(f"c{at}" for at in range(len(rows.columns))))
@@ -273,7 +273,7 @@ def _stored(schema: StructType) -> tuple[StructType, list[Column]]:
 
 def _mend(place: str) -> str:
     return (
-        f"put the file back as it was, or delete {place} to have the batch judged anew; if an output has the batch "
+        f"put the file back as it was, or delete {place} to have the batch judged again; if an output has the batch "
         "already, a row may then be in both outputs or in neither, and in a group twice"
     )
 
@@ -313,18 +313,18 @@ def _settings(session: SparkSession, values: Mapping[str, str]) -> Iterator[None
 
 
 def observed(observation: Any, within: float = _TOLD_WITHIN_S) -> dict[str, Any]:
-    """What Spark counted while it wrote.
+    """Spark's counters of a write.
 
     Raises:
-        IllegalStateError: it does not say so. Zero is not guessed: dead letters would be lost.
+        IllegalStateError: Spark did not report them. Assuming 0 would lose dead letter records.
     """
     future = observation._jo.future()
     deadline = time.monotonic() + within
     while not future.isCompleted():
         if time.monotonic() >= deadline:
             raise IllegalStateError(
-                f"Spark did not tell within {within:g} s how many records it has read and written; the next run does "
-                "the batch again"
+                f"Spark did not report within {within:g} s how many records it has read and written; the next run "
+                "repeats the batch"
             )
         time.sleep(0.002)
     return dict(observation.get)

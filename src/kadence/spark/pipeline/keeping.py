@@ -1,7 +1,7 @@
 """Keeps the column `RECORD` through a statement that leaves it out: in Spark's plan, and not in the statement's text.
 
-Spark has analysed the statement, so views, stars and common table expressions are resolved. From where the column is,
-it is passed up through each projection. A plan that makes rows of several rows has no such way.
+Spark has analysed the statement, so views, stars and common table expressions are resolved. The column is passed up
+from its relation through each projection. That is not possible in a plan that makes a row of several rows.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _PASSING: Final = frozenset(
         "Window",
     }
 )
-"""Nodes of a plan with one child, all of whose columns they have."""
+"""Nodes of a plan with one child that keep all of its columns."""
 
 
 def with_column_kept(frame: DataFrame, name: str) -> DataFrame | None:
-    """The same rows with the column as the first one; None where the plan makes rows of several rows.
+    """The same rows with the column as the first one; None if the plan makes a row of several rows.
 
     Args:
-        frame: what a statement makes of views, one of which has the column.
+        frame: the result of a statement over views, one of which has the column.
     """
     from pyspark.sql.classic.dataframe import DataFrame as Classic
 
@@ -48,7 +48,7 @@ def with_column_kept(frame: DataFrame, name: str) -> DataFrame | None:
 
 
 class _Plans:
-    """Spark's logical plans, which are Java's objects."""
+    """Spark's logical plans, which are Java objects."""
 
     def __init__(self, jvm: Any, name: str) -> None:
         self._jvm = jvm
@@ -56,8 +56,8 @@ class _Plans:
         self._name = name
 
     def inlined(self, plan: Any) -> Any:
-        """With the plans of WITH in the places where they are used."""
-        # All versions of Spark take "always" first; what else there is keeps to its default, which is no.
+        """The plan with common table expressions inlined."""
+        # In all versions of Spark "always" is the first parameter; later ones keep their default, false.
         loader = plan.getClass().getClassLoader()
         rule = loader.loadClass("org.apache.spark.sql.catalyst.optimizer.InlineCTE").getConstructors()[0]
         others = [False] * (rule.getParameterCount() - 1)
@@ -82,7 +82,7 @@ class _Plans:
         return (plan.withNewChildren(self._seq([child])), column) if kind in _PASSING else None
 
     def _joined(self, plan: Any, children: list[tuple[Any, Any] | None]) -> tuple[Any, Any] | None:
-        """One side of a join has the record; where both have one, nobody can say whose row it is."""
+        """One side of a join has the record. If both do, the row has no single record."""
         found = [child for child in children if child is not None]
         if len(found) != 1:
             return None

@@ -1,7 +1,7 @@
 """One run at a time on a checkpoint: two would write the same batches.
 
-The lock is the system's own, so it ends with the process however that ends. It holds on one machine; for a checkpoint
-elsewhere Spark itself ends the query that comes second to write a batch.
+It is a lock of the operating system, so it always ends with the process. It works on one machine; for a checkpoint on
+another file system, Spark itself ends the second query that writes a batch.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Lock:
 
 
 def is_held(checkpoint: str) -> bool | None:
-    """Whether a process of this machine runs on the checkpoint; None: it is elsewhere, so nobody here knows."""
+    """Whether a process of this machine runs on the checkpoint; None: unknown, it is on another file system."""
     path = _lock_file(checkpoint)
     if path is None:
         return None

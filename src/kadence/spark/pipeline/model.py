@@ -44,7 +44,7 @@ ANY_KEYS: Final = "any_keys"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a key takes.
+    """The type of a key.
 
     Attributes:
         doc: a sentence for the reader. shape: text, boolean, texts (a list), table, tables (a list of them), or
@@ -65,7 +65,7 @@ def _key(doc: str, *, default: Any = MISSING, **more: Any) -> Any:
     metadata = {"kind": Kind(doc, **more)}
     if default is MISSING:
         return field(metadata=metadata)
-    # A mapping may hold what is secret where somebody wrote it into the file itself.
+    # A mapping may have a secret that is in the file itself.
     is_mapping = isinstance(default, Mapping)
     return (
         field(default_factory=lambda: default, metadata=metadata, repr=not is_mapping)
@@ -208,7 +208,7 @@ class Output:
 
     @property
     def written_as(self) -> str:
-        """The format, also where the file does not say it."""
+        """The format, with the default."""
         return self.format or ("parquet" if self.topic is None else "kadence")
 
     @property
@@ -280,7 +280,7 @@ class Pipeline:
 
     @property
     def decode_action(self) -> str:
-        """What happens to a record that cannot be decoded."""
+        """The action for a record that cannot be decoded, with the default."""
         given = self.decode.action if self.decode else None
         return given or ("fail" if self.dead_letters is None else "drop")
 
@@ -297,13 +297,13 @@ class Pipeline:
         if self.source.topics:
             options["subscribe"] = ",".join(self.source.topics)
         if self.dead_letters is not None:
-            # Headers cost a third of the speed of reading, and a dead letter without them is not whole.
+            # Reading headers is a third slower, but dead letter records need them.
             options.setdefault("includeHeaders", "true")
         return options
 
 
 def required(each: Field[Any]) -> bool:
-    """Whether a file must say it."""
+    """Whether a file must have the key."""
     return each.default is MISSING and each.default_factory is MISSING
 
 

@@ -1,9 +1,8 @@
-"""Writing one batch so that writing it again changes nothing.
+"""Writes one batch, idempotently where the output allows it.
 
-Spark runs a batch again after a crash, with the same number and the same records. Each kind of output has its way of
-knowing it: files lie in a directory named after the batch, which is written anew; Delta and the sinks of
-`kadence.spark.lakehouse` keep the number of the last batch of a writer. A topic and other formats have none, and get
-rows twice then.
+Spark repeats a batch after a crash, with the same number and the same records. Files are in a directory of each batch,
+which is replaced. Delta and the sinks of `kadence.spark.lakehouse` store the number of a writer's last batch. A topic
+without transactions and other formats cannot recognise a repeated batch, and get its rows twice.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ __all__ = [
 FILE_FORMATS: Final = ("parquet", "orc", "json", "csv")
 
 LAKEHOUSE: Final = {"kadence-delta": "path", "kadence-iceberg": "table"}
-"""The formats of `kadence.spark.lakehouse`, and by which key and option each names its table."""
+"""The formats of `kadence.spark.lakehouse`, with the key and the option for the table of each."""
 
 MODES: Final = {"kadence": ("append", "update", "complete"), "delta": ("append", "complete")}
-"""The modes in which an aggregate can be written, by format; all others take append alone."""
+"""The modes in which an aggregate can be written, by format; all other formats allow only append."""
 
 _MARKER: Final = "_kadence.json"
 
@@ -51,7 +50,7 @@ class Writer(Protocol):
 
 
 def guarantee(output: Output) -> str:
-    """What a crash can do to an output, in words."""
+    """The delivery guarantee of an output, in words."""
     is_known = (
         _has_transactions(output.options)
         if output.topic is not None
@@ -90,7 +89,7 @@ def writer(output: Output, pipeline: Pipeline, environment: Environment, files: 
 
 
 def topic_options(output: Output, source: dict[str, str], environment: Environment) -> dict[str, str]:
-    """The options of the writing source: the client settings of the reading one hold for it unless it has its own."""
+    """The options of a topic's sink: its own client settings, or else those of the source."""
     shared = ("kafka.bootstrap.servers", "kafka.security.", "kafka.sasl.", "kafka.ssl.")
     options = {key: value for key, value in source.items() if key.startswith(shared)}
     if output.servers is not None:
@@ -107,7 +106,7 @@ def lakehouse_options(output: Output, environment: Environment) -> dict[str, str
 
 
 class _Directory:
-    """Files below ``path/batch=<number>``, a column of the table for whoever reads it."""
+    """Files below ``path/batch=<number>``; readers see ``batch`` as a column."""
 
     def __init__(self, output: Output, path: str, options: dict[str, str], files: Files, part: str) -> None:
         self._output = output
@@ -129,7 +128,7 @@ class _Directory:
         saver.save(f"{self._path}/{BATCH}={batch}")
 
     def _claim(self, rows: DataFrame, query: str) -> None:
-        """The table is this checkpoint's and this part's: numbers of others would overwrite its batches."""
+        """Check that the table belongs to this checkpoint and part: batches of others would overwrite its batches."""
         if self._is_ours:
             return
         recover(self._files, self._path)
@@ -139,7 +138,7 @@ class _Directory:
                 f"{self._path} has files that this pipeline did not write; give the table a directory of its own"
             )
         owner = {} if marker is None else json.loads(marker)
-        # A table of an older version does not say which part it is of.
+        # A table of an older version does not name its part.
         if owner.get("part", self._part) != self._part:
             raise IllegalStateError(
                 f"{self._path} holds the {owner['part']} of this pipeline, which the {self._part} would overwrite: "
@@ -159,7 +158,7 @@ class _Directory:
 
 
 class _Table:
-    """Delta, which knows the last batch of a writer itself, and whatever else Spark can append to."""
+    """Delta, which stores the last batch of a writer, and all other formats that Spark can append to."""
 
     def __init__(self, output: Output, place: str, options: dict[str, str], mode: str) -> None:
         self._output = output
@@ -201,7 +200,7 @@ class _Topic:
         self._part = part
 
     def write(self, rows: DataFrame, batch: int, query: str) -> None:
-        # Sink and dead letters each have a batch of this number.
+        # Sink and dead letter output each have a batch of this number.
         stamp = {"txnAppId": f"{query} {self._part}", "txnVersion": str(batch)}
         options = self._options | (stamp if _has_transactions(self._options) else {})
         rows.write.format("kadence").options(**options).mode("append").save()

@@ -1,4 +1,4 @@
-"""Whether two places of a pipeline meet: its checkpoint, the sink, the dead letters, and the topics that it reads."""
+"""Checks whether places of a pipeline overlap: checkpoint, sink, dead letter output, and the topics that it reads."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "[::1]"})
 
 
 def directory(place: str) -> str:
-    """The one spelling of a directory: absolute, without symbolic links, ``.`` and ``..``.
+    """The canonical path of a directory: absolute, without symbolic links, ``.`` and ``..``.
 
-    Another file system than this machine's is known by its name alone: ``s3a://bucket/a/../b`` is ``s3a://bucket/b``,
-    and so is ``s3://bucket/b``, which other libraries call it. ``?`` and ``#`` belong to a name.
+    On other file systems only the name is normalised: ``s3a://bucket/a/../b`` is ``s3a://bucket/b``, and so is
+    ``s3://bucket/b``, the spelling of other libraries. ``?`` and ``#`` are part of a name.
     """
     found = _PLACE.fullmatch(place)
     if found is None:
@@ -55,12 +55,12 @@ _SCHEMES: Final = {
 
 
 def _local(path: str) -> str:
-    # Two slashes at the beginning are one, and only POSIX may mean another thing by them.
+    # Two slashes at the beginning are one, although POSIX allows another meaning.
     return os.path.realpath(re.sub("^//+", "/", path))
 
 
 def is_inside(one: str, other: str) -> bool:
-    """Whether a directory is the other one, or lies in it; also by another mount of this machine."""
+    """Whether a directory is the other one, or within it; also through another mount of this machine."""
     inner, outer = directory(one), directory(other)
     if inner == outer or inner.startswith(outer.rstrip("/") + "/"):
         return True
@@ -71,12 +71,12 @@ def is_inside(one: str, other: str) -> bool:
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two names are of one directory."""
+    """Whether two names are of the same directory."""
     return is_inside(one, other) and is_inside(other, one)
 
 
 def _identity(path: str) -> tuple[int | str, ...]:
-    """What the file system knows a directory by: the nearest that there is, and the names below it."""
+    """The file system's identity of a directory: that of its nearest existing parent, and the names below it."""
     place, below = Path(path), list[str]()
     while True:
         try:
@@ -101,7 +101,7 @@ def _table(name: str) -> str:
 
 
 def reads_topic(options: SourceOptions, topic: str) -> bool:
-    """Whether the source reads the topic, however it names what it reads."""
+    """Whether the source reads the topic, by any of its options."""
     match options.topics:
         case Pattern():
             return options.topics.matches(topic)
@@ -112,7 +112,7 @@ def reads_topic(options: SourceOptions, topic: str) -> bool:
 
 
 def may_be_same_cluster(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Whether two clients have an address in common. Without one they may be of one cluster all the same."""
+    """Whether two clients have an address in common. Without one they may still use the same cluster."""
     return not _addresses(one).isdisjoint(_addresses(other))
 
 
@@ -125,13 +125,13 @@ def _addresses(client: Mapping[str, str]) -> set[str]:
 
 
 def check_clusters(source: SourceOptions, writing: Mapping[str, str], topic: str) -> None:
-    """Ask both clusters who they are where a topic that is written has the name of one that is read.
+    """Compare the cluster ids of source and sink if a written topic has the name of one that is read.
 
     Args:
         writing: the client settings of the sink.
 
     Raises:
-        IllegalStateError: they are one. KafkaError: one of them does not answer.
+        IllegalStateError: they are the same cluster. KafkaError: one of them does not answer.
     """
     if not reads_topic(source, topic):
         return

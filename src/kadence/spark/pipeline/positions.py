@@ -1,7 +1,7 @@
-"""On which line of a TOML file each key stands. The standard library reads TOML, and says nothing of lines.
+"""Finds the line of each key of a TOML file, which the standard library's parser does not report.
 
-The file has been read by `tomllib` before, so it is TOML: this scan only has to find the beginnings of keys, and
-to skip what may look like one, which is texts of several lines, and lists and tables within a value.
+`tomllib` has parsed the file before, so it is valid: this scan only finds the beginnings of keys, and skips text that
+may look like one, in multi-line strings, and in lists and tables within a value.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, Final
 __all__ = ["Path", "line_of", "positions"]
 
 Path = tuple[str | int, ...]
-"""The way to a key: names, and numbers of list elements from 0."""
+"""The path to a key: names, and indexes of list elements from 0."""
 
 _SIMPLE: Final = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
 _DOTTED: Final = rf"{_SIMPLE}(?:[ \t]*\.[ \t]*{_SIMPLE})*"
 _HEADER: Final = re.compile(rf"[ \t]*(\[\[?)[ \t]*({_DOTTED})[ \t]*\]\]?")
 _KEY: Final = re.compile(rf"[ \t]*({_DOTTED})[ \t]*=")
-# What a value is made of, as far as brackets, line ends and the next key matter.
+# The tokens of a value, as far as brackets, line ends and the next key matter.
 _TOKEN: Final = re.compile(
     r"\"\"\"(?:[^\\]|\\.)*?\"\"\"\"{0,2}"
     r"|'''.*?''''{0,2}"
@@ -52,14 +52,14 @@ def positions(text: str) -> dict[Path, int]:
 
 
 def line_of(path: Path, known: dict[Path, int]) -> int:
-    """The line of a key, or of the nearest table around it that stands in the file."""
+    """The line of a key, or of the nearest enclosing table in the file."""
     while path and path not in known:
         path = path[:-1]
     return known.get(path, 1)
 
 
 def _note(found: dict[Path, int], path: Path, line: int) -> None:
-    """A dotted key makes the tables on its way, which begin on the line that first names them."""
+    """A dotted key creates the tables on its path, which begin on the line that first names them."""
     for length in range(1, len(path) + 1):
         found.setdefault(path[:length], line)
 
@@ -77,7 +77,7 @@ def _table(names: Path, counts: dict[Path, int], *, is_element: bool) -> Path:
 
 
 def _names(dotted: str) -> Path:
-    # tomllib knows how quoted names are written: let it read them.
+    # tomllib parses quoted names.
     document: Any = tomllib.loads(f"{dotted} = 0")
     names: list[str | int] = []
     while isinstance(document, dict):
@@ -87,7 +87,7 @@ def _names(dotted: str) -> Path:
 
 
 def _skip_value(text: str, at: int, path: Path, found: dict[Path, int]) -> int:
-    """The end of the value that begins here; keys of tables within it are noted with the line they stand on."""
+    """The end of the value that begins here; records the lines of keys of tables within it."""
     depth: list[Path] = []
     indexes: list[int] = []
     for token, start, end in _tokens(text, at):

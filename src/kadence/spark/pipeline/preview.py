@@ -1,4 +1,4 @@
-"""What a run would do now, without doing it: offsets, sizes, the columns of the sink, and a sample of rows."""
+"""Previews a run: offsets, sizes, the columns of the sink, and a sample of rows."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ __all__ = ["Preview", "preview"]
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a run of a pipeline would read and write now.
+    """The input and output of a run of a pipeline, if it began now.
 
     Attributes:
         origin: where the starts come from, in words.
         columns: names and types of the sink's columns.
-        sample: rows of the sink as JSON has them: numbers, texts, lists, objects; bytes of a column as UTF-8.
-        letters: dead letters among the same records, with their reasons.
+        sample: rows of the sink as parsed JSON: numbers, texts, lists, objects; bytes of a column as UTF-8.
+        letters: dead letter records of the same sample, with their reasons.
     """
 
     origin: str
@@ -51,7 +51,7 @@ class Preview:
 
 
 def preview(pipeline: Pipeline, environment: Environment, spark: SparkSession, count: int = 5) -> Preview:
-    """Look at what a run would read and write.
+    """Preview a run.
 
     Args:
         count: about so many records are read for the sample; 0: none.
@@ -73,7 +73,7 @@ def _preview(pipeline: Pipeline, environment: Environment, spark: SparkSession, 
     if not chosen:
         return Preview(origin, ranges, columns)
     source = loaded(pipeline, batch_options(options, chosen), spark.read)
-    # A few records: what of them Spark loses ends the command.
+    # For so few records, data loss may end the command.
     records = decoded(source, pipeline).localCheckpoint()
     made = judged_rows(records, pipeline).localCheckpoint()
     if pipeline.aggregate is None:
@@ -89,7 +89,7 @@ def _preview(pipeline: Pipeline, environment: Environment, spark: SparkSession, 
 
 
 def _documents(frame: DataFrame) -> list[dict[str, Any]]:
-    """Rows by Spark's own rule of what a value is in JSON."""
+    """Rows as parsed JSON, by Spark's own conversion."""
     from pyspark.sql import functions as f
 
     columns = [
@@ -101,7 +101,7 @@ def _documents(frame: DataFrame) -> list[dict[str, Any]]:
 
 
 def _first(ranges: Sequence[Range], count: int) -> list[Range]:
-    """Ranges at the starts that have about so many records together."""
+    """The first parts of the ranges, with about so many records together."""
     chosen: list[Range] = []
     left = count
     waiting = [each for each in ranges if each.end > each.start]

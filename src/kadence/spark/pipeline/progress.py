@@ -1,6 +1,6 @@
 """The progress of a run: one value, written as JSON beside the checkpoint's own files, where `status` reads it.
 
-Pure: whoever runs the pipeline says what happened and when.
+Pure: the run reports events and times to it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from kadence.types import TopicPartition
 __all__ = ["Batch", "Progress", "progress_file", "shown_lag", "shown_seconds"]
 
 _SMOOTHING: Final = 0.3
-"""How much a new measurement of a rate counts beside the earlier ones."""
+"""The weight of a new measurement of a rate against the earlier ones."""
 
 
 def progress_file(checkpoint: str) -> str:
-    """Where a pipeline's progress lies."""
+    """The file of a pipeline's progress."""
     return f"{checkpoint.rstrip('/')}/kadence/progress.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch did.
+    """The result of one batch.
 
     Attributes:
-        number: Spark's. rows_out: rows in the sink. undecoded, dropped: records without columns, rows without a place.
-        expectations: for each, how many rows it is not true of. seconds: from its begin to its end in the outputs.
+        number: Spark's. rows_out: rows in the sink. undecoded: records that could not be decoded. dropped: rows.
+        expectations: for each, the number of rows that fail it. seconds: from its begin to its end in the outputs.
     """
 
     number: int
@@ -47,12 +47,11 @@ class Progress:
     """A run so far.
 
     Attributes:
-        state: starting, running, finished (available-now has read all), stopped (it was asked to) or failed.
+        state: starting, running, finished (available-now has read all), stopped (on request) or failed.
         started_ms, updated_ms: since 1970. batch: the last one that is in the outputs; None: none yet.
         rows_per_second: records read, smoothed over the batches. growth_per_second: records that arrive, smoothed.
-        lag: for each partition, as ``topic-0``, how many offsets it is behind; None while a broker that is
-            needed does not answer.
-        error: why it failed.
+        lag: for each partition, as ``topic-0``, its lag in offsets; None while a required broker does not answer.
+        error: the reason of a failure.
         others: counted since the run began.
     """
 
@@ -79,7 +78,7 @@ class Progress:
     error: str | None = None
 
     def begun(self, now_ms: int) -> Progress:
-        """The query runs, with something to read or without."""
+        """The query runs, with or without records to read."""
         return replace(self, state="running", updated_ms=now_ms)
 
     def after_batch(self, batch: Batch, now_ms: int) -> Progress:
@@ -103,7 +102,7 @@ class Progress:
     def after_report(
         self, lag: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int], now_ms: int
     ) -> Progress:
-        """Spark reported where the query stands and where the logs end."""
+        """Spark has reported the query's position and the log ends."""
         grown = sum(max(end - self.ends.get(str(p), end), 0) for p, end in ends.items())
         seconds = (now_ms - self.ends_ms) / 1000
         growth = grown / seconds if self.ends_ms and seconds > 0 else None
@@ -122,13 +121,13 @@ class Progress:
 
     @property
     def total_lag(self) -> int | None:
-        """Offsets that are not in the sink, over all partitions; None: that of a partition is not known."""
+        """Offsets that are not in the sink, over all partitions; None: unknown for a partition."""
         known = [behind for behind in self.lag.values() if behind is not None]
         return sum(known) if len(known) == len(self.lag) else None
 
     @property
     def seconds_to_catch_up(self) -> float | None:
-        """Until the lag is 0 if all goes on as it does; None: never, or nothing is known yet."""
+        """Seconds until the lag is 0 at the present rates; None: never, or unknown."""
         behind = self.total_lag
         if not self.lag or behind is None:
             return None
@@ -143,7 +142,7 @@ class Progress:
 
     @classmethod
     def from_json(cls, text: str) -> Progress:
-        """What `to_json` wrote.
+        """Parse the output of `to_json`.
 
         Raises:
             IllegalStateError: it is something else.
@@ -159,7 +158,7 @@ class Progress:
 
 def shown_lag(lag: int | None) -> str:
     """A lag for people."""
-    # All brokers may be silent, or one that leads some of the partitions: the log names it.
+    # All brokers may be silent, or the leader of some partitions: the log names it.
     return "lag unknown, a broker does not answer" if lag is None else f"{lag:,} behind"
 
 

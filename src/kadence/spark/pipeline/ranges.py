@@ -1,4 +1,4 @@
-"""Offset ranges of a pipeline's topics, and how ``spark.read`` is told to read just those."""
+"""Offset ranges of a pipeline's topics, and the options with which ``spark.read`` reads exactly these."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OF_STREAMS: Final = (
     "commitoffsets",
     "idlepollms",
 )
-"""Options of the source that say nothing, or something else, where ranges are given."""
+"""Options of the source that do not apply, or conflict, if ranges are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,10 @@ def batch_options(options: Mapping[str, str], ranges: Iterable[Range]) -> dict[s
 
 
 def check_reachable(pipeline: Pipeline, environment: Environment) -> None:
-    """Ends soon where the file names no broker that can be reached; `pending` would wait ``default.api.timeout.ms``.
+    """Fail soon if no broker of the file can be reached; `pending` would wait ``default.api.timeout.ms``.
 
     Raises:
-        ConfigError: options that do not fit each other. KafkaTimeoutError: no address can be connected to.
+        ConfigError: contradictory options. KafkaTimeoutError: no address can be connected to.
         AuthenticationError: a broker refuses the credentials.
     """
     brokers = driver_client(parse(environment.fill_all(pipeline.source_options()), streaming=True))
@@ -86,7 +86,7 @@ def check_reachable(pipeline: Pipeline, environment: Environment) -> None:
 
 
 def pending(pipeline: Pipeline, environment: Environment, files: Files) -> tuple[str, list[Range]]:
-    """From where to where a run would read now: where the starts come from, in words, and a range for each partition.
+    """The ranges that a run would read now: the origin of the starts, in words, and a range for each partition.
 
     Raises:
         UnknownTopicOrPartitionError: a topic does not exist.

@@ -1,6 +1,6 @@
-"""From a pipeline's file to a `Pipeline`, or to all that is wrong with it: what was given, where, and what is allowed.
+"""Parses a pipeline's file to a `Pipeline`, or to all its mistakes, with the given values, lines, and allowed values.
 
-Nothing is run, and no broker is asked. `checks` goes on from here with what needs the source's own rules.
+It does not run the pipeline or ask brokers. `checks` then applies the source's own rules.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["Document", "Mistake", "PipelineFileError", "dotted", "parse", "read"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mistake:
-    """One thing that is wrong in a file.
+    """One mistake in a file.
 
     Attributes:
         file: as it was named. line: from 1. key: dotted, with [n] for elements of lists from 0; empty for the file as
-            a whole. text: what was given, what is allowed, what to do. path: the key as steps.
+            a whole. text: the given value, the allowed ones, advice. path: the key as steps.
     """
 
     file: str
@@ -55,13 +55,13 @@ class PipelineFileError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file and what was found in it.
+    """A parsed file.
 
     Attributes:
         pipeline: None if there are mistakes.
-        lines: where each key stands.
-        draft: the pipeline without the keys that are wrong, for a look at the others; None: the file is no TOML.
-        wrong: these keys, and those that are missing.
+        lines: the line of each key.
+        draft: the pipeline without the wrong keys, to check the others; None: the file is not TOML.
+        wrong: these keys, and the missing ones.
     """
 
     file: str
@@ -80,7 +80,7 @@ def read(file: str | os.PathLike[str], variables: Mapping[str, str] | None = Non
     """Read a file.
 
     Args:
-        variables: the environment; that of the process unless given.
+        variables: the environment; None: that of the process.
 
     Raises:
         ConfigError: the file cannot be read at all.
@@ -110,7 +110,7 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Document:
 
 
 def dotted(path: Path) -> str:
-    """A path as the file would write it: expect[0].action."""
+    """A path in the notation of the file: expect[0].action."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -133,7 +133,7 @@ def _no_toml(file: str, text: str, problem: str) -> Mistake:
 
 
 def _name_of(file: str) -> str:
-    """The name of a pipeline that has none: that of its file."""
+    """The default name of a pipeline: that of its file."""
     stem = re.sub(r"[^A-Za-z0-9_-]", "-", FilePath(file).stem)
     return stem if stem[:1].isalpha() else f"pipeline-{stem}"
 
@@ -142,7 +142,7 @@ _NONE: Final = (None, Kind("", "none"))
 
 
 class _Walk:
-    """Checks tables against their classes; collects mistakes and goes on."""
+    """Checks tables against their classes, and collects all mistakes."""
 
     def __init__(self, file: str, lines: dict[Path, int], variables: Mapping[str, str]) -> None:
         self._file = file
@@ -152,12 +152,12 @@ class _Walk:
         self.paths: list[Path] = []
 
     def wrong(self, path: Path, text: str, missing: str | None = None) -> None:
-        """Note a mistake at a key; or at a table, that it lacks a key."""
+        """Note a mistake at a key, or a missing key at its table."""
         self.mistakes.append(Mistake(self._file, line_of(path, self._lines), dotted(path), text))
         self.paths.append(path if missing is None else (*path, missing))
 
     def table(self, of: type, given: Any, path: Path) -> Any:
-        """An instance of the class, without what is wrong."""
+        """An instance of the class, without wrong keys."""
         if not isinstance(given, dict):
             self.wrong(path, f"{_shown(given)} is no table; write [{dotted(path)}] with keys below it")
             return _blank(of)
@@ -176,7 +176,7 @@ class _Walk:
                 if (*path, name) in self.paths and known[name][1].of is None:
                     del values[name]
             elif is_dotted or (rest is not None and not _is_near(name, known)):
-                # schema.registry.url begins as the key schema does.
+                # schema.registry.url begins with the name of the key schema.
                 others[name] = value
             else:
                 self.wrong((*path, name), _unknown(name, known))
@@ -233,7 +233,7 @@ class _Walk:
         return given
 
     def _variables_of(self, text: str, path: Path) -> bool:
-        """Whether there are all that a text asks for."""
+        """Check that all variables of a text are set."""
         names = missing(text, self._variables)
         for name in names:
             self.wrong(
@@ -256,7 +256,7 @@ class _Walk:
         return self.settings(given, path)
 
     def settings(self, given: Mapping[str, Any], path: Path) -> dict[str, str]:
-        """Dotted keys, which TOML reads as tables within tables, as one mapping of texts."""
+        """Flatten dotted keys, which TOML parses as nested tables, to one mapping of texts."""
         return dict(self._flat(given, path, ""))
 
     def _flat(self, given: Mapping[str, Any], path: Path, before: str) -> Iterator[tuple[str, str]]:
@@ -277,7 +277,7 @@ class _Walk:
 
 
 def _blank(of: type, values: Mapping[str, Any] | None = None) -> Any:
-    """An instance with these values, and with empty ones where it cannot be without."""
+    """An instance with these values, and with empty ones for missing required keys."""
     given = dict(values or {})
     for name, (each, kind) in keys(of).items():
         if required(each) and name not in given:
@@ -291,7 +291,7 @@ def _shown(value: Any) -> str:
 
 
 def _is_near(name: str, known: Mapping[str, Any]) -> bool:
-    """Whether a key is a misspelt one of the table's own rather than an option of Spark's or the source's."""
+    """Whether a key is a misspelt key of the table, and not an option of Spark's or the source's."""
     own = [each for each in known if each != "options"]
     return bool(difflib.get_close_matches(name, own, n=1, cutoff=0.8)) and "." not in name
 

@@ -1,8 +1,8 @@
 """Replaces a table's rows of some offsets. The provenance columns of each row name its record.
 
-A directory of files has no commits, so it is done in two parts: everything new is written aside, then a journal says
-so, then directories are exchanged. A crash before the journal leaves the table as it was; after it, the next run or
-replay finishes the exchange (`recover`). Readers may see a part of it meanwhile.
+A directory of files has no commits, so it takes three steps: new files are written to another directory, then a journal
+is written, then directories are exchanged. A crash before the journal leaves the table unchanged; after it, the next
+run or replay finishes the exchange (`recover`). Readers may see a part of it meanwhile.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "batches_of", "must_be_replaceable", "must_fit", "recover", "replace"]
 
 BATCH: Final = "batch"
-"""A directory of files has one below it for each batch, ``batch=<number>``, a column for whoever reads it."""
+"""The column of the directories of batches, ``batch=<number>``, in a directory of files."""
 
 REPLACEABLE: Final = ("parquet", "orc")
-"""Text formats keep no types, so what stays could not be written again as it was."""
+"""Formats that replay can replace. Text formats do not keep types, so remaining rows would change."""
 
 _ASIDE: Final = "_replay"
 
@@ -39,7 +39,7 @@ def replace(
     names: tuple[str, str, str],
     files: Files,
 ) -> int:
-    """Put ``rows`` in place of the rows of these ranges; how many rows were there before.
+    """Put ``rows`` in place of the rows of these ranges; returns how many rows there were before.
 
     Args:
         names: the columns that hold topic, partition and offset.
@@ -71,14 +71,14 @@ def _must_have(table: DataFrame, names: tuple[str, str, str]) -> None:
 
 
 def recover(files: Files, path: str) -> None:
-    """Finish an exchange of directories that a crash interrupted, or forget one that had not begun."""
+    """Finish an exchange of directories that a crash interrupted, or discard one without a journal."""
     path = path.rstrip("/")
     if not files.names(f"{path}/{_ASIDE}"):
         return
     journal = files.read(f"{path}/{_ASIDE}/journal.json")
     if journal is not None:
         for name in json.loads(journal)["directories"]:
-            # One that is no longer aside was exchanged before the crash.
+            # A directory that is no longer there was exchanged before the crash.
             if files.names(f"{path}/{_ASIDE}/new/{name}"):
                 files.delete(f"{path}/{name}")
                 files.move(f"{path}/{_ASIDE}/new/{name}", f"{path}/{name}")
@@ -86,7 +86,7 @@ def recover(files: Files, path: str) -> None:
 
 
 def must_fit(rows: DataFrame, form: str, path: str, batches: Sequence[str]) -> None:
-    """Refuse rows whose columns have other types than those of a directory of files: nobody could read it any more.
+    """Refuse rows whose columns have other types than those of a directory of files, which would become unreadable.
 
     Raises:
         IllegalStateError: with the column and both types.
@@ -94,14 +94,14 @@ def must_fit(rows: DataFrame, form: str, path: str, batches: Sequence[str]) -> N
     from pyspark.errors import AnalysisException
 
     types = {each.name: each.dataType.simpleString() for each in rows.schema}
-    # The newest batch that has a file; one of no rows may have none.
+    # The newest batch with a file; an empty batch may have none.
     for name in reversed(batches):
         try:
             table = rows.sparkSession.read.format(form).load(f"{path}/{name}")
         except AnalysisException:
             continue
         files = [each for each in table.schema if each.name in types]
-        # Columns of the layout are read from names, with types that are guessed.
+        # Partition columns are read from directory names, with inferred types.
         layout = {part.partition("=")[0] for part in str(table.inputFiles()[:1]).split("/") if "=" in part}
         for each in files:
             kind = each.dataType.simpleString()
@@ -119,7 +119,7 @@ class _Directory:
     def __init__(
         self, session: SparkSession, output: Output, path: str, options: dict[str, str], files: Files
     ) -> None:
-        # Values of directories' names stay texts: "007" must not come back as 7.
+        # Values in directory names stay texts: "007" must not become 7.
         self._session = session.newSession()
         self._session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
         self._output = output
@@ -142,7 +142,7 @@ class _Directory:
         for name in changed:
             kept = self._session.read.format(self._output.written_as).load(f"{self._path}/{name}")
             self._aside(kept.where(f"NOT ({condition})"), name)
-        # Numbers below 0 are no batch of Spark's.
+        # Spark's batches do not have negative numbers.
         fresh = f"{BATCH}={min([0, *map(_number, batches)]) - 1}"
         self._aside(rows, fresh)
         document = json.dumps({"directories": [*changed, fresh]}) + "\n"

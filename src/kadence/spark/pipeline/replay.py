@@ -45,17 +45,17 @@ class Bound:
         match = re.fullmatch(r"(time:)?(\d+)", text)
         if match is None:
             raise ConfigError(
-                f"{text!r} is no offset, such as 1200, and no time, such as time:1700000000000 (ms)"
+                f"{text!r} is neither an offset, such as 1200, nor a time, such as time:1700000000000 (ms)"
             )
         return cls(int(match.group(2)), match.group(1) is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be done again.
+    """The range to replay.
 
     Attributes:
-        partitions: None: all of the topic. end: the first offset, or time, that is not; None: all that is in the table.
+        partitions: None: all of the topic. end: the first offset, or time, behind it; None: the end of the table.
     """
 
     topic: str
@@ -65,10 +65,10 @@ class Wanted:
 
     @classmethod
     def read(cls, topic: str, partitions: Sequence[int] | None, begin: str, end: str | None) -> Wanted:
-        """From the words of the command line.
+        """Parse the options of the command line.
 
         Raises:
-            ConfigError: a bound is none.
+            ConfigError: a bound is invalid.
         """
         numbers = None if partitions is None else tuple(sorted(set(partitions)))
         return cls(topic, numbers, Bound.read(begin), None if end is None else Bound.read(end))
@@ -76,7 +76,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What was done: the ranges, and the rows of the sink before and after."""
+    """The result: the ranges, and the numbers of the sink's rows before and after."""
 
     ranges: Sequence[Range]
     before: int
@@ -89,7 +89,7 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
     Raises:
         ConfigError: the sink cannot be replaced, or the range is not in it.
         IllegalStateError: the pipeline is running, or has never run.
-        PipelineError: Spark could not do it; the tables are as they were, or the next replay or run finishes it.
+        PipelineError: Spark failed; the tables are unchanged, or the next replay or run finishes it.
     """
     if pipeline.aggregate is not None:
         raise ConfigError(
@@ -110,15 +110,15 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
                 f"no batch has ended with the checkpoint {checkpoint}: there is nothing to replay"
             )
         ranges = _ranges(pipeline, environment, wanted, done.offsets)
-        # What is gone cannot be done again, and rows that stand must not be replaced by nothing.
+        # Deleted records cannot be replayed, and their rows must not be removed.
         options = batch_options(environment.fill_all(pipeline.source_options()), ranges) | {
             "failOnDataLoss": "true"
         }
         source = loaded(pipeline, options, spark.read)
         judge = Judge(pipeline, files, f"{checkpoint}/kadence/replayed")
-        # What another replay has left is of other ranges.
+        # Files that another replay has left are of other ranges.
         judge.forget()
-        # An expectation that fails ends it here, before anything was touched.
+        # A failed expectation ends it here, before the tables are changed.
         with judge.verdict(source, 0, "", "") as verdict:
             own = environment.fill_all(pipeline.sink.options)
             place = environment.fill(pipeline.sink.place)
@@ -176,6 +176,6 @@ def _offsets(
         at = brokers.offsets_for_times(dict.fromkeys(chosen, bound.number))
     finally:
         brokers.close()
-    # A record that is later than all in the table is no part of it.
+    # A record that is later than all in the table is not part of it.
     found = {each: at.get(each) for each in chosen}
     return {each: done[each] if offset is None else min(offset, done[each]) for each, offset in found.items()}

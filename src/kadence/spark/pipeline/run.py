@@ -1,7 +1,7 @@
 """Runs a pipeline: one streaming query whose batches are written by `outputs`, until it ends or is asked to stop.
 
-Whoever asks (Ctrl-C, SIGTERM, `Run.stop`) only sets an event. The batch at work gets a grace period to end in; if it
-does not, it is abandoned, and Spark runs it again at the next start: the outputs know what to do with that.
+A request to stop (Ctrl-C, SIGTERM, `Run.stop`) only sets an event. The present batch gets a grace period to end in;
+otherwise it is abandoned, and Spark repeats it at the next start, which the outputs handle.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 __all__ = ["PipelineError", "Run", "check_plan", "close_session", "open_session"]
 
 _LOOK_S: Final = 0.2
-"""How often the waiting thread looks at the query."""
+"""How often the waiting thread checks the query."""
 
 _FILE_S: Final = 1.0
-"""How often the progress is written while only Spark's report of the lag changes."""
+"""How often the progress is written while only the lag changes."""
 
 Tell = Callable[[Progress], None]
 
@@ -61,16 +61,16 @@ Tell = Callable[[Progress], None]
 def open_session(
     pipeline: Pipeline, environment: Environment, *, quiet: bool = True, hold: bool = True
 ) -> SparkSession:
-    """The session of the file's settings; spark-submit's own settings go before those of the file.
+    """The session with the file's settings; spark-submit's settings take precedence.
 
     Args:
-        quiet: no progress bars and no log, unless the file says otherwise: what fails is told by the run.
+        quiet: without progress bars and log, unless the file sets them: the run itself reports failures.
         hold: whether handlers of SIGINT and SIGTERM wait until Spark has started; False within `Signals`.
     """
     if "SPARK_REMOTE" in os.environ:
         raise ConfigError("a pipeline runs on a Spark session of its own; unset the variable SPARK_REMOTE")
     settings = {f"spark.{key}": value for key, value in environment.fill_all(pipeline.spark).items()}
-    # Whoever names a level wants to see the log, and the bars do not hide it.
+    # With a log level the user wants to see the log, so bars must not hide it.
     if quiet and "spark.log.level" not in settings:
         settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"} | settings
     for key in _submitted():
@@ -81,12 +81,12 @@ def open_session(
 
 
 def _submitted() -> list[str]:
-    """The keys of the settings that spark-submit was given, if it started this process."""
+    """The keys of spark-submit's settings, if it started this process."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return []
     from pyspark import SparkConf, SparkContext
 
-    # It tells them to the JVM that it started.
+    # spark-submit passes them to its JVM.
     SparkContext._ensure_initialized()
     return [key for key, _ in SparkConf().getAll()]
 
@@ -95,13 +95,13 @@ class Run:
     """One run of a pipeline on a session.
 
     Args:
-        tell: gets the progress whenever it changes, on the thread that calls `run`.
-        grace: seconds that a batch has to end after `stop`.
+        tell: called with the progress whenever it changes, on the thread that calls `run`.
+        grace: seconds in which a batch must end after `stop`.
         adopt_topic_ids: the source's option adoptTopicIds for this run.
 
     Attributes:
-        run_id: in dead letters and in the progress.
-        has_begun: whether its query was started, so that a batch may be at work.
+        run_id: in dead letter records and in the progress.
+        has_begun: whether its query was started, so that a batch may be running.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Run:
         self._asked.set()
 
     def run(self) -> Progress:
-        """Run until the end; the last progress, whose state says how it ended.
+        """Run until the end; returns the last progress, with the final state.
 
         Raises:
             PipelineError: a batch failed.
@@ -180,7 +180,7 @@ class Run:
                 self._stop_aggregation()
                 raise
             try:
-                # A run with nothing to read has no batch and no report of Spark's that would tell it.
+                # Without records to read there is neither a batch nor a report of Spark's.
                 with self._guard:
                     self.progress = self.progress.begun(_now_ms())
                 self._tell(self.progress)
@@ -202,16 +202,16 @@ class Run:
     # ------------------------------------------------------------ the query
 
     def _check_plan(self) -> StructType:
-        """Analyse the plan once with no rows: a misspelt column ends the run before it began.
+        """Analyse the plan once without rows, so that a misspelt column ends the run before it begins.
 
-        The columns of the rows after the transforms.
+        Returns the columns of the rows after the transforms.
         """
         empty = loaded(self._pipeline, self._options, self._spark.read).limit(0)
         check_plan(empty, self._pipeline)
         return rows(judged_rows(decoded(empty, self._pipeline), self._pipeline), ROWS).schema
 
     def _check_clusters(self) -> None:
-        """A sink with servers of its own may write to the source's cluster all the same: other names, one broker."""
+        """Check that a sink with servers of its own does not write to the source's cluster under other names."""
         source = parse_source(self._options, streaming=True)
         for output in (self._pipeline.sink, self._pipeline.dead_letters):
             if output is not None and output.topic is not None and output.servers is not None:
@@ -248,7 +248,7 @@ class Run:
         self._report(query)
 
     def _let_the_batch_end(self, query: StreamingQuery) -> None:
-        """Until the batch at work is in Spark's commit log, too, or the grace is over."""
+        """Wait until the present batch is in Spark's commit log, too, or the grace period is over."""
         deadline = time.monotonic() + self.grace
         while query.isActive and time.monotonic() < deadline:
             done = query.lastProgress
@@ -269,7 +269,7 @@ class Run:
         self._tell(self.progress)
 
     def _failure_of(self, query: StreamingQuery) -> str | None:
-        """Why the query ended; None: it came to its end."""
+        """The error that ended the query; None: it ended as planned."""
         if self._problem is not None:
             return reason(self._problem)
         java: Any = query._jsq.exception()
@@ -290,7 +290,7 @@ class Run:
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         if self._asked.is_set():
-            # The one before is committed. This one is for the next start: wait for the query to be stopped.
+            # The previous batch is committed. This one is left to the next start: wait until the query is stopped.
             self._latest = None
             raise IllegalStateError("the pipeline was asked to stop")
         self._latest = number
@@ -298,7 +298,7 @@ class Run:
         try:
             done = self._write(frame, number)
         except BaseException as problem:
-            # Spark tells of it as a text in an exception of its own.
+            # Spark reports it as text in an exception of its own.
             self._problem = problem
             raise
         finally:
@@ -325,7 +325,7 @@ class Run:
         )
 
     def _write_rows(self, source: DataFrame, number: int, query: str) -> Mapping[str, int]:
-        """The sink alone: Spark judges each row while it writes it."""
+        """Write only a sink: Spark judges each row while it writes it."""
         from pyspark.sql import Observation
 
         seen, told = Observation(), Observation()
@@ -336,7 +336,7 @@ class Run:
         return observed(seen) | observed(told)
 
     def _write_verdict(self, source: DataFrame, number: int, query: str) -> tuple[Mapping[str, int], int]:
-        """Both outputs, or groups; what was counted, and the rows that the sink got."""
+        """Write both outputs, or groups; returns the counters, and the number of the sink's rows."""
         plan = planned(self._files, self._checkpoint, number)
         with self._judge.verdict(source, number, query, plan) as verdict:
             counts = verdict.counts
@@ -352,7 +352,7 @@ class Run:
 
 
 def check_plan(empty: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Analyse the whole plan on a frame of the source; the rows of the sink.
+    """Analyse the whole plan on a frame of the source; returns the rows of the sink.
 
     Raises:
         ConfigError: Spark refuses a statement or a condition.

@@ -1,9 +1,8 @@
 """SIGINT and SIGTERM of a process that runs a pipeline, from before Spark starts until after it has ended.
 
-The first one during a run asks it to stop, which takes the grace period at most. In every other case nothing is at
-stake that the next start would not mend as after a kill, and the process ends at once, by `os._exit`. An exception
-would bring up pages of tracebacks from within a call to Java. Java ends with this process, also one that is about to
-start (`kadence.spark.jvm`).
+The first one during a run asks it to stop, which takes the grace period at most. In all other cases the next start can
+recover as after a kill, so the process ends at once, by `os._exit`. An exception would print pages of tracebacks from
+within a call to Java. Java ends with this process, even while it starts (`kadence.spark.jvm`).
 
 Python runs the handlers on the main thread, also while that waits for Java.
 """
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["Signals"]
 
 _SAME_S: Final = 1.0
-"""Signals within so long of the first are the same wish to end: a parent process may pass on what its group got."""
+"""Later signals within so long of the first one count as the same: a parent may forward its group's signal."""
 
 _TO_CLOSE_S: Final = 5.0
-"""What a run may take to end beyond the grace period of its batch."""
+"""The time of a run's end beyond the grace period of its batch (seconds)."""
 
 _TO_BEGIN_S: Final = 3.0
-"""What a run may take to end that has not begun a query: a broker or a registry may be silent."""
+"""The time of a run's end before it has begun a query, while a broker or registry may be silent (seconds)."""
 
 _SHOW_CURSOR: Final = "\r\x1b[K\x1b[?25h"
 
@@ -38,7 +37,7 @@ class Signals:
     """In force within ``with``, on the main thread.
 
     Args:
-        name: of the pipeline, for what is said.
+        name: of the pipeline, for messages.
     """
 
     def __init__(self, name: str) -> None:
@@ -87,7 +86,7 @@ class Signals:
     def _end(self, why: str) -> None:
         number = self._first or signal.SIGALRM
         cursor = _SHOW_CURSOR if sys.stderr.isatty() else ""
-        what = "; the next run does again what this one was at" if self._run is not None else ""
+        what = "; the next run repeats the batch that was running" if self._run is not None else ""
         said = f"{cursor}{self._name}: {signal.Signals(number).name} ended it {why}{what}\n"
         os.write(2, said.encode(errors="replace"))
         os._exit(128 + number)

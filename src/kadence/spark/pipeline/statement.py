@@ -1,8 +1,8 @@
 """Keeps the column `_record` through a statement by its text, for spark-pipelines, whose plans are on a server.
 
-Elsewhere `keeping` does it in the plan. This reads as much of SQL as it needs: quotes, comments and parentheses, WITH,
-UNION ALL, and what stands behind FROM. Each SELECT whose rows are rows of one view with the column gets it as its last
-one. What it does not understand it leaves as it is; `declare` has Spark say whether the column is there.
+Elsewhere `keeping` does it in the plan. This parses only a part of SQL: quotes, comments and parentheses, WITH, UNION
+ALL, and FROM clauses. Each SELECT whose rows are rows of one view with the column gets it as its last column. Other
+statements are left unchanged; `declare` then asks Spark whether the column is there.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class _Word:
 
     @property
     def name(self) -> str:
-        """As Spark compares names."""
+        """The name in the form in which Spark compares names."""
         return self.text.strip("`").lower()
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """What stands in parentheses."""
+    """The nodes within parentheses."""
 
     nodes: tuple[_Node, ...]
 
@@ -84,14 +84,14 @@ _Node = _Word | _Group
 """A part of a statement."""
 
 _Places = list[int] | None
-"""Where the column has to be put in so that the rows have it; None: they cannot have it."""
+"""The places where the column must be inserted; None: the rows cannot have it."""
 
 
 def with_column(sql: str, column: str, views: Collection[str]) -> str:
-    """The statement with the column, which it may leave out.
+    """The statement with the column added if it lacks it.
 
     Args:
-        views: names of those that have the column.
+        views: the names of views with the column.
     """
     places = _Statement(column).query(_parsed(sql), frozenset(name.lower() for name in views))
     for place in sorted(places or (), reverse=True):
@@ -120,13 +120,13 @@ def _is(node: _Node | None, *words: str) -> bool:
 
 
 class _Statement:
-    """What of a statement has the column, and where it lacks it."""
+    """Finds the places in a statement where the column is missing."""
 
     def __init__(self, column: str) -> None:
         self._column = column
 
     def query(self, nodes: Sequence[_Node], having: frozenset[str]) -> _Places:
-        """Of one with WITH and UNION ALL.
+        """The places in a statement with WITH and UNION ALL.
 
         Args:
             having: the names that have the column.
@@ -147,7 +147,7 @@ class _Statement:
     def _common(
         self, nodes: Sequence[_Node], having: frozenset[str], places: list[int]
     ) -> tuple[Sequence[_Node], frozenset[str]] | None:
-        """Read the tables of WITH; what stands behind them, and the names with the column there."""
+        """Parse the tables of WITH; returns the nodes behind them, and the names with the column there."""
         while True:
             match nodes:
                 case [_Word() as name, _Word() as word, _Group(inner), *rest] if word.upper == "AS":
@@ -161,7 +161,7 @@ class _Statement:
             nodes = rest[1:]
 
     def _part(self, nodes: Sequence[_Node], having: frozenset[str]) -> _Places:
-        """Of one SELECT, or of one in parentheses."""
+        """The places in one SELECT, or in one in parentheses."""
         if nodes and isinstance(nodes[0], _Group):
             return self.query(nodes[0].nodes, having)
         if not nodes or not _is(nodes[0], "SELECT") or _is(_at(nodes, 1), "DISTINCT"):
@@ -182,7 +182,7 @@ class _Statement:
         return places if self._gives(nodes[1:start], alias) else [*places, place.start]
 
     def _gives(self, items: Sequence[_Node], alias: str) -> bool:
-        """Whether the list of a SELECT gives the column already, by its name or by a star."""
+        """Whether the list of a SELECT has the column already, by its name or by a star."""
         for item in _split(items):
             names = [each.name if isinstance(each, _Word) else "(" for each in item]
             match names:
@@ -195,7 +195,7 @@ class _Statement:
         return False
 
     def _relations(self, nodes: Sequence[_Node], having: frozenset[str]) -> Iterator[tuple[str, _Places]]:
-        """What is read: the name under which it is known, and its places."""
+        """The relation of FROM: its alias, and its places."""
         at = 0
         while at < len(nodes):
             if at and not _is(nodes[at - 1], *_BEFORE_A_RELATION):
@@ -209,7 +209,7 @@ class _Statement:
                 yield alias, places
 
     def _relation(self, nodes: Sequence[_Node], at: int, having: frozenset[str]) -> tuple[str, _Places, int]:
-        """One of them, and where the next node is."""
+        """One relation, and the index of the next node."""
         node = _at(nodes, at)
         at += 1
         places: _Places = None
@@ -231,7 +231,7 @@ class _Statement:
         if isinstance(following, _Word) and following.upper not in _NO_ALIAS | {"."}:
             name = following.name
             at += 1
-            if isinstance(_at(nodes, at), _Group):  # it names all columns anew
+            if isinstance(_at(nodes, at), _Group):  # it renames all columns
                 places = None
         return name, places, at
 
@@ -241,7 +241,7 @@ def _at(nodes: Sequence[_Node], place: int) -> _Node | None:
 
 
 def _from(nodes: Sequence[_Node]) -> int | None:
-    """Where FROM is, which is also a word of IS DISTINCT FROM."""
+    """The index of FROM, which is also a part of IS DISTINCT FROM."""
     places = range(1, len(nodes))
     return next((at for at in places if _is(nodes[at], "FROM") and not _is(nodes[at - 1], "DISTINCT")), None)
 
@@ -259,7 +259,7 @@ def _split(nodes: Sequence[_Node]) -> Iterator[list[_Node]]:
 
 
 def _parts(nodes: Sequence[_Node]) -> Iterator[Sequence[_Node] | None]:
-    """What UNION ALL puts together; None for another operation of sets."""
+    """The parts of UNION ALL; None for another set operation."""
     begin = 0
     for at, node in enumerate(nodes):
         # A star may have an EXCEPT, too.

@@ -1,4 +1,4 @@
-"""The status of a pipeline, read from its checkpoint: what the run wrote there, and what Spark wrote."""
+"""The status of a pipeline, from the files of the run and of Spark in its checkpoint."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Status:
     """A pipeline's state.
 
     Attributes:
-        progress: what its last run told; None: that run was before there was such a file.
-        state: that of the progress, or killed where it says running and nobody runs.
+        progress: of its last run; None: that run was of a version without such a file.
+        state: that of the progress, or killed if that is running and no process runs.
         committed: None: no batch has ended yet.
     """
 

@@ -1,4 +1,4 @@
-"""The ports of this room, done with Kadence's own clients. The only file of the room that knows them."""
+"""Implements the interfaces of the sink with Kadence's clients. The only module of the sink that imports them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["COORDINATORS", "PRODUCERS", "WRITERS", "Coordinators", "ProducerSink", "TransactionalSink"]
 
 _NAME: Final = "spark-kafka-sink"
-"""client.id where the options have none."""
+"""The default client.id."""
 
 
 _TRANSACTION_MS: Final = 300_000
@@ -40,12 +40,12 @@ _NOT_ENDED: Final = frozenset(
         error_codes.PRODUCER_FENCED,
     }
 )
-"""A coordinator's final word that this transaction is not open (any more)."""
+"""Final errors of a coordinator: this transaction is not open (any more)."""
 
 
 def _transactional(client: Mapping[str, str]) -> Producer:
     settings: dict[str, Any] = {"client.id": _NAME, "transaction.timeout.ms": _TRANSACTION_MS, **client}
-    # The name is another one for each transaction.
+    # Each transaction has another id.
     return Producer({**settings, "transactional.id": _NAME})
 
 
@@ -59,17 +59,17 @@ class ProducerSink:
         return self._producer.send_arrow(records, topic)
 
     def park(self) -> None:
-        """Nothing to do: an idle producer sends nothing."""
+        """Nothing to do: an idle producer does not send."""
 
     def close(self) -> None:
-        # The task has failed and will be repeated: what is on its way would only arrive twice.
+        # The task has failed and will be repeated: unsent records would only arrive twice.
         self._producer.close(0)
 
 
 class TransactionalSink:
-    """The same for rows that count once somebody else ends their transaction.
+    """The same for rows that count when the driver ends their transaction.
 
-    One producer writes the transactions of many tasks, each under a name of its own.
+    One producer writes the transactions of many tasks, each with an id of its own.
     """
 
     def __init__(self, client: Mapping[str, str]) -> None:
@@ -79,7 +79,7 @@ class TransactionalSink:
         self._is_open = False
 
     def use(self, transactional_id: str) -> Self:
-        """Write the next task's transaction under this name. It begins with the first row."""
+        """Use this transactional id for the next task. Its transaction begins with the first row."""
         self._name = transactional_id
         return self
 
@@ -102,17 +102,17 @@ class TransactionalSink:
             self._producer.send_offsets_to_transaction(marker, GroupMetadata(group))
 
     def leave(self) -> OpenTransaction | None:
-        """Leave the transaction to whoever ends it; None: there were no rows. All rows are acknowledged."""
+        """Leave the transaction open for the driver; None: there were no rows. All rows are acknowledged."""
         if not self._is_open:
             return None
         self._is_open = False
         return leave_open(self._producer)
 
     def park(self) -> None:
-        """Nothing to do: what the task has written was left to somebody else."""
+        """Nothing to do: the task's transaction was left to the driver."""
 
     def close(self) -> None:
-        # Aborts what is open, or readers would wait for it until transaction.timeout.ms.
+        # Aborts an open transaction; otherwise readers would wait for it until transaction.timeout.ms.
         self._producer.close(_FAREWELL_SECONDS)
 
 
@@ -120,7 +120,7 @@ PRODUCERS: Final[Pool[ProducerSink]] = Pool()
 """The producers of this process."""
 
 WRITERS: Final[Pool[TransactionalSink]] = Pool()
-"""Its producers with transactions."""
+"""The transactional producers of this process."""
 
 
 class Coordinators:
@@ -199,4 +199,4 @@ class Coordinators:
 
 
 COORDINATORS: Final[Pool[Coordinators]] = Pool()
-"""What this process ends transactions with."""
+"""The client of this process that ends transactions."""

@@ -1,7 +1,7 @@
-"""Which columns make a record: those of Spark's own Kafka connector. Checked once on the driver, in Spark's words.
+"""The columns of a record: those of Spark's own Kafka connector. Checked once on the driver, with Spark's type names.
 
-A column is found by its exact name, as the connector does; other columns are not written. On the executors the same
-choice is made from Arrow batches, without looking at a row.
+A column is found by its exact name, as in the connector; other columns are not written. On the executors the same
+columns are selected from Arrow batches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "partition": ("int",),
     "headers": (HEADERS_TYPE,),
 }
-"""Names and the types that each may have. value must be there, topic unless the option names one."""
+"""Names and allowed types. value is required, and topic unless the option has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class RecordColumns:
     """The columns of one query that are written.
 
     Attributes:
-        names: their names, as in `COLUMNS`. topic: of all rows; None: the column topic says.
+        names: their names, as in `COLUMNS`. topic: of all rows; None: from the column topic.
     """
 
     names: tuple[str, ...]
@@ -48,7 +48,7 @@ class RecordColumns:
             given: name and type, in Spark's short form, of each. topic: the option.
 
         Raises:
-            ConfigError: a column is missing, or of another type than allowed, or there twice.
+            ConfigError: a column is missing, has another type than allowed, or exists twice.
         """
         columns = list(given)
         chosen = []
@@ -73,7 +73,7 @@ class RecordColumns:
         Raises:
             SerializationError: a row has no topic.
         """
-        # The producer would take a column timestamp, too, which Spark's connector does not write.
+        # The producer would use a column timestamp, too, which Spark's connector does not write.
         records = rows.select(list(self.names))
         if self.topic is None and records.column("topic").null_count:
             raise SerializationError(
@@ -84,7 +84,7 @@ class RecordColumns:
 
 
 def _plain(kind: str) -> str:
-    """The type without a collation, which changes nothing of its bytes."""
+    """The type without a collation, which does not change its bytes."""
     return "string" if kind.startswith("string collate ") else kind
 
 

@@ -1,14 +1,14 @@
-"""What the driver decides of a stream's batch, and how it is kept in Kafka. Values only.
+"""The driver's decision on a stream's batch, and its form in Kafka. Values only.
 
-A *slice* is what one task has written in one transaction. The driver cannot commit several transactions at once. So
-it keeps, before it commits the first, the decision which ones are to be committed, as offsets of a group: a driver that
-is started again reads it and goes on. The decision is kept in a transaction of the driver's own, whose id is the
-query's, so that brokers refuse that of a driver that another one has overtaken. And each slice's transaction carries a
-*marker*, an offset of another group that becomes visible together with its rows: it is the proof that the slice is
-committed, whatever became of its id since.
+A *slice* is the rows of one task in one transaction. The driver cannot commit several transactions atomically. So
+before it commits the first one, it stores the decision which ones are to be committed, as offsets of a group: a
+restarted driver reads it and continues. The decision is written in a transaction of the driver's own, whose id is the
+query's, so that brokers refuse it from a driver that another one has fenced. Each slice's transaction also has a
+*marker*, an offset of another group that becomes visible together with its rows. The marker shows that the slice is
+committed, even if its transactional id was used again.
 
-Two runs of a query use different ids and different markers (the *side*, 0 or 1, of the run before is never used), so
-that the tasks of a run cannot disturb what the run before has decided, and its markers can be read meanwhile.
+Two successive runs of a query use different ids and different markers (the *side*, 0 or 1, alternates), so that tasks
+of a run cannot disturb the decision of the run before, whose markers can be read meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHUNK: Final = 3_500
 
 
 class Offsets(Protocol):
-    """How all offsets of a group are read; or that of one partition, once no transaction has one pending."""
+    """Reads all offsets of a group; or that of one partition, when no transaction has a pending one."""
 
     def __call__(
         self, group: str, *, stable_at: TopicPartition | None = None
@@ -40,7 +40,7 @@ class Offsets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one task has written.
+    """The slice of one task.
 
     Attributes:
         partition: the task's. digest: as `RowsDigest.text`. topic: one that it wrote to.
@@ -60,11 +60,11 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How a query's transactions and groups are called.
+    """The names of a query's transactions and groups.
 
     Attributes:
         prefix: as `SinkOptions.transactional_prefix`. query: Spark's id of the query, the same in all of its runs.
-        checkpoint: as `SinkOptions.checkpoint`; by it a driver that knows no id finds what is its own.
+        checkpoint: as `SinkOptions.checkpoint`; by it a driver without the query's id finds its own transactions.
     """
 
     prefix: str
@@ -72,16 +72,16 @@ class Names:
     checkpoint: str
 
     def transactions(self, side: int | None = None) -> str:
-        """What the names of its transactions begin with; of one side, or of both."""
+        """The prefix of its transactional ids, of one side or both."""
         return f"{self.prefix}-{self.query}-" + ("" if side is None else f"{side}-")
 
     def transaction(self, side: int, partition: int, attempt: int) -> str:
-        """Two attempts of a task do not fence each other; the same one of the next batch takes the name again."""
+        """The id for an attempt of a task. Attempts do not fence each other; the next batch uses the same ids."""
         return f"{self.transactions(side)}{self.checkpoint}-{partition}-{attempt}"
 
     @classmethod
     def of_transaction(cls, prefix: str, checkpoint: str, name: str) -> Self | None:
-        """Whose transaction this is, if it is one of a query with this prefix and checkpoint."""
+        """The query and side of a transaction, if it is of a query with this prefix and checkpoint."""
         found = re.fullmatch(
             rf"{re.escape(prefix)}-([0-9a-f-]{{36}})-[01]-{re.escape(checkpoint)}-\d+-\d+", name
         )
@@ -89,25 +89,25 @@ class Names:
 
     @property
     def decisions(self) -> str:
-        """The group that keeps the decision, and the id of the transaction in which it is kept."""
+        """The group with the decision, and the id of the transaction that writes it."""
         return f"{self.prefix}-{self.query}"
 
     def more_decisions(self, side: int, number: int) -> str:
-        """Groups that keep what does not fit into one offset. The run before has the others."""
+        """Groups for the parts of a decision that do not fit into one offset. The run before uses the others."""
         return f"{self.decisions}-{side}-more-{number}"
 
     def marker(self, side: int, partition: int) -> str:
-        """The group of a task's marker. Brokers take offsets of partitions that there are, and a topic may have one."""
+        """The group of a task's marker: one for each task, because a topic may have only one partition for offsets."""
         return f"{self.decisions}-{side}-{partition}"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Which slices of a batch count.
+    """The slices of a batch that are to be committed.
 
     Attributes:
         names: of the query. run: Spark's id of the run that decided. side: of its transactions and markers.
-        topic: under which it is kept; a later decision of the same batch takes its place only under the same one.
+        topic: of its offsets in the group; a later decision of the same batch replaces it only under the same topic.
         slices: of all tasks, in order; those without a transaction are empty or known to be committed.
     """
 
@@ -120,11 +120,11 @@ class Decision:
 
     @property
     def undecided(self) -> list[OpenTransaction]:
-        """What is to be committed."""
+        """The transactions to commit."""
         return [each.transaction for each in self.slices if each.transaction is not None]
 
     def kept(self) -> list[tuple[str, OffsetAndMetadata]]:
-        """As offsets of groups, to be kept together."""
+        """As offsets of groups, to be committed atomically."""
         chunks: list[str] = [""]
         for each in self.slices:
             entry = json.dumps(_entry(each), separators=(",", ":"))
@@ -151,13 +151,13 @@ class Decision:
 
     @classmethod
     def read(cls, offsets: Offsets, names: Names) -> Self | None:
-        """The newest decision that groups keep; None: there is none.
+        """The newest decision in the groups; None: there is none.
 
         Args:
-            offsets: those of a group.
+            offsets: reads those of a group.
 
         Raises:
-            IllegalStateError: it is not whole, or of a newer version.
+            IllegalStateError: it is incomplete, or of a newer version.
         """
         heads = [(at.offset, tp, at.metadata) for tp, at in offsets(names.decisions).items()]
         if not heads:
@@ -173,10 +173,10 @@ class Decision:
                 group = names.more_decisions(side, number)
                 more = offsets(group).get(tp)
                 if more is None or more.offset < batch:
-                    # Groups take in the end of one transaction at different moments.
+                    # Groups see the end of one transaction at different times.
                     more = offsets(group, stable_at=tp)[tp]
                 if more.offset > batch:
-                    # The next batch's, which is about to be seen whole: this one is past.
+                    # Of the next batch, whose decision is becoming visible: this one is outdated.
                     entries = []
                     break
                 if more.offset < batch:
@@ -187,7 +187,7 @@ class Decision:
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as problem:
             raise IllegalStateError(
                 f"the offsets of group {names.decisions!r} are not what the sink has written there ({problem!r}); "
-                "use another transactionalIdPrefix if the group belongs to somebody else"
+                "use another transactionalIdPrefix if the group belongs to another application"
             ) from None
 
 
@@ -216,11 +216,11 @@ def marker(run: str, each: Slice) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is to become of what the tasks of a batch have written.
+    """The judgement of a batch.
 
     Attributes:
-        decision: to be kept, and carried out; None: nothing is to be committed.
-        others: what was committed before is another set of rows; for the log.
+        decision: to be stored and carried out; None: there is no transaction to commit.
+        others: whether other rows were committed before; for the log.
     """
 
     decision: Decision | None
@@ -236,10 +236,10 @@ def judged(
     before: Decision | None,
     markers: Mapping[int, Mapping[TopicPartition, OffsetAndMetadata]],
 ) -> Judged:
-    """Judge what the tasks of a batch have written.
+    """Judge the slices of a batch.
 
     Args:
-        before: what another run has decided of the same batch; nothing of it is open any more.
+        before: another run's decision on the same batch, which has no open transactions any more.
         markers: of that run, for each task.
 
     Raises:

@@ -1,6 +1,6 @@
-"""What a task has written, as a short sum: equal rows in the same order have equal sums, however they were batched.
+"""A checksum of a task's rows: equal for equal rows in the same order, independent of their batches.
 
-It is read from Arrow's buffers, about a tenth of what sending the rows costs.
+It is computed from Arrow's buffers, at about a tenth of the cost of sending the rows.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["RowsDigest"]
 
 _NULL: Final = -1
-"""What stands for the length of a null, or for a null among numbers; neither is below 0."""
+"""The length of a null, and the value of a null number; real ones are not below 0."""
 
 
 class RowsDigest:
-    """Sums up the rows of one task.
+    """The checksum of one task's rows.
 
     Attributes:
-        rows: how many there were. topic: that of the first one; "": there was none.
+        rows: their number. topic: that of the first one; "": there was none.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class RowsDigest:
         self._sums: dict[str, int] = {}
 
     def add(self, records: pa.RecordBatch, topic: str | None) -> None:
-        """Rows as they are sent. ``topic`` goes before their column."""
+        """Add rows that are sent. ``topic`` takes precedence over their column."""
         if not self.rows:
             self.topic = topic or records.column("topic")[0].as_py()
         self.rows += records.num_rows

@@ -1,7 +1,7 @@
-"""What the driver does at the end of a job or of a stream's batch: it ends the transactions of the tasks.
+"""Ends the transactions of the tasks, on the driver, at the end of a job or of a stream's batch.
 
-Nothing is committed in a task. Spark's driver knows which attempt of each task counts, and only those are committed;
-whatever else is open under the names of the job or the query is fenced, which aborts it, so that no reader waits.
+Tasks do not commit. Spark's driver knows which attempt of each task counts, and only those are committed; all other
+open transactions of the job or the query are fenced, which aborts them, so that readers do not wait for them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Cluster(Protocol):
     """The coordinators of transactions and of groups. Any call raises `KafkaError` when it cannot be made."""
 
     def open_names(self, prefix: str) -> set[str]:
-        """Transactional ids that begin so and have an open transaction."""
+        """Transactional ids with this prefix and an open transaction."""
 
     def are_open(self, transactions: Collection[OpenTransaction]) -> bool:
         """Whether all of these are open."""
@@ -41,38 +41,38 @@ class Cluster(Protocol):
     def end(
         self, transactions: Collection[OpenTransaction], *, committed: bool
     ) -> dict[OpenTransaction, KafkaError]:
-        """Commit or abort. Returns those that were not open any more and had not ended in this way, with the reason."""
+        """Commit or abort. Returns those that had ended in another way before, with the reason."""
 
     def fence(self, names: Iterable[str]) -> None:
-        """Abort what is open under these ids, and keep their producers from going on.
+        """Abort open transactions of these ids, and fence their producers.
 
-        Transactions that are being ended have ended when this returns: all that they have written can be seen.
+        Transactions that are being ended have ended when this returns: all their records are visible.
         """
 
     def offsets(
         self, group: str, *, stable_at: TopicPartition | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """All offsets of a group; or that of one partition, once no transaction has one pending."""
+        """All offsets of a group; or that of one partition, when no transaction has a pending one."""
 
     def begin(self, name: str) -> None:
-        """Begin a transaction of the caller's own. Whoever has begun one under this id before cannot commit it."""
+        """Begin a transaction of the caller's own. It fences earlier producers of this id."""
 
     def commit_offsets(self, offsets: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]) -> None:
-        """Have groups keep these, all or none: in the transaction that was begun, which this commits.
+        """Commit these offsets to groups, in the transaction that was begun, which this commits.
 
         Raises:
-            KafkaError: among others, somebody else has begun one under its id since; nothing is kept then.
+            KafkaError: for example, another driver has begun one with its id since; then no offset is committed.
         """
 
 
 def commit_job(cluster: Cluster, prefix: str, accepted: Iterable[OpenTransaction]) -> None:
-    """Commit what the tasks of a batch job have written.
+    """Commit the transactions of a batch job.
 
     Args:
-        prefix: what the ids of the job begin with. accepted: what Spark has accepted.
+        prefix: of the job's transactional ids. accepted: the transactions of tasks that Spark has accepted.
 
     Raises:
-        TransactionAbortedError: brokers have aborted some; says whether others are committed.
+        TransactionAbortedError: brokers have aborted some; the message states whether others are committed.
     """
     counted = list(accepted)
     _check_open(cluster, prefix, counted)
@@ -80,16 +80,16 @@ def commit_job(cluster: Cluster, prefix: str, accepted: Iterable[OpenTransaction
 
 
 def abort_job(cluster: Cluster, prefix: str) -> None:
-    """Abort what the tasks of a batch job have open."""
+    """Abort the open transactions of a batch job."""
     cluster.fence(cluster.open_names(prefix))
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a run has found of the runs before.
+    """A run's findings about earlier runs.
 
     Attributes:
-        side: that of this run. repeats: the batch that another run has decided, and that is not Spark's past yet.
+        side: that of this run. repeats: the batch that another run has decided, and that Spark repeats.
     """
 
     side: int
@@ -97,10 +97,10 @@ class Before:
 
 
 def look_back(cluster: Cluster, names: Names, run: str, batch: int) -> Before:
-    """What a worker does before it writes for the first time in a run: it ends what the runs before have left.
+    """End the transactions that earlier runs have left, before a worker's first write in a run.
 
     Raises:
-        IllegalStateError: the checkpoint is older than what the sink has committed.
+        IllegalStateError: the checkpoint is older than the sink's last committed batch.
     """
     decision = Decision.read(cluster.offsets, names)
     if decision is None:
@@ -122,17 +122,17 @@ def look_back(cluster: Cluster, names: Names, run: str, batch: int) -> Before:
 def commit_batch(
     cluster: Cluster, names: Names, run: str, batch: int, before: Before, slices: Collection[Slice]
 ) -> None:
-    """Commit what the tasks of a stream's batch have written, unless it was committed before.
+    """Commit the transactions of a stream's batch, unless it was committed before.
 
     Raises:
         IllegalStateError: the batch is partly committed, and the tasks have other rows this time.
-        TransactionAbortedError: brokers have aborted what a task has written, or another driver of the query was at
-            work. The query can be started again.
+        TransactionAbortedError: brokers have aborted a task's transaction, or another driver of the query was running.
+            The query can be started again.
     """
     written = [each.transaction for each in slices if each.transaction is not None]
-    # From here on no other driver keeps a decision, unless it does this in its turn: then this one keeps none.
+    # From here on no other driver can commit a decision, unless it begins a transaction, too, which fences this one.
     cluster.begin(names.decisions)
-    # Also what the driver of another run still wants to commit. What it has committed, its decision says.
+    # Also transactions that the driver of another run wants to commit. Its decision has the committed ones.
     _fence_others(cluster, names.transactions(), written)
     decided = Decision.read(cluster.offsets, names)
     markers: dict[int, Mapping[TopicPartition, OffsetAndMetadata]] = {}
@@ -143,8 +143,8 @@ def commit_batch(
             "committed here; start the query again"
         )
     if decided is not None and before.repeats == batch:
-        # The end of some may still be on its way to the groups. A group does not tell of an offset that is pending and
-        # its first one, so waiting until its offsets are stable is not enough.
+        # The groups may not have seen the end of some transactions yet. A group does not report a pending offset if it
+        # is its first one, so waiting for stable offsets is not enough.
         cluster.fence(each.transactional_id for each in decided.undecided)
         markers = {
             each.partition: cluster.offsets(names.marker(decided.side, each.partition))
@@ -176,7 +176,7 @@ def _fits(
     before: Before,
     written: Collection[OpenTransaction],
 ) -> bool:
-    """Whether the tasks knew what is decided: Spark does not wait for a query's Python when it stops the query."""
+    """Whether the tasks knew the decision: Spark does not wait for a query's Python when it stops the query."""
     side = names.transactions(before.side)
     if not all(each.transactional_id.startswith(side) for each in written):
         return False
@@ -192,8 +192,8 @@ def _fits(
 
 
 def abort_batch(cluster: Cluster, names: Names) -> None:
-    """Abort what the tasks of a stream's batch have open, unless it is decided that it is committed."""
-    # What became of the decision that was being kept is known then.
+    """Abort the open transactions of a stream's batch, unless the decision is to commit them."""
+    # This also resolves whether a decision that was being written is committed.
     cluster.begin(names.decisions)
     decision = Decision.read(cluster.offsets, names)
     if decision is not None:
@@ -202,7 +202,7 @@ def abort_batch(cluster: Cluster, names: Names) -> None:
 
 
 def abort_unknown(cluster: Cluster, prefix: str, checkpoint: str) -> None:
-    """The same for a batch of which no task has said to which query it belongs."""
+    """The same for a batch of which no task has reported its query."""
     found = {Names.of_transaction(prefix, checkpoint, each) for each in cluster.open_names(f"{prefix}-")}
     for names in found:
         if names is not None:
@@ -210,22 +210,22 @@ def abort_unknown(cluster: Cluster, prefix: str, checkpoint: str) -> None:
 
 
 def _carry_out(cluster: Cluster, decision: Decision) -> None:
-    """Commit what is decided. Nothing happens to what has ended, or to what its producers have written since."""
+    """Commit the decided transactions. Ended ones, and later ones of their producers, are not affected."""
     if decision.undecided:
         cluster.end(decision.undecided, committed=True)
 
 
 def _fence_others(cluster: Cluster, prefix: str, kept: Collection[OpenTransaction]) -> None:
-    """Abort what is open under names of the job or the query and does not count."""
+    """Abort open transactions of the job or the query that do not count."""
     others = cluster.open_names(prefix) - {each.transactional_id for each in kept}
     if others:
         cluster.fence(others)
 
 
 def _check_open(cluster: Cluster, prefix: str, wanted: Collection[OpenTransaction]) -> None:
-    """Make sure that all can be committed, before the first one is, and that nothing else is open."""
+    """Check, before the first commit, that all can be committed, and abort all other open transactions."""
     _fence_others(cluster, prefix, wanted)
-    # A name alone does not say it: another attempt may have taken it over.
+    # The id alone is not enough: another attempt may use it now.
     if wanted and not cluster.are_open(wanted):
         cluster.fence(cluster.open_names(prefix))
         raise TransactionAbortedError(

@@ -1,6 +1,6 @@
-"""Options of the sink: those of Spark's own Kafka connector, and a few of ours. Read and checked here, once.
+"""Options of the sink: those of Spark's own Kafka connector, and a few of Kadence's. Parsed and checked here, once.
 
-Options of the source are left out with a word in the log, as jobs often share one set of options between both.
+Options of the source are left out and logged, because jobs often share one set of options between both.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ REFUSED_CLIENT_KEYS: Final = {
     "partitioner": _BY_KEY,
     "partitioner.ignore.keys": _BY_KEY,
 }
-"""Client settings that cannot be given, with the reason."""
+"""Client settings that are refused, with the reason."""
 
 _SIDE: Final = Side(table=ProducerConfig, refused=REFUSED_CLIENT_KEYS)
 
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
-"""What Spark itself puts among the options of a sink."""
+"""Options that Spark itself adds to those of a sink."""
 
 _told: set[frozenset[str]] = set()
-"""What this process has logged of options without effect."""
+"""The options without effect that this process has logged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +63,11 @@ class SinkOptions:
     """All options of one query, checked.
 
     Attributes:
-        client: Kafka's keys for the producers. Not shown: there may be passwords in it.
-        topic: of all rows; None = each row's column says.
-        transactional_prefix: what transactional.ids begin with; None = no transactions.
-        checkpoint: stands for a stream's checkpointLocation, in a few letters; "" where it is not among the options.
-        stamp: who writes a batch job, and the number of the write; None: nobody says.
+        client: Kafka's keys for the producers. Not in the repr, because there may be passwords.
+        topic: of all rows; None: each row's column topic.
+        transactional_prefix: of transactional.ids; None: no transactions.
+        checkpoint: a short digest of a stream's checkpointLocation; "" without this option.
+        stamp: the writer and number of a batch job's write; None: not given.
     """
 
     client: Mapping[str, str] = field(repr=False)
@@ -84,7 +84,7 @@ def parse(given: Mapping[str, str], *, streaming: bool = False) -> SinkOptions:
         streaming: whether a stream is written.
 
     Raises:
-        ConfigError: an unknown, refused or unreadable option; says what was given and what to do.
+        ConfigError: an unknown, refused or invalid option; the message has the given value and advice.
     """
     values = {name.lower(): value for name, value in given.items()}
     _check_names(values)

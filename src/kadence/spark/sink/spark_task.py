@@ -1,4 +1,4 @@
-"""What a task of the sink learns from Spark: who it is, and whether it was given all of its rows."""
+"""Information from Spark for a task of the sink: its identity, and whether it received all its rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["NumberedBatch", "attempt", "check_input_ended", "stream_batch"]
 
 @dataclass(frozen=True, slots=True)
 class NumberedBatch:
-    """Of which batch a task is: the query's id is the same in all of its runs, which count its batches."""
+    """The query and batch of a task. All runs of a query have the same id and continue the numbers of batches."""
 
     query: str
     run: str
@@ -23,16 +23,16 @@ class NumberedBatch:
 
 
 def attempt() -> tuple[int, int]:
-    """The task's partition, and which attempt at it this is. (0, 0) outside of a task."""
+    """The task's partition and attempt number. (0, 0) outside of a task."""
     context = TaskContext.get()
     return (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
 
 
 def stream_batch() -> NumberedBatch:
-    """Of which batch this task is.
+    """The query and batch of this task.
 
     Raises:
-        IllegalStateError: Spark does not say so.
+        IllegalStateError: this Spark does not provide them.
     """
     context = TaskContext.get()
     said = [
@@ -41,17 +41,18 @@ def stream_batch() -> NumberedBatch:
     ]
     if not all(said):
         raise IllegalStateError(
-            "option transactions=true: this Spark does not tell a task its query and batch"
+            "option transactions=true: this Spark does not give a task its query and batch"
         )
     query, run, batch = (str(each) for each in said)
     return NumberedBatch(query, run, int(batch))
 
 
 def check_input_ended() -> None:
-    """Make sure that the rows have come to their end, and not only to a stop.
+    """Check that all rows were received.
 
-    When a task fails or is cancelled, Spark closes the worker's input, which Arrow takes for the end of the rows. After
-    a true end there is Spark's own mark. Whoever cannot tell lets it pass: such a task's result reaches no driver.
+    When a task fails or is cancelled, Spark closes the worker's input, which Arrow considers the end of the rows. After
+    the real end there is Spark's own mark. If it cannot be checked, this returns: such a task's result does not reach
+    the driver.
 
     Raises:
         IllegalStateError: Spark has given up the task.

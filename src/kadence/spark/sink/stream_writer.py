@@ -1,4 +1,4 @@
-"""The stream's writer. Apart from the batch writer because its base class exists from PySpark 4.1 on only."""
+"""The stream's writer. Separate from the batch writer, because its base class exists only from PySpark 4.1 on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["StreamWriter"]
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream``. In the output mode complete, too, rows are appended, as Spark's connector does it.
+    """``df.writeStream``. In the output mode complete, too, rows are appended, as in Spark's connector.
 
     Spark makes one for a batch's tasks, and another one to commit or abort it: they share nothing but the messages.
     """
@@ -38,11 +38,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self._writes.write_of_batch(iterator, names, of)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Commit the transactions of all tasks; without transactions nothing is left to do."""
+        """Commit the transactions of all tasks; without transactions there is nothing to do."""
         self._writes.commit_of_batch(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Abort what is open; without transactions nothing can be done: what was acknowledged is written."""
+        """Abort open transactions; without transactions acknowledged records cannot be undone."""
         prefix = self._writes.transactional_prefix
         if prefix is None:
             return

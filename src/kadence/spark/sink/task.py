@@ -16,16 +16,16 @@ __all__ = ["Delivery", "RecordSink", "write_rows"]
 
 
 class Delivery(Protocol):
-    """Records that were handed over together."""
+    """Records that were passed to the producer together."""
 
     def done(self) -> bool:
-        """Whether all are acknowledged, or some will never be."""
+        """Whether all records are acknowledged or have failed."""
 
     def result(self) -> object:
         """Wait for that.
 
         Raises:
-            KafkaError: why records were not written, and of which partition.
+            KafkaError: records were not written; the message has the reason and the partition.
         """
 
 
@@ -33,7 +33,7 @@ class RecordSink(Protocol):
     """The executor's writer: one producer, used for one task at a time."""
 
     def send(self, records: pa.RecordBatch, topic: str | None) -> Delivery:
-        """Hand over records; blocks while too much is on its way. ``topic`` goes before their column."""
+        """Send records; blocks while the buffer is full. ``topic`` takes precedence over their column."""
 
 
 def write_rows(
@@ -45,7 +45,7 @@ def write_rows(
     """Write all rows; returns their number once every one of them is acknowledged.
 
     Args:
-        digest: sums up what is written, where somebody wants to know.
+        digest: updated with the rows, if given.
 
     Raises:
         KafkaError: a row was not written. Others may have been.
@@ -60,7 +60,7 @@ def write_rows(
         pending.append(sink.send(records, columns.topic))
         if digest is not None:
             digest.add(records, columns.topic)
-        # A failure ends the task soon, not after hours of rows that have to be written again.
+        # A failure ends the task soon, not after many more rows that have to be written again.
         while pending and pending[0].done():
             pending.popleft().result()
     while pending:

@@ -1,7 +1,7 @@
 """The writer classes that Spark loads. Everything is checked when a writer is made, on the driver.
 
 Spark makes a writer for each batch, pickles it, and runs `write` in a worker for each task. `commit` and `abort` run on
-the driver afterwards, with what the tasks that count have returned.
+the driver afterwards, with the results of the tasks that count.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = logger("kadence.spark")
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task reports: how many rows brokers have acknowledged."""
+    """A task's result: how many rows brokers have acknowledged."""
 
     rows: int
 
@@ -60,7 +60,7 @@ class JobWritten(Written):
 
 @dataclass
 class BatchWritten(Written):
-    """The same of the task of a batch that has a number: a stream's, or one that the application has given."""
+    """The same of a task of a numbered batch: a stream's, or one with the application's number."""
 
     slice: Slice
     names: Names
@@ -69,21 +69,21 @@ class BatchWritten(Written):
 
 
 _WRITERS: Final = uuid.UUID("5f6b2c3e-8a5d-4b0e-9d50-6f2f3f7a1c11")
-"""The namespace of the UUIDs that stand for each txnAppId."""
+"""The namespace of the UUIDs of txnAppIds."""
 
 _LOOKED_BACK: dict[tuple[str, str, str], Before] = {}
-"""What this worker has found of earlier runs of a query: for servers, prefix and run."""
+"""This worker's findings about earlier runs of a query, by servers, prefix and run."""
 
 _QUERIES: Final = 100
-"""Of so many runs it is kept; a worker may write for several queries in turn."""
+"""How many runs' findings are kept; a worker may write for several queries in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """What travels to the executors: how to write any task of a query, as a picklable value.
+    """Writes the tasks of a query; a picklable value that is sent to the executors.
 
     Attributes:
-        client: Kafka's keys and values; not shown, there may be passwords among them.
+        client: Kafka's keys and values; not in the repr, because there may be passwords.
         transactional_prefix: as `SinkOptions.transactional_prefix`.
     """
 
@@ -96,7 +96,7 @@ class Writes:
         """For a query with these options and columns.
 
         Raises:
-            ConfigError: the columns do not make records.
+            ConfigError: a required column is missing, or one has another type.
         """
         columns = ((item.name, item.dataType.simpleString()) for item in schema.fields)
         return cls(
@@ -106,17 +106,17 @@ class Writes:
         )
 
     def coordinators(self) -> AbstractContextManager[Coordinators]:
-        """A client that ends transactions. A process keeps it for the next batch."""
+        """A client that ends transactions. It is kept for the next batch."""
         return COORDINATORS.borrow(self.client, partial(Coordinators, dict(self.client)))
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        """One task, whose rows count at once."""
+        """Write one task without transactions."""
         log_as_spark_does()
         with PRODUCERS.borrow(self.client, partial(ProducerSink, dict(self.client))) as sink:
             return Written(write_rows(batches, self.columns, sink))
 
     def write_of_job(self, batches: Iterator[pa.RecordBatch], prefix: str) -> JobWritten:
-        """One task of a batch job, whose rows count when the driver commits. ``prefix``: of the job's ids."""
+        """Write one task of a batch job in a transaction, for the driver to commit. ``prefix``: of the job's ids."""
         log_as_spark_does()
         partition, number = attempt()
         with WRITERS.borrow(self.client, partial(TransactionalSink, dict(self.client))) as sink:
@@ -127,7 +127,7 @@ class Writes:
     def write_of_batch(
         self, batches: Iterator[pa.RecordBatch], names: Names, of: NumberedBatch
     ) -> BatchWritten:
-        """One task of a batch that has a number, whose rows count when the driver commits."""
+        """Write one task of a numbered batch in a transaction, for the driver to commit."""
         log_as_spark_does()
         before = self._looked_back(names, of)
         partition, number = attempt()
@@ -143,11 +143,11 @@ class Writes:
             return BatchWritten(digest.rows, found, names, of.run, before)
 
     def commit_of_batch(self, messages: list[WriterCommitMessage | None], batch: int) -> None:
-        """Commit what the tasks of such a batch have written."""
+        """Commit the transactions of a numbered batch."""
         written = [each for each in messages if isinstance(each, BatchWritten)]
         if written:
             of = written[0]
-            # Whichever worker has found something of a run before: others may have started later.
+            # Any worker's findings about an earlier run: others may have started later.
             before = next((each.before for each in written if each.before.repeats == batch), of.before)
             with self.coordinators() as cluster:
                 commit_batch(cluster, of.names, of.run, batch, before, [each.slice for each in written])
@@ -166,7 +166,7 @@ class Writes:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """An abort that fails is told in the log: raised, it would hide why Spark has called it."""
+    """A context that logs a failed abort: raising would hide the error for which Spark has called it."""
     try:
         yield
     except KafkaError as problem:
@@ -188,11 +188,11 @@ class BatchWriter(DataSourceArrowWriter):
             )
         self._writes = Writes.of(options, schema)
         prefix, job = options.transactional_prefix, uuid.uuid4().hex
-        # Ids of its own for each job: several may run side by side.
+        # Ids of its own for each job, because several may run at once.
         self._prefix = None if prefix is None else f"{prefix}-{job}-"
         self._batch: tuple[Names, NumberedBatch] | None = None
         if prefix is not None and options.stamp is not None:
-            # UUIDs have one length, so no writer's names begin with those of another writer.
+            # UUIDs have the same length, so a writer's ids are not a prefix of another's.
             query = str(uuid.uuid5(_WRITERS, options.stamp.writer))
             self._batch = Names(prefix, query, ""), NumberedBatch(query, job, options.stamp.batch)
 
@@ -204,7 +204,7 @@ class BatchWriter(DataSourceArrowWriter):
         return self._writes.write_of_job(iterator, self._prefix)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit the transactions of all tasks; without transactions nothing is left to do."""
+        """Commit the transactions of all tasks; without transactions there is nothing to do."""
         if self._batch is not None:
             self._writes.commit_of_batch(messages, self._batch[1].batch)
         elif self._prefix is not None:
@@ -213,7 +213,7 @@ class BatchWriter(DataSourceArrowWriter):
                 commit_job(cluster, self._prefix, [each for each in written if each is not None])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort what is open; without transactions nothing can be done: what was acknowledged is written."""
+        """Abort open transactions; without transactions acknowledged records cannot be undone."""
         if self._prefix is not None:
             with self._writes.coordinators() as cluster, told():
                 if self._batch is not None:

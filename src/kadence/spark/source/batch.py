@@ -37,7 +37,7 @@ def plan_batch(options: SourceOptions, brokers: OffsetClient) -> list[Task]:
     Raises:
         DataLossError: the options name offsets that the logs do not hold (with failOnDataLoss).
         ConfigError: the options do not fit the topics, or a partition's end lies before its start.
-        UnknownTopicOrPartitionError: a topic or partition that they name does not exist.
+        UnknownTopicOrPartitionError: a topic or partition in the options does not exist.
     """
     listing = brokers.partitions(options.topics)
     leaders = listing.leaders
@@ -58,10 +58,10 @@ def plan_batch(options: SourceOptions, brokers: OffsetClient) -> list[Task]:
 
 
 class _OneLook:
-    """Asks for the bounds of all logs once, so that start, end and the check for losses speak of the same logs.
+    """Looks up the bounds of all logs once, so that start, end and the check for losses use the same bounds.
 
-    A group that goes on committing must not look like a loss, so its offsets are asked for before the bounds. Nor
-    must retention, so times are looked up after them.
+    Commits of a running group must not look like a loss, so its offsets are looked up before the bounds. Nor must
+    retention, so times are looked up after them.
     """
 
     def __init__(self, brokers: OffsetClient, partitions: Iterable[TopicPartition]) -> None:
@@ -90,12 +90,12 @@ def _offsets(place: Place, look: _OneLook) -> _Offsets:
         return resolve(place, look.partitions, look)
     ends = look.log_ends(look.partitions)
     found = resolve(place, look.partitions, look)
-    # A record that came after the look at the ends belongs to a later query.
+    # A record written after the look-up of the ends belongs to a later query.
     return {partition: min(offset, ends[partition]) for partition, offset in found.items()}
 
 
 def _refuse_backwards(options: SourceOptions, starts: _Offsets, ends: _Offsets) -> None:
-    """An end that the user named, before a start that the user named: a mistake, not an empty range."""
+    """Refuse a given end before a given start, which is a mistake and not an empty range."""
     wrong = [
         f"{partition} from {starts[partition]} to {ends[partition]}"
         for partition in starts
@@ -113,7 +113,7 @@ def _refuse_backwards(options: SourceOptions, starts: _Offsets, ends: _Offsets) 
 def _within_logs(
     options: SourceOptions, starts: _Offsets, ends: _Offsets, look: _OneLook
 ) -> list[OffsetRange]:
-    """What of the ranges the logs hold, with the checks for loss."""
+    """The ranges within the logs, with the checks for loss."""
     log_starts, log_ends = look.log_starts(look.partitions), look.log_ends(look.partitions)
     loss = Loss(fail=options.fail_on_data_loss)
     ranges = []

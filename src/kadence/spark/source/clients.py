@@ -1,8 +1,8 @@
-"""The ports of this room, done with Kadence's own clients. The only file of the room that knows them.
+"""Implements the interfaces of the source with Kadence's clients. The only module of the source that imports them.
 
-The driver's questions go to an `Admin`, which answers on the calling thread; commits to another one, since they
-come from a thread of their own. Only two things take a consumer, made when first needed: waiting for records, and
-sampling their sizes (maxBytesPerTrigger, maxBytesPerPartition).
+The driver's requests use an `Admin`, on the calling thread; commits use another one, because they have a thread of
+their own. Only waiting for records and sampling their sizes (maxBytesPerTrigger, maxBytesPerPartition) need a consumer,
+made when first needed.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ GONE_SECONDS: Final = 2.0
 """How long the brokers must not have had a partition until it counts as gone. Their metadata may lag behind."""
 
 RUN_MARK: Final = "kadence run "
-"""What the metadata of a commit begins with."""
+"""The prefix of a commit's metadata."""
 
 SHOWN: Final = 8
-"""Most partitions of a broker that an error names."""
+"""The most partitions of a broker in an error."""
 
 SAMPLE_MS: Final = 5_000
 """How long records may take to be measured."""
@@ -71,24 +71,23 @@ _FETCHES: Final = {
     "max.partition.fetch.bytes": 4 * 1024 * 1024,
     "fetch.max.bytes": 16 * 1024 * 1024,
 }
-"""As much of a partition as a poll takes: the memory of columns is used again where they are alike. Larger answers take
-that memory for themselves (`kadence.records`), and each table's pages are faulted in anew: twice the CPU for values of
-1 KiB."""
+"""The fetch size of a partition is that of a poll, so that the memory of columns can be reused. Larger responses keep
+that memory (`kadence.records`), and each table needs new pages: twice the CPU for values of 1 KiB."""
 
 POLL_BYTES: Final = 4 * 1024 * 1024
-"""Keys and values of a poll, which is one batch for Spark, or a few: it takes rows at full speed from about half a MiB
-on. Part of what a poll costs does not depend on what it brings: with half of these bytes values of 1 KiB took a quarter
-more of the worker's CPU."""
+"""The bytes of keys and values of a poll, which is one batch for Spark, or a few. Spark is fastest from about half a
+MiB on. A part of a poll's cost is constant: with half of these bytes, values of 1 KiB took a quarter more of the
+worker's CPU."""
 
 POLL_BYTES_WITHOUT_VALUES: Final = 16 * 1024 * 1024
-"""Values that nobody wants count as well, though no byte of them is copied."""
+"""The same if values are not selected: they count, although they are not copied."""
 
 _TINY: Final = {
     "fetch.min.bytes": "1",
     "fetch.max.bytes": "1024",
     "max.partition.fetch.bytes": "1024",
 }
-"""A record that is waited for is looked at by nobody."""
+"""The fetch size of the consumer that waits for records, which are not used."""
 
 _ADMIN_KEYS: Final = {key.name for key in keys(AdminConfig)}
 
@@ -104,7 +103,7 @@ def driver_client(options: SourceOptions, answer_seconds: float | None = ANSWER_
 
 
 def _application() -> str:
-    """The same in all runners of one Spark application: its Java process starts each of them."""
+    """An id that is the same in all runners of one Spark application, whose Java process starts each of them."""
     return hashlib.sha256(f"{socket.gethostname()} {os.getppid()}".encode()).hexdigest()[:6]
 
 
@@ -112,8 +111,8 @@ def executor_client(client: Mapping[str, str], name: str, columns: tuple[str, ..
     """The client of a worker.
 
     Args:
-        client: Kafka's keys, as `SourceOptions.client`. name: a client.id where the keys have none.
-        columns: what is read, by the names of Spark's Kafka schema.
+        client: Kafka's keys, as `SourceOptions.client`. name: the default client.id.
+        columns: the selected columns, by the names of Spark's Kafka schema.
     """
     room = POLL_BYTES if "value" in columns else POLL_BYTES_WITHOUT_VALUES
     settings = {**_FETCHES, "max.poll.arrow.bytes": room, **client}
@@ -126,7 +125,7 @@ def _consumer(client: Mapping[str, Any], name: str) -> Consumer:
     settings: dict[str, Any] = {
         "client.id": name,
         **client,
-        # A position outside the log is for this room's rule of data loss to judge.
+        # A position outside the log is judged by failOnDataLoss.
         "auto.offset.reset": "none",
         "max.poll.records": -1,
     }
@@ -157,7 +156,7 @@ class AdminOffsets:
 
     @property
     def _timeout(self) -> float | None:
-        """The first answer may take ``default.api.timeout.ms``; later ones less, so that silence is noticed."""
+        """The first answer may take ``default.api.timeout.ms``; later ones less, so that silent brokers are noticed."""
         if not self._has_answered or self._answer_seconds is None:
             return None
         configured = self._options.client.get("default.api.timeout.ms")
@@ -166,10 +165,10 @@ class AdminOffsets:
         )
 
     def check_reachable(self, seconds: float) -> None:
-        """Look for a broker for so long. One that is merely slow is no error: whoever asks it next may be patient.
+        """Try to connect to a broker for so long. A slow broker is not an error: later requests may wait longer.
 
         Raises:
-            KafkaTimeoutError: no address could be connected to, or each hung up.
+            KafkaTimeoutError: no address could be connected to, or each closed the connection.
         """
         try:
             self._admin.describe_cluster(timeout=seconds)
@@ -207,7 +206,7 @@ class AdminOffsets:
     def _describe(self, names: Iterable[str]) -> dict[str, Any]:
         wanted = set(names)
         if self._missing & wanted:
-            # Asked for by name, a topic that does not exist would be waited for each time.
+            # A request for a topic by name would wait each time if it does not exist.
             listed = self._admin.list_topics(internal=True, timeout=self._timeout)
             described = {name: listed[name] for name in sorted(wanted & listed.keys())}
         else:
@@ -273,7 +272,7 @@ class AdminOffsets:
         try:
             return read_samples(self._sampler, ranges, SAMPLE_MS, SystemClock())
         except KafkaError as problem:
-            # Retention was faster, a leader is away: what is wrong is told by those who need more than an estimate.
+            # Records were deleted, or a leader is away: calls that need more than an estimate raise the error.
             _log.info("sizes of records could not be measured: %s", problem)
             return {}
 
@@ -309,7 +308,7 @@ class AdminOffsets:
             timeout=COMMIT_SECONDS,
         )
         for problem in outcomes.errors.values():
-            # A topic that was deleted, or made anew, since it was listed: the next look at the cluster tells of it.
+            # The topic was deleted, or recreated, since it was listed: the next look-up detects that.
             if getattr(problem, "code", None) != error_codes.UNKNOWN_TOPIC_ID:
                 raise problem
 
@@ -325,7 +324,7 @@ class AdminOffsets:
             [self._group], raise_errors=False, timeout=self._timeout
         )
         for problem in outcomes.errors.values():
-            # Brokers differ in what they say of a group that nobody has used yet: dead, or no such group.
+            # For an unused group, brokers answer either with the state Dead or with an error.
             if getattr(problem, "code", None) != error_codes.GROUP_ID_NOT_FOUND:
                 raise problem
         return sum(len(group.members) for group in outcomes.values())
@@ -339,7 +338,7 @@ class AdminOffsets:
 
 
 def _id_text(topic_id: bytes) -> str:
-    """As Kafka's tools write it."""
+    """The id in the notation of Kafka's tools."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
@@ -364,7 +363,7 @@ def _silent(partitions: Iterable[TopicPartition], leaders: Mapping[TopicPartitio
 
 
 class _Watch:
-    """Waits for records: a reader of one offset beyond the end of each log. A broker answers when there is one."""
+    """Waits for records by fetching at the end of each log. A broker answers when there is a record."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -378,7 +377,7 @@ class _Watch:
             if self._consumer.poll(seconds):
                 self._ends = None
         except KafkaError as problem:
-            # A log that was cut or made anew: there is something to look at. Not at once, it may be nothing.
+            # A log was truncated or recreated: the driver must check it. Not at once: it may be transient.
             _log.debug("waiting for records failed: %s", problem)
             self._ends = None
             time.sleep(min(seconds, RETRY_SECONDS))
@@ -396,16 +395,16 @@ class ConsumerRecords:
         self._ranges: Mapping[TopicPartition, tuple[int, int]] = {}
         self._ids: Mapping[str, str] = {}
         self._proved: dict[TopicPartition, tuple[int, str]] = {}
-        """What is at hand up to which offset is of the topic with which id."""
+        """The topic id of buffered records, with the offset up to which it is known."""
 
     def start(
         self, ranges: Mapping[TopicPartition, tuple[int, int]], ids: Mapping[str, str] | None = None
     ) -> None:
         self._ranges, self._ids = dict(ranges), ids or {}
         if any(p in self._proved and self._proved[p][1] != self._ids.get(p.topic) for p in ranges):
-            # What is at hand is of another topic with that name.
+            # Buffered records are of another topic with that name.
             self._forget()
-        # A range that begins where the last one ended goes on with what is at hand; any other begins anew.
+        # A range that begins where the last one ended uses the buffered records; any other one fetches again.
         self._proved = {
             p: (end, self._proved[p][1])
             for p, (start, end) in ranges.items()
@@ -439,7 +438,7 @@ class ConsumerRecords:
             if waiting[partition].reason is NotFetchedReason.UNKNOWN_TOPIC
             and waiting[partition].since >= GONE_SECONDS
         }
-        # Once more, and not what the client remembers.
+        # Another request, without the client's cache.
         for topic in {partition.topic for partition in gone}:
             gone -= {TopicPartition(topic, info.partition) for info in self._consumer.partitions_for(topic)}
         return gone
@@ -462,7 +461,7 @@ class ConsumerRecords:
         return start, self._consumer.end_offsets([partition])[partition]
 
     def park(self) -> None:
-        # Ranges that are done cost nothing, and the next micro-batch may go on where they ended.
+        # Done ranges have no cost, and the next micro-batch may continue where they ended.
         if self._consumer.finished() != self._consumer.assignment():
             self._forget()
 

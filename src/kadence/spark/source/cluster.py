@@ -1,13 +1,13 @@
-"""The cluster as a query's driver sees it, and how long the driver waits for brokers that do not answer.
+"""The cluster as seen by a query's driver, and the driver's waits for brokers that do not answer.
 
-A question that fails is repeated by the client within its timeouts. What comes on top of that:
+The client repeats failed requests within its timeouts. In addition:
 
-* an error that a broker answers and that may pass is repeated as fetchOffset.numRetries says;
-* brokers that answer nothing are *away*: all of them, or the leaders of some partitions. A running query waits,
-  with all of its partitions as it does with Spark's own connector: one that went on with the others would move the
-  watermark past records that are still to come, which stateful queries drop then. The ends of the logs count as
-  unknown meanwhile, so that nobody takes the silence for a lag of zero, and after brokerTimeoutMs the query fails.
-  Brokers that never answered this query make it fail after default.api.timeout.ms: that is a wrong address, mostly.
+* requests with a retriable error code are repeated as often as fetchOffset.numRetries;
+* brokers that do not answer are *away*: all of them, or the leaders of some partitions. A running query waits with all
+  of its partitions, as with Spark's own connector: continuing with the others would move the watermark past records
+  that are still to come, which stateful queries would drop. The log ends are unknown meanwhile, so that the lag is not
+  reported as zero, and after brokerTimeoutMs the query fails. If brokers have never answered this query, it fails after
+  default.api.timeout.ms, because the address is probably wrong.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["Cluster", "Pace", "SystemPace"]
 _log = logger("kadence.spark")
 
 DISCOVERY_MS: Final = 1_000
-"""How old the list of partitions may get."""
+"""The greatest age of the list of partitions."""
 
 REMINDER_MS: Final = 60_000
-"""How often the log is told that the brokers are still away."""
+"""How often it is logged that brokers are still away."""
 
 _T = TypeVar("_T")
 
@@ -43,7 +43,7 @@ class Pace(Clock, Protocol):
 
 
 class SystemPace(SystemClock):
-    """The machine's clock; waits by sleeping."""
+    """The machine's clock; it sleeps to wait."""
 
     __slots__ = ()
 
@@ -74,19 +74,19 @@ class Cluster:
 
     @property
     def client(self) -> OffsetClient:
-        """Made at the first question."""
+        """The client, made at the first request."""
         if self._client is None:
             self._client = self._connect()
         return self._client
 
     @property
     def is_connected(self) -> bool:
-        """Whether anything was asked yet."""
+        """Whether a request was made yet."""
         return self._client is not None
 
     @property
     def is_away(self) -> bool:
-        """Whether the last question got no answer."""
+        """Whether the last request got no answer."""
         return self._away_since is not None
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class Cluster:
     # ------------------------------------------------------------ looking
 
     def list(self, max_age_ms: int = DISCOVERY_MS) -> bool:
-        """List the partitions, unless that was done so lately; whether it was done now."""
+        """List the partitions, unless the list is recent; returns whether they were listed now."""
         now = self.pace.now_ms()
         if self._listed_at is not None and now - self._listed_at < max_age_ms:
             return False
@@ -106,12 +106,12 @@ class Cluster:
         return True
 
     def look(self) -> None:
-        """See where the logs of all listed partitions begin and end."""
+        """Look up start and end of the logs of all listed partitions."""
         partitions = self.listing.leaders
         self.ranges = self.client.log_ranges(partitions) if partitions else {}
 
     def confirm_missing(self, partitions: Iterable[TopicPartition]) -> None:
-        """Metadata may lag behind for a moment; only a partition that stays away is gone."""
+        """The metadata may be outdated for a moment; only a partition that stays missing is gone."""
         missing = set(partitions)
         for _ in range(self._options.offset_retries):
             self.pace.sleep_ms(self._options.offset_retry_interval_ms)
@@ -122,7 +122,7 @@ class Cluster:
     # ------------------------------------------------------------ patience
 
     def ask(self, question: Callable[[], _T]) -> _T:
-        """The answer; what may pass is repeated as fetchOffset.numRetries says."""
+        """Make a request; retriable errors are repeated as often as fetchOffset.numRetries."""
         for _ in range(self._options.offset_retries):
             try:
                 return self._answered(question())
@@ -134,10 +134,10 @@ class Cluster:
         return self._answered(question())
 
     def ask_unless_away(self, question: Callable[[], _T]) -> _T | None:
-        """As `ask`; None when brokers that are needed do not answer.
+        """As `ask`; None if required brokers do not answer.
 
         Raises:
-            KafkaTimeoutError: they have not for brokerTimeoutMs.
+            KafkaTimeoutError: they have not answered for brokerTimeoutMs.
         """
         began = self.pace.now_ms()
         try:
@@ -149,7 +149,7 @@ class Cluster:
             return None
 
     def insist(self, question: Callable[[], _T]) -> _T:
-        """As `ask`, again and again while no broker answers, up to brokerTimeoutMs."""
+        """As `ask`, repeated while no broker answers, up to brokerTimeoutMs."""
         while (answer := self.ask_unless_away(lambda: (question(),))) is None:
             self.pace.sleep_ms(self._options.offset_retry_interval_ms)
         return answer[0]
@@ -194,5 +194,5 @@ class Cluster:
 
 
 def _is_silence(problem: KafkaError) -> bool:
-    """No answer at all, rather than one that refuses."""
+    """Whether no broker answered, as opposed to an error response."""
     return problem.retriable and isinstance(problem, KafkaTimeoutError | TransportError)

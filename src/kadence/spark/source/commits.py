@@ -1,15 +1,14 @@
 """Commits a stream's progress to its group, so that others can see its lag. Spark resumes from its checkpoint.
 
-So a failing commit never fails the query: it is told once, counted, and tried again later. Nor does one hold up a
-batch: it is sent on a thread of its own, one at a time, and what could not be sent meanwhile goes with the next. Two
-moments wait for it: the end of an availableNow query, since the process is killed next, and an idle query, which
-has nothing else to do.
+So a failed commit does not fail the query: it is logged once, counted, and tried again later. Nor does it delay a
+batch: commits are sent on a thread of their own, one at a time, and the latest offsets go with the next one. Only two
+cases wait for it: the end of an availableNow query, because the process is killed next, and an idle query.
 
-Each commit carries the name of the run of the query that made it. Offsets without such a name are an application's,
-which they would be lost for: a group that has some is refused before anything is read. Two queries with one group
-overwrite each other's committed offsets. So now and then a query looks up which run committed last, and warns when that
-was another one. Runs of one Spark application are taken for one: the two sides of a self-join are two runs, and nothing
-that a source can see tells them from two queries.
+Each commit has the name of the query's run in its metadata. Offsets without such a name belong to an application, which
+would lose them: a group with such offsets is refused before reading begins. Two queries with one group overwrite each
+other's committed offsets. So at intervals a query looks up which run committed last, and warns if it was another one.
+Runs of one Spark application count as one: the two sides of a self-join are two runs, which a source cannot distinguish
+from two queries.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ __all__ = ["Commits", "GroupInUseError", "Start"]
 _log = logger("kadence.spark")
 
 REPEAT_MS: Final = 3_600_000
-"""An unchanged commit is repeated so often, so that an idle query's offsets do not expire on the broker."""
+"""How often an unchanged commit is repeated, so that an idle query's offsets do not expire on the broker."""
 
 PAUSE_MS: Final = 30_000
-"""No commit for so long after one that failed."""
+"""The wait before the next commit after a failed one."""
 
 LOOK_MS: Final = 10_000
-"""How often it is looked up who else commits for the group."""
+"""How often commits of others to the group are looked for."""
 
 IDLE_SECONDS: Final = 1.0
-"""How long an idle query waits for its commit; data that comes meanwhile waits too."""
+"""How long an idle query waits for its commit; new records wait meanwhile, too."""
 
 LAST_SECONDS: Final = 20.0
 """How long the end of an availableNow query waits for one commit under way; the client gives up before."""
@@ -51,15 +50,15 @@ NO_IDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _Others = set[str]
 Start = Callable[[Callable[[], _Others]], "Future[_Others]"]
-"""Begins some work and says when it is done."""
+"""Begins some work, and reports its end."""
 
 
 class GroupInUseError(IllegalStateError):
-    """The query's group has live members or an application's offsets, so that it cannot hold the query's offsets."""
+    """The query's group has live members or an application's offsets, so the query must not commit to it."""
 
 
 def _on_a_thread(work: Callable[[], _Others]) -> Future[_Others]:
-    """A daemon thread: the process may end at any moment, and nobody is to wait for the thread then."""
+    """Uses a daemon thread, because the end of the process must not wait for it."""
     future: Future[_Others] = Future()
 
     def run() -> None:
@@ -73,7 +72,7 @@ def _on_a_thread(work: Callable[[], _Others]) -> Future[_Others]:
 
 
 class Commits:
-    """What was committed last, what is under way, and when the next commit is due."""
+    """The last commit, the one under way, and the time of the next one."""
 
     def __init__(
         self, group_id: str, client: OffsetClient, clock: Clock, start: Start = _on_a_thread
@@ -93,13 +92,13 @@ class Commits:
         self.failures = 0
 
     def check_free(self, partitions: Iterable[TopicPartition]) -> None:
-        """Refuse a group that others use, before the query reads anything. Where that cannot be seen, ask again later.
+        """Refuse a group that others use, before the query reads records. If the look-up fails, it is repeated later.
 
         Args:
-            partitions: what the query reads.
+            partitions: of the query.
 
         Raises:
-            GroupInUseError: it has live members, or offsets of the partitions that no query has committed.
+            GroupInUseError: it has live members, or an application's offsets of the partitions.
         """
         if self._is_free or not self._may_try():
             return
@@ -119,17 +118,17 @@ class Commits:
             raise GroupInUseError(
                 f"group.id {self._group_id!r} has committed offsets of an application, e.g. of {others[0]}, which a "
                 "commit of this query would overwrite. Give the query a kafka.group.id of its own, or leave "
-                "commitOffsets out. If nobody needs those offsets any more, delete them first: "
+                "commitOffsets out. If those offsets are not needed any more, delete them first: "
                 f"kadence groups forget {self._group_id} --topic {others[0].topic}"
             )
         self._is_free = True
         self._failed_at = None
 
     def offer(self, offsets: Offsets, ids: Mapping[str, str] = NO_IDS) -> None:
-        """Begin to commit ``offsets`` if that is due and none is under way. Waits for nothing.
+        """Begin to commit ``offsets`` if that is due and no commit is under way. Does not block.
 
         Args:
-            ids: of the topics that the offsets are of, where they are known.
+            ids: of the offsets' topics, if known.
         """
         self._take_result(0)
         if self._under_way is None and self._is_due(offsets):
@@ -140,7 +139,7 @@ class Commits:
 
         Args:
             ids: as in `offer`.
-            is_last: nobody will ask again, so a failure is no reason to put it off, but one to try once more.
+            is_last: this is the last call, so a failed commit is tried once more at once.
         """
         seconds = LAST_SECONDS if is_last else IDLE_SECONDS
         self._take_result(seconds)
@@ -166,7 +165,7 @@ class Commits:
         self._sent = dict(offsets)
 
         def work() -> _Others:
-            # Whose offsets lie where this run has committed before?
+            # Are the committed offsets still this run's?
             runs = set(self._client.committers(ours).values()) if ours else set()
             self._client.commit(offsets, ids)
             return {run for run in runs if _application(run) != _application(self._client.run)}
@@ -215,5 +214,5 @@ class Commits:
 
 
 def _application(run: str) -> str:
-    """What the runs of one Spark application have in common (`kadence.spark.source.clients`)."""
+    """The part of a run's name that is common to one Spark application (`kadence.spark.source.clients`)."""
     return run.rpartition("-")[0]

@@ -1,23 +1,23 @@
-"""The driver's side of a stream: one of these lives in the query's runner process.
+"""The driver's side of a stream: one of these is in the query's runner process.
 
-What Spark does not do, and what follows (reference: Structured Streaming's micro-batch engine):
+Spark's behaviour, and the consequences here (reference: Structured Streaming's micro-batch engine):
 
-* It calls ``commit(end)`` one batch late and never for the last batch, but `latest(start)` only after all below
-  ``start`` is in the sink and in its commit log, also as the last call of an availableNow query and after a crash. So
-  ``start`` is what gets committed to the group, there.
-* It asks about 86 times a second when there is nothing new. So `latest` waits for data itself
-  (`kadence.spark.source.idle`); blocking is harmless, a query is stopped by ending the process.
-* It compares offsets as text. So ``start`` comes back as the very dict it was when nothing is new.
-* It evaluates the initial offset again after a crash of the first batch. So that offset is `NOT_BEGUN` always, and
-  where the partitions start is written into the end of the first batch. An empty first batch is worth having: it pins
-  the start down before the first record arrives, and before the options change.
+* Spark calls ``commit(end)`` one batch late and never for the last batch. But it calls `latest(start)` only after all
+  offsets below ``start`` are in the sink and in its commit log, also as the last call of an availableNow query and
+  after a crash. So `latest` commits ``start`` to the group.
+* Spark polls about 86 times a second without new records. So `latest` waits for records itself
+  (`kadence.spark.source.idle`); blocking is harmless, because a query is stopped by ending the process.
+* Spark compares offsets as text. So `latest` returns the same dict ``start`` if there are no new records.
+* Spark evaluates the initial offset again after a crash of the first batch. So the initial offset is always
+  `NOT_BEGUN`, and the end of the first batch has the partitions' starts. An empty first batch is useful: it fixes the
+  starts before the first record arrives, and before the options change.
 
-A batch waits for one round trip: starts and ends of all logs, asked from all leaders at once. Partitions are listed
-once a second, a commit is under way while the batch runs, and an idle query waits for a record rather than look.
+A batch waits for one round trip: starts and ends of all logs, requested from all leaders at once. Partitions are listed
+once a second, a commit is sent while the batch runs, and an idle query waits for a record instead of polling.
 
-Partitions belong to the query, not to members of a group: nobody joins, nothing rebalances, and neither session nor
-poll interval has a meaning here. Joining would be wrong: the process is killed before it could leave the group, and a
-second query of the same group would take half of the partitions.
+Partitions belong to the query, not to members of a group: there is no join and no rebalance, and session timeout and
+poll interval have no meaning. Joining would be wrong: the process is killed before it could leave the group, and a
+second query of the same group would get half of the partitions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from kadence.types import TopicPartition
 __all__ = ["StreamDriver"]
 
 SAMPLED_TOPICS: Final = 8
-"""Most topics that are sampled for their bytes in one batch."""
+"""The most topics whose record sizes are sampled in one batch."""
 
 
 class StreamDriver:
@@ -49,8 +49,8 @@ class StreamDriver:
 
     Args:
         options: the query's.
-        connect: makes the client; called at the first question, never in ``__init__``, since Spark builds readers
-            in several processes and only one of them is asked anything.
+        connect: makes the client; called at the first request, never in ``__init__``, because Spark makes readers in
+            several processes and uses only one of them.
         pace: time.
     """
 
@@ -82,30 +82,30 @@ class StreamDriver:
     # ------------------------------------------------------------ what Spark asks
 
     def prepare_available_now(self) -> None:
-        """Freeze what this run will read: these partitions, up to their present ends."""
+        """Freeze the partitions and ends of this run."""
         self._cluster.ask(self._judge.freeze_target)
 
     def latest(self, start_json: Json, *, unlimited: bool = False) -> Json:
-        """The end of the next batch, or ``start_json`` itself: nothing is new, or a needed broker does not answer.
+        """The end of the next batch, or ``start_json`` itself without new records or if a required broker is silent.
 
         Args:
-            start_json: everything below it is in the sink.
-            unlimited: Spark wants all there is, whatever the options (``Trigger.Once``).
+            start_json: all offsets below it are in the sink.
+            unlimited: without the options' limits (``Trigger.Once``).
 
         Raises:
             DataLossError: see failOnDataLoss. ConfigError: the options do not fit the topics.
-            IllegalStateError: others use the group (with commitOffsets), or the checkpoint is not ours.
+            IllegalStateError: others use the group (with commitOffsets), or the checkpoint is another source's.
             KafkaTimeoutError: no broker has answered for brokerTimeoutMs.
         """
         start = Point.from_json(start_json)
         if self._options.commit_offsets:
-            self._committing()  # refuses a group in use before anything is read
+            self._committing()  # refuses a group in use before records are read
         try:
             end = self._latest(start_json, start, unlimited=unlimited)
             self._idle.answered(self._pace.now_ms(), has_news=end is not start_json)
             return end
         finally:
-            # The commit runs beside the batch. Begun any sooner, its thread would slow down the look at the offsets.
+            # The commit runs during the batch. An earlier start would slow down the look-up of offsets.
             if self._options.commit_offsets:
                 self._committing().offer(*self._committable(start))
 
@@ -135,28 +135,28 @@ class StreamDriver:
             self._wait(min(left, DISCOVERY_MS))
 
     def report(self) -> Json | None:
-        """The ends of the logs as last seen, for the query's progress. Asks nobody.
+        """The last known log ends, for the query's progress. Sends no request.
 
-        None of them while a broker that is needed does not answer. With partitions that no batch has met yet comes
-        where the query will begin in them.
+        Without ends while a required broker does not answer. For partitions that no batch has read yet, with the
+        offset at which the query will begin.
         """
         ranges = self._cluster.ranges
         if self._cluster.is_away:
-            return {}  # for None the progress would show what was reported before
+            return {}  # with None the progress would keep the previous report
         if not ranges:
             return None
         ends = {partition: end for partition, (_, end) in ranges.items()}
         return to_shape(self._begins, FIRST_MARK) | to_shape(ends)
 
     def plan(self, start_json: Json, end_json: Json) -> list[Task]:
-        """The tasks of a batch, also of one that was begun before a crash: the same offsets always.
+        """The tasks of a batch. A batch that was begun before a crash gets the same offsets again.
 
         Raises:
             IllegalStateError: Spark's connector planned it as the first one, and began elsewhere than at the earliest.
         """
         start, end = Point.from_json(start_json), Point.from_json(end_json)
         ids = self._ids_of(end)
-        # A checkpoint of Spark's own connector has no starts in its points. What it meets later begins at the earliest.
+        # A checkpoint of Spark's own connector has no starts in its points. Its later partitions begin at the earliest.
         begins = end.starts_after(start)
         unknown = [partition for partition, begin in begins.items() if begin is None]
         if unknown and not start.has_begun and self._options.starting != Everywhere(Found.EARLIEST):
@@ -184,7 +184,7 @@ class StreamDriver:
         return plan(ranges, self._options.task_size(), self._cluster.listing.leaders, per_offset)
 
     def _ids_of(self, end: Point) -> Mapping[str, str]:
-        """The ids of a batch's topics. One that was begun before the option adoptTopicIds came has those of before."""
+        """The ids of a batch's topics. A batch that was begun before the option adoptTopicIds has the old ids."""
         if not self._options.adopt_topic_ids.keys() & end.ids.keys():
             return end.ids
         self._cluster.insist(self._judge.look)
@@ -195,26 +195,26 @@ class StreamDriver:
         return {**end.ids, **copies}
 
     def close(self) -> None:
-        """Let go of the client. Spark rarely calls this."""
+        """Close the client. Spark rarely calls this."""
         self._cluster.close()
 
     # ------------------------------------------------------------ looking at the cluster
 
     def _look(self, start: Point) -> Step | None:
-        """None: a needed broker does not answer. An availableNow query must not end then, so it waits here."""
+        """None: a required broker does not answer. An availableNow query must not end then, so it waits here."""
         if self._judge.target is not None:
             return self._cluster.insist(lambda: self._judge.step(start))
         return self._cluster.ask_unless_away(lambda: self._judge.step(start))
 
     def _wait(self, timeout_ms: int) -> None:
-        """Until there may be news."""
+        """Wait until there may be new records."""
         ends = {partition: end for partition, (_, end) in self._cluster.ranges.items()}
         self._cluster.client.wait_for_records(ends, timeout_ms)
 
     # ------------------------------------------------------------ deciding
 
     def _may_start(self, step: Step) -> bool:
-        """MinOffsetsPerTrigger does not hold back an availableNow query: it would never end."""
+        """MinOffsetsPerTrigger does not apply to an availableNow query, which would never end."""
         return self._judge.target is not None or self._gate.lets_pass(step.offsets, self._pace.now_ms())
 
     def _end_of(self, start: Point, step: Step, *, unlimited: bool) -> Point:
@@ -234,7 +234,7 @@ class StreamDriver:
         return min((limit for limit in limits if limit is not None), default=None)
 
     def _sample(self, step: Step) -> None:
-        """Look at some records of the longest backlog of each topic."""
+        """Sample records of the longest backlog of each topic."""
         longest: dict[str, tuple[int, TopicPartition]] = {}
         for partition, (begin, end) in step.backlog.items():
             candidate = (end - begin, partition)
@@ -247,9 +247,9 @@ class StreamDriver:
     # ------------------------------------------------------------ committing
 
     def _committable(self, start: Point) -> tuple[Offsets, Mapping[str, str]]:
-        """What of ``start`` the group may have: nothing of topics that are gone, or that another has the name of now.
+        """The offsets of ``start`` for the group, without topics that are gone or recreated.
 
-        With it the ids of those topics, so that a broker can tell what has changed since they were listed.
+        Also the ids of these topics, so that a broker can detect a later change.
         """
         listing = self._cluster.listing
         made_anew = {topic for topic, known in start.ids.items() if listing.ids.get(topic, known) != known}
@@ -263,7 +263,7 @@ class StreamDriver:
 
     def _committing(self) -> Commits:
         if self._commits is None:
-            self._cluster.ask(self._cluster.list)  # brokers that never answer are told as that
+            self._cluster.ask(self._cluster.list)  # brokers that never answer raise that error
             self._commits = Commits(self._options.group_id or "", self._cluster.client, self._pace)
         self._commits.check_free(self._cluster.listing.leaders)
         return self._commits

@@ -1,12 +1,12 @@
 """The executors' side: one task reads its offset ranges and yields Arrow record batches.
 
-The consumer reads ranges: it asks the broker for what they need and gives no record beyond them. A range is done when
-the *position* has reached its end, not when its last record was seen: compaction, aborted transactions and control
-records leave offsets without a record, and a position steps over them.
+The consumer reads ranges: it fetches and returns only their records. A range is done when the *position* has reached
+its end, not when its last record was seen: compaction, aborted transactions and control records leave offsets without a
+record, which a position passes.
 
-Batches are cut at 32,000 rows and 4 MiB. Spark takes rows out of Python at full speed from about 1,000 rows on, and
-each batch costs a worker the same, whatever it holds. Spark loads a whole batch into the JVM's direct memory, which a
-bound in rows alone would not protect.
+Batches are cut at 32,000 rows and 4 MiB. Spark reads rows from Python at full speed from about 1,000 rows on, and each
+batch has a constant cost in the worker. Spark loads a whole batch into the JVM's direct memory, so a limit of rows
+alone would not be enough.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 
 MIN_ROWS: Final = 1_000
 MIN_BYTES: Final = 512 * 1024
-"""Pieces of a poll that are smaller than both on average are put together: Spark pays for each batch."""
+"""Parts of a poll that are smaller than both on average are combined, because each batch has a cost in Spark."""
 
 POLL_MS: Final = 1_000
-"""How often a task that waits looks whether it waits too long."""
+"""How often a waiting task checks its timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a task reads, the same for all tasks of a query.
+    """The settings of all tasks of a query.
 
     Attributes:
         columns: names of Kafka's columns to read, in order.
-        decoding: what makes the query's columns of them; None: they are the query's.
+        decoding: makes the query's columns of them; None: they are the query's.
         fail_on_data_loss: the option. poll_timeout_ms: the option kafkaConsumer.pollTimeoutMs.
-        zone: the session's time zone; None: it is not known.
+        zone: the session's time zone; None: unknown.
     """
 
     columns: tuple[str, ...]
@@ -79,8 +79,8 @@ def read_ranges(
 class _Run:
     """One task under way.
 
-    ``_until``: the end of each partition that is not known to be done. ``_positions``: where each stood when that was
-    asked last, which a task does only when nothing comes; while rows come, the client knows when all is done.
+    ``_until``: the end of each partition that is not known to be done. ``_positions``: their last known positions,
+    which a task looks up only if no records come; otherwise the client reports the end.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class _Run:
             return None
 
     def _follow(self) -> bool:
-        """Whether any partition moved since this was asked last. Those that are done are let go."""
+        """Whether any position has changed since the last call. Done partitions are removed."""
         positions, moved = self._positions, False
         for partition, end in list(self._until.items()):
             position = self._client.position(partition)
@@ -155,7 +155,7 @@ class _Run:
     # ------------------------------------------------------------ records that are not there
 
     def _step_in(self, problem: OffsetOutOfRangeError) -> None:
-        """A position is outside its log. Which one, and is it a loss?"""
+        """A position is outside its log: find it, and check for a loss."""
         self._follow()
         resumed: dict[TopicPartition, int] = {}
         changed = False
@@ -170,7 +170,7 @@ class _Run:
                 self._until[partition] = log_end
                 position, changed = min(position, log_end), True
             resumed[partition] = position
-        # In its log all the same: the topic was made anew, and the client's metadata was of the old one. Once.
+        # Within its log: the topic was recreated, and the client had old metadata. Allowed once.
         if not changed and resumed == self._resumed:
             raise problem
         self._resumed = resumed
@@ -205,11 +205,11 @@ class _Run:
                 yield from self._bounded(batch)
 
     def _bounded(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Halve until the bounds hold; a single record may be as big as it likes."""
+        """Halve until within the limits; a single record may exceed them."""
         import pyarrow as pa
 
         most = self._reading.max_bytes
-        # What all buffers hold is known at once; what this batch has of them costs as much as its own making to find.
+        # The size of all buffers is cheap to get; this slice's own part costs as much as making the batch.
         if batch.num_rows > 1 and (
             batch.num_rows > self._reading.max_rows
             or (batch.get_total_buffer_size() > most and batch.nbytes > most)

@@ -1,11 +1,11 @@
-"""How long a stream that sees nothing new waits before it says so to Spark.
+"""Decides how long a stream without new records waits before it returns to Spark.
 
-Spark asks the sources of a query one after the other, and runs no batch until all have answered. So a quiet source that
-waits holds up the others, of which it knows nothing: each lives in a process of its own. What it can see is time. Spark
-asks again within milliseconds where no source had news, and a batch takes longer than that.
+Spark calls the sources of a query one after the other, and starts a batch only when all have returned. So an idle
+source that waits delays the others, which it cannot see: each has a process of its own. It can only measure time: Spark
+calls again within milliseconds if no source had new records, and a batch takes longer than that.
 
-So an empty look behind a batch is reported at once, whoever had the news. While nothing happens, each one waits twice
-as long as the one before it, up to idlePollMs. Of several idle sources the first one then waits for all.
+So the first idle call after a batch of any source returns at once. While no batch runs, each call waits twice as long
+as the one before it, up to idlePollMs. Of several idle sources the first one then waits for all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BATCH_MS: Final = 40
 """The least time that a batch takes. Spark writes a file before and after each."""
 
 FIRST_MS: Final = 25
-"""The first wait while nothing happens."""
+"""The first wait while no batch runs."""
 
 
 class IdleWait:
@@ -34,7 +34,7 @@ class IdleWait:
         self._answered_ms: int | None = None
 
     def asked(self, now_ms: int) -> int:
-        """Spark asks for news: how long to wait for some, in ms."""
+        """A call by Spark: how long to wait for new records, in ms."""
         if self._answered_ms is None or now_ms - self._answered_ms >= BATCH_MS:
             self._wait_ms = 0
         else:
@@ -42,5 +42,5 @@ class IdleWait:
         return self._wait_ms
 
     def answered(self, now_ms: int, *, has_news: bool) -> None:
-        """Spark has its answer. A batch follows if there is news, however short it is."""
+        """The call returns. With new records a batch follows, however short it is."""
         self._answered_ms = None if has_news else now_ms

@@ -1,9 +1,8 @@
-r"""The connector's regular expressions are Java's; this says the same in Python's words, or refuses.
+r"""Translates the connector's regular expressions from Java's syntax to Python's, or refuses them.
 
-Both languages agree on most of what people write for topics. What Java writes otherwise is rewritten: named groups,
-``\Q...\E``, ``\z`` and the classes ``\p{...}``, which are exact here, because names of topics hold ASCII letters,
-digits, ``.``, ``_`` and ``-`` only. What Python would silently read in another way (sets within sets) is refused, and
-so is what it cannot read.
+Both languages agree on most patterns of topics. Different syntax is rewritten: named groups, ``\Q...\E``, ``\z`` and
+the classes ``\p{...}``, which are exact here, because topic names have only ASCII letters, digits, ``.``, ``_`` and
+``-``. Patterns that Python would interpret differently (sets within sets), or not at all, are refused.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _CLASSES: Final[dict[str, str]] = {
     **dict.fromkeys(("Punct", "P", "IsP", "IsPunctuation"), _PUNCTUATION),
     **dict.fromkeys(("ASCII", "Graph", "Print"), _LOWER + _UPPER + _DIGIT + _PUNCTUATION),
 }
-"""Java's name of a class to what of it can be in a topic's name."""
+"""For each Java class, its characters that are allowed in topic names."""
 
 _TOKEN: Final = re.compile(
     r"""
@@ -52,7 +51,7 @@ def compiled(text: str) -> re.Pattern[str]:
     """A Java regular expression as Python's.
 
     Raises:
-        ConfigError: it is none, or uses what Python cannot say; tells what.
+        ConfigError: it is invalid, or uses a feature that Python lacks; the message names it.
     """
     try:
         return re.compile(_translated(text))

@@ -1,6 +1,6 @@
-"""Compares a point of the stream with the present logs: which offsets a batch from there could read.
+"""Compares a point of the stream with the present logs: the offsets that a batch from there could read.
 
-Nothing is remembered that a repeated look would not find again, so a look that fails half way is simply repeated.
+It keeps only state that a repeated look would find again, so that a failed look can be repeated.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Step:
     """One look at the cluster against a start.
 
     Attributes:
-        backlog: partitions with something to read. first: starts that the end offset must carry.
-        next: where partitions stand that have nothing to read, or had to be set back. drop: gone ones.
-        ids: of the topics that were looked at. must_move: the end has to differ from the start even without records.
+        backlog: partitions with offsets to read. first: starts that the end offset must include.
+        next: positions of partitions without offsets to read, or with a changed position. drop: partitions that are
+            gone. ids: of the topics. must_move: the end has to differ from the start even without records.
     """
 
     backlog: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
@@ -47,8 +47,8 @@ class Judge:
     """Compares starts with the logs, by the rules of the options.
 
     Attributes:
-        target: where an availableNow query ends, by partition; None for others.
-        has_begun: whether the query has a start, so that partitions met from now on begin at their earliest.
+        target: the ends of an availableNow query, by partition; None for others.
+        has_begun: whether the query has a start, so that later partitions begin at their earliest offset.
     """
 
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
@@ -61,12 +61,12 @@ class Judge:
         self.has_begun = False
 
     def freeze_target(self) -> None:
-        """What an availableNow query will read: these partitions, up to their present ends."""
+        """Freeze the partitions and ends of an availableNow query."""
         self.look()
         self.target = {partition: end for partition, (_, end) in self._cluster.ranges.items()}
 
     def step(self, start: Point) -> Step:
-        """What a batch from ``start`` could hold.
+        """The possible content of a batch from ``start``.
 
         Raises:
             DataLossError, ConfigError, UnknownTopicOrPartitionError: see `kadence.spark.source.driver`.
@@ -78,7 +78,7 @@ class Judge:
             listed_now = True
         cluster.look()
         if not listed_now and self._looks_like_a_loss(start):
-            # Topics may have been made anew since they were listed, which is another loss than it seems.
+            # Topics may have been recreated since they were listed, which is another kind of loss.
             cluster.list(0)
             cluster.look()
         return self._compare(start)
@@ -109,10 +109,10 @@ class Judge:
         self._go_on(start, wanted & begun, step)
         return step
 
-    # ------------------------------------------------------------ topics made anew
+    # ------------------------------------------------------------ recreated topics
 
     def _made_anew(self, start: Point, step: Step) -> set[str]:
-        """Topics of ``start`` whose name another topic has now. A start without ids takes those of the first look."""
+        """Recreated topics of ``start``. A start without ids gets those of the first look."""
         ids = self._cluster.listing.ids
         others = {}
         for topic in {partition.topic for partition in start.next} & ids.keys():
@@ -121,7 +121,7 @@ class Judge:
                 others[topic] = before, ids[topic]
         copies = others.keys() & self.copies()
         if copies:
-            # Into the checkpoint at once: one start with the option is enough, records or not.
+            # Into the checkpoint at once, so that one start with the option is enough, even without records.
             step.must_move = True
             self._check_copies(start, copies)
         self._tell_of_copies({topic: others[topic] for topic in copies})
@@ -131,18 +131,18 @@ class Judge:
     # ------------------------------------------------------------ copies: adoptTopicIds
 
     def look(self) -> None:
-        """At the cluster alone."""
+        """Look up the cluster only."""
         self._cluster.list(0)
         self._cluster.look()
 
     def copies(self) -> set[str]:
-        """Topics that have the id now that the option adoptTopicIds names."""
+        """Topics whose present id is in the option adoptTopicIds."""
         return {
             topic for topic, _ in self._options.adopt_topic_ids.items() & self._cluster.listing.ids.items()
         }
 
     def check_copy(self, partition: TopicPartition, offset: int) -> None:
-        """Refuse a copy that lacks what the query has read, whatever failOnDataLoss says."""
+        """Refuse a copy that lacks offsets which the query has read, even with failOnDataLoss=false."""
         end = self._cluster.ranges.get(partition, (0, offset))[1]
         if end < offset:
             self._loss.copy_is_short(partition, offset, end, self._cluster.listing.ids[partition.topic])
@@ -163,41 +163,41 @@ class Judge:
             )
         for topic, (before, now) in copies.items():
             _log.warning(
-                "topic %r: going on at the offsets of the one with id %s in the one with id %s (adoptTopicIds)",
+                "topic %r: the offsets of the topic with id %s continue in the one with id %s (adoptTopicIds)",
                 topic,
                 before,
                 now,
             )
 
     def _begin_anew(self, partitions: Iterable[TopicPartition], step: Step) -> None:
-        """All of a topic that was made anew is new."""
+        """All records of a recreated topic are new."""
         for partition in partitions:
             begin, end = self._cluster.ranges[partition]
             step.first[partition] = step.next[partition] = begin
             step.must_move = True
             if self.target is not None:
-                self.target[partition] = end  # what was frozen is of the topic that is gone
+                self.target[partition] = end  # the frozen ends are of the deleted topic
             if end > begin:
                 step.backlog[partition] = (begin, end)
 
     # ------------------------------------------------------------ other partitions
 
     def _meet_new(self, new: set[TopicPartition], step: Step) -> None:
-        """Partitions that the start does not name begin where the options say, later ones at their earliest."""
+        """Partitions without a start begin according to the options, later ones at their earliest offset."""
         if self.has_begun:
             begins = {partition: self._cluster.ranges[partition][0] for partition in new}
         else:
             check_existence(self._options.topics, self._cluster.listing.leaders)
             begins = resolve(self._options.starting, new, self._cluster.client)
-            self._cluster.look()  # producers were at work meanwhile, and no start may lie above its end
-            # Evaluated again later, or by other options, it would be another place: write it down now, records or not.
+            self._cluster.look()  # a start must not be above its end, although producers have written meanwhile
+            # Write it down now, even without records: later, or with other options, the start would differ.
             step.must_move = True
         for partition, begin in begins.items():
             step.first[partition] = step.next[partition] = begin
             self._extent(partition, begin, step)
 
     def _go_on(self, start: Point, known: Iterable[TopicPartition], step: Step) -> None:
-        """Partitions that ``start`` names, with the checks for loss."""
+        """Partitions in ``start``, with the checks for loss."""
         proved = dict(self._cluster.listing.ids.items() & start.ids.items())
         for partition in known:
             begin = start.next[partition]
@@ -210,7 +210,7 @@ class Judge:
                 step.backlog[partition] = (log_start, max(log_start, end))
 
     def _extent(self, partition: TopicPartition, begin: int, step: Step, topic_id: str = "") -> None:
-        """How much is there from ``begin`` on."""
+        """The backlog from ``begin`` on."""
         end = self._cluster.ranges[partition][1]
         if end < begin:
             self._loss.cut_off(partition, begin, end, topic_id)

@@ -1,11 +1,11 @@
-"""How far the next micro-batch goes, and how many bytes a range of offsets has.
+"""Limits the next micro-batch, and estimates the bytes of offset ranges.
 
-The engine hands a source one built-in limit at a time and knows no limit of bytes and none with a delay, so all of them
-are kept here.
+Spark passes one built-in limit at a time to a source, and has neither a limit of bytes nor one with a delay, so all
+limits are implemented here.
 
-Brokers do not tell how many bytes lie between two offsets: the size of a log is that of its compressed batches for all
-offsets, and to request it a client needs a permission of its own. So some records are read and measured as Spark will
-get them: uncompressed keys, values, and headers where they are read.
+Brokers do not report the bytes between two offsets: the size of a log is that of all its compressed batches, and
+requesting it needs another permission. So some records are read and measured as Spark gets them: uncompressed keys,
+values, and headers if they are read.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Backlog = Mapping[TopicPartition, tuple[int, int]]
 """For each partition the next offset to read and the end of its log."""
 
 SAMPLE: Final = 1_000
-"""Offsets of a sample, and most of its records. A fetch of 64 KiB may bring fewer."""
+"""The offsets of a sample, and its most records. A fetch of 64 KiB may have fewer."""
 
 MEASURED: Final = 64
-"""Most partitions of a batch that are measured: the longest. Others count as the rest of their topic does."""
+"""The most partitions of a batch that are measured, the longest ones. Others get the estimate of their topic."""
 
 NOTHING_KNOWN: Final[Mapping[TopicPartition, float]] = MappingProxyType({})
 
@@ -49,8 +49,8 @@ NOTHING_KNOWN: Final[Mapping[TopicPartition, float]] = MappingProxyType({})
 def spread(backlog: Backlog, limit: int | None) -> dict[TopicPartition, int]:
     """The ends of a batch of about ``limit`` offsets: to each partition in proportion to its backlog.
 
-    As the JVM connector does, a partition whose share is below one still gets one, so that none starves; the
-    batch may pass the limit by so many.
+    As in the JVM connector, a partition with a share below one still gets one, so that none starves; the batch may
+    exceed the limit by so many.
     """
     total = sum(end - start for start, end in backlog.values())
     if limit is None or total <= limit:
@@ -65,7 +65,7 @@ def spread(backlog: Backlog, limit: int | None) -> dict[TopicPartition, int]:
 class Gate:
     """minOffsetsPerTrigger with maxTriggerDelay: whether a small backlog must wait.
 
-    The first batch of a process never waits: how long the records wait already is not known then.
+    The first batch of a process never waits, because the age of its records is unknown.
     """
 
     minimum: int | None
@@ -73,7 +73,7 @@ class Gate:
     last_batch: int | None = None
 
     def lets_pass(self, offsets: int, now: int) -> bool:
-        """Whether a batch of all ``offsets`` that are there may start."""
+        """Whether a batch of all ``offsets`` may start."""
         if self.minimum is None or offsets >= self.minimum or self.last_batch is None:
             return True
         return now - self.last_batch >= self.max_delay_ms
@@ -86,8 +86,8 @@ class Gate:
 class ByteEstimate:
     """Bytes per offset, by topic: a moving average over samples.
 
-    A sample is a fetch of some records at the front of a batch. Bytes count keys, values and headers as Spark gets
-    them, uncompressed; offsets without a record count as nothing, which is what they cost.
+    A sample is a fetch of some records at the front of a batch. Bytes are those of keys, values and headers as Spark
+    gets them, uncompressed; offsets without a record count 0.
     """
 
     _WEIGHT = 0.5
@@ -96,7 +96,7 @@ class ByteEstimate:
         self._by_topic: dict[str, float] = {}
 
     def learn(self, topic: str, size: float, offsets: int) -> None:
-        """A sample spanned ``offsets`` offsets and held ``size`` bytes."""
+        """A sample of ``offsets`` offsets had ``size`` bytes."""
         if offsets <= 0:
             return
         known = self._by_topic.get(topic)
@@ -106,11 +106,11 @@ class ByteEstimate:
     def per_offset(
         self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, float] = NOTHING_KNOWN
     ) -> dict[TopicPartition, float]:
-        """Bytes of an offset in each partition; none where no topic was sampled.
+        """Bytes of an offset in each partition; empty if no topic was sampled.
 
         Args:
-            known: of partitions, where that is known better. Others count as their topic does, and topics without a
-                sample as the mean of the others.
+            known: of partitions with a better estimate. Others get that of their topic, and topics without a sample
+                the mean of the others.
         """
         if not self._by_topic:
             return {}
@@ -118,13 +118,13 @@ class ByteEstimate:
         return {p: known[p] if p in known else self._by_topic.get(p.topic, mean) for p in partitions}
 
     def bytes_of(self, backlog: Backlog) -> float:
-        """What the whole backlog holds, by estimate."""
+        """The estimated bytes of the whole backlog."""
         per_offset = self.per_offset(backlog)
         return sum((end - start) * per_offset.get(p, 0.0) for p, (start, end) in backlog.items())
 
 
 def offsets_for_bytes(backlog: Backlog, estimate: ByteEstimate, max_bytes: int) -> int | None:
-    """The limit in offsets that keeps a batch near ``max_bytes``; None: everything fits, or nothing is known yet."""
+    """The limit in offsets for a batch of about ``max_bytes``; None: the backlog fits, or there is no estimate yet."""
     total = estimate.bytes_of(backlog)
     if total <= max_bytes:
         return None
@@ -138,7 +138,7 @@ def measured(
     """Bytes of an offset in each range, by records at its start and at its end: sizes may change on the way.
 
     Args:
-        estimate: learns from it, and is taken for what was not measured.
+        estimate: is updated by it, and used for ranges that were not measured.
     """
     longest = sorted(ranges, key=lambda piece: (-piece.size, piece))[:MEASURED]
     wholes = {piece.topic_partition: (piece.start, piece.end) for piece in longest if piece.size > 0}

@@ -1,9 +1,9 @@
-"""Finds lost records for failOnDataLoss: records that the query should read and no broker has any more.
+"""Finds lost records for failOnDataLoss: records that the query should read and that brokers do not have any more.
 
-Only what is sure counts. Offsets without a record (compaction, aborted transactions, control records) are no
-loss, and nothing is concluded from a gap between records. What remains: a log that begins above the next offset to
-read (retention, DeleteRecords), a log that ends below it (truncated by an unclean election), a topic that was made
-anew (it has another id, whatever its logs hold), and a partition that is gone.
+Only certain losses count. Offsets without a record (compaction, aborted transactions, control records) are not a loss,
+and gaps between records are ignored. A loss is: a log that begins above the next offset to read (retention,
+DeleteRecords), a log that ends below it (truncated by an unclean election), a recreated topic (it has another id), and
+a partition that is gone.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _log = logger("kadence.spark")
 
 _ADVICE = (
     "To go on with what is left (all of a topic that was recreated) set failOnDataLoss=false; to read everything "
-    "anew start the query with a new checkpointLocation."
+    "again start the query with a new checkpointLocation."
 )
 
 
 class DataLossError(LocalError):
-    """Records that the query was to read cannot be read any more."""
+    """Records of the query cannot be read any more."""
 
 
 class Loss:
-    """Raises or logs, as failOnDataLoss says; each loss is logged once."""
+    """Raises an error or logs, depending on failOnDataLoss; each loss is logged once."""
 
     def __init__(self, *, fail: bool) -> None:
         self.fail = fail
@@ -55,7 +55,7 @@ class Loss:
         )
 
     def made_anew(self, topics: Mapping[str, tuple[str, str]]) -> None:
-        """Topics of the query were deleted, and others have their names: the ids before and now."""
+        """Topics of the query were recreated: the ids before and now."""
         ids = ",".join(f"{topic}={now}" for topic, (_, now) in sorted(topics.items()))
         for topic, (before, now) in sorted(topics.items()):
             self._report(
@@ -66,10 +66,10 @@ class Loss:
             )
 
     def copy_is_short(self, partition: TopicPartition, offset: int, log_end: int, topic_id: str) -> NoReturn:
-        """A topic that was taken for a copy lacks what the query has read. Offsets in it would mean other records.
+        """An adopted copy of a topic lacks offsets that the query has read. They would later be those of other records.
 
         Raises:
-            DataLossError: always; records that are missing may still come, and then have these offsets.
+            DataLossError: always, because the missing records may still be copied, to these offsets.
         """
         raise DataLossError(
             f"adoptTopicIds: the log of {partition} with topic id {topic_id} ends at {log_end}, below offset {offset} "
@@ -85,19 +85,19 @@ class Loss:
         )
 
     def nothing_left(self, partition: TopicPartition, end: int, log_start: int) -> None:
-        """The log begins above the end of a batch query that was to read all that there is below it."""
+        """The log begins above the end of a batch query: all its records were deleted."""
         self._report(
             f"the log of {partition} begins at {log_start}, above offset {end} where the query ends: all that it "
             "was to read was deleted"
         )
 
     def gone(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions of the query exist no more."""
+        """Partitions of the query do not exist any more."""
         names = ", ".join(map(str, sorted(partitions)))
         self._report(f"partitions that the query reads do not exist any more: {names}")
 
     def left_out(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions of the checkpoint that the options do not name any more, whether they exist or not."""
+        """Partitions of the checkpoint that are not in the options any more, whether they exist or not."""
         names = ", ".join(map(str, sorted(partitions)))
         self._report(
             f"the checkpoint has partitions that the options no longer name: {names}",

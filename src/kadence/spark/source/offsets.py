@@ -1,21 +1,21 @@
-"""Offsets as Spark's checkpoint holds them.
+"""The form of offsets in Spark's checkpoint.
 
-The shape is that of Spark's own Kafka connector, ``{"topic": {"0": 12}}`` with "next offset to read", because
-tools parse it. Spark compares offsets as text, so topics and partitions are always sorted, and whoever has
-nothing new returns the very dict it was given.
+The form is that of Spark's own Kafka connector, ``{"topic": {"0": 12}}`` with the next offset to read, because tools
+parse it. Spark compares offsets as text, so topics and partitions are always sorted, and without new records a source
+returns the same dict again.
 
-Three things are added, under marks that no topic's name can begin with, so that the shape stays that of the connector:
+Three kinds of entries are added, under marks with which a topic name cannot begin, so that the form is compatible:
 
-* Where a partition began. A source in Python has no place in the checkpoint where it could note at which offset a
-  partition began when the query first met it, and asking the brokers again after a crash gives another answer
-  ("latest" has moved on: records would be lost; "earliest" has moved on: they would not be missed). So the end offset
-  of the batch that meets a partition carries that partition's start: ``{"#topic": {"0": 5}, "topic": {"0": 12}}``.
-* The id of each topic (KIP-516), in the letters of Kafka's tools: ``{"@topic=Zc3yHpHcQ-SEaDD5bUYm7w": {}}``. A topic
-  that was deleted and made anew has the old name and another id; the offsets of the old one mean nothing in it. A
-  checkpoint without ids, of the connector or of an older Kadence, gets them with its next batch.
-* That the query has not begun: ``{"#not begun": {}}`` is where every stream starts. A point without partitions, ``{}``,
-  is another thing: the query began, and there was no partition, as of a pattern that matches no topic yet. What the
-  query meets from then on begins at its earliest, also after a restart, or records would be lost.
+* The start of a partition. A source in Python has no other place in the checkpoint for the offset at which the query
+  began to read a partition, and looking it up again after a crash gives another result ("latest" has moved: records
+  would be lost; "earliest" has moved: the loss would not be noticed). So the end offset of the first batch with a
+  partition has that partition's start: ``{"#topic": {"0": 5}, "topic": {"0": 12}}``.
+* The id of each topic (KIP-516), in the notation of Kafka's tools: ``{"@topic=Zc3yHpHcQ-SEaDD5bUYm7w": {}}``. A
+  recreated topic has the old name and another id, and the old offsets do not apply to it. A checkpoint without ids, of
+  the connector or of an older Kadence, gets them with its next batch.
+* The mark of a query that has not begun, ``{"#not begun": {}}``, the initial offset of each stream. A point without
+  partitions, ``{}``, is different: the query has begun, without partitions, for example with a pattern that does not
+  match a topic yet. Later partitions then begin at their earliest, also after a restart, or records would be lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kadence.types import TopicPartition
 __all__ = ["NOT_BEGUN", "Json", "Offsets", "Point", "to_shape"]
 
 Json = dict[str, dict[str, int]]
-"""``{topic: {partition: offset}}``, what `json.dumps` is given."""
+"""``{topic: {partition: offset}}``, the argument of `json.dumps`."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -46,10 +46,10 @@ class Point:
 
     Attributes:
         next: for each partition the next offset to read.
-        first: for each partition that this point is the first to name, or that had to skip ahead, where the
-            batch that ends here begins. It goes before what the previous point says.
-        ids: the id of each topic whose id is known.
-        has_begun: whether the options have said where the query begins. Only `NOT_BEGUN` says no.
+        first: for each partition that is new in this point, or that had to skip ahead, the start of the batch that ends
+            here. It takes precedence over the previous point.
+        ids: the known topic ids.
+        has_begun: whether the query's starts are determined. False only in `NOT_BEGUN`.
     """
 
     next: Offsets
@@ -66,7 +66,7 @@ class Point:
 
     @classmethod
     def from_json(cls, shape: Mapping[str, Any]) -> Point:
-        """Read what `to_json` wrote, or what Spark's own connector wrote.
+        """Parse the output of `to_json`, or of Spark's own connector.
 
         Raises:
             IllegalStateError: it is neither; the checkpoint is probably another source's.
@@ -92,9 +92,9 @@ class Point:
         return cls(following, first, ids, shape != NOT_BEGUN)
 
     def starts_after(self, previous: Point) -> dict[TopicPartition, int | None]:
-        """Where the batch between ``previous`` and this point begins in each partition; None: unknown.
+        """The starts of the batch between ``previous`` and this point in each partition; None: unknown.
 
-        A source without news repeats its point, whose `first` is that of a batch before: there is nothing to read then.
+        Without new records a source repeats its point, whose `first` is of an earlier batch: the batch is empty then.
         """
         if self == previous:
             return dict(self.next)

@@ -1,8 +1,8 @@
-"""Options of the data source: those of Spark's own Kafka connector under the same names, and a few of ours.
+"""Options of the data source: those of Spark's own Kafka connector under the same names, and a few of Kadence's.
 
-Everything is read and checked here, once, into frozen values; no other file of the room sees a string of the
-user. What the connector refuses is refused, what it ignores with a warning is ignored with a warning, and an
-option that nobody knows is refused with the nearest known one. Spark hands all option keys over in lower case.
+All options are parsed and checked here, once, to frozen values. Options that the connector refuses are refused, options
+that it ignores with a warning are ignored with a warning, and unknown options are refused with the nearest known one.
+Spark passes all option keys in lower case.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["CLIENT", "SourceOptions", "parse", "read_client"]
 
 _log = logger("kadence.spark")
 
-_NOBODY_JOINS: Final = "partitions belong to the query, and nobody joins the group"
+_NOBODY_JOINS: Final = "partitions belong to the query, which does not join the group"
 _OF_PRODUCERS: Final = "it is a key of the producer"
 
 CLIENT: Final = Side(
@@ -88,10 +88,10 @@ class SourceOptions:
     """All options of one query, checked.
 
     Attributes:
-        client: Kafka's keys for the clients, without group.id. Not shown: there may be passwords in it.
-        group_id: the group that gets committed offsets and that ``committed`` refers to.
+        client: Kafka's keys for the clients, without group.id. Not in the repr, because there may be passwords.
+        group_id: the group for commits, and for ``committed``.
         decode: how keys and values are decoded; None: not at all.
-        others: see `OF_SOURCE`, whose names they bear in snake_case; None = no limit.
+        others: see `OF_SOURCE`, with their names in snake_case; None: no limit.
     """
 
     client: Mapping[str, str] = field(repr=False)
@@ -121,7 +121,7 @@ class SourceOptions:
     decode: DecodeOptions | None = None
 
     def task_size(self) -> TaskSize:
-        """What decides the number of tasks."""
+        """The options that decide the number of tasks."""
         return TaskSize(
             parallelism=self.parallelism or known_parallelism(),
             target=self.target_records_per_task,
@@ -135,7 +135,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """Read the options of one query.
 
     Raises:
-        ConfigError: an unknown, refused, contradictory or unreadable option; says what was given and what to do.
+        ConfigError: an unknown, refused, contradictory or invalid option; the message has the given value and advice.
     """
     values = _Values(given)
     client = read_client(given).values
@@ -194,10 +194,10 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
 
 
 def read_client(given: Mapping[str, str]) -> ClientSettings:
-    """The ``kafka.*`` options as Kafka's keys; every other option must be one of ours.
+    """The ``kafka.*`` options as Kafka's keys; checks that all others are known.
 
     Raises:
-        ConfigError: an unknown option, a refused key, a value that the client does not take.
+        ConfigError: an unknown option, a refused key, or a value that the client refuses.
     """
     known = {name.lower() for name in OF_SOURCE}
     for name in given:
@@ -257,7 +257,7 @@ def _topics(values: _Values) -> Topics:
 
 
 def _topic_ids(text: str) -> dict[str, str]:
-    """Ids by topic, as Kafka's tools write them."""
+    """Ids by topic, in the notation of Kafka's tools."""
     pairs = [pair.strip() for pair in text.split(",") if pair.strip()]
     for pair in pairs:
         if not re.fullmatch(r"[A-Za-z0-9._-]+=[A-Za-z0-9_-]{22}", pair):
@@ -270,7 +270,7 @@ def _topic_ids(text: str) -> dict[str, str]:
 
 
 def _starting(values: _Values, *, streaming: bool) -> Place:
-    """StartingTimestamp goes before startingOffsetsByTimestamp, and that before startingOffsets."""
+    """StartingTimestamp takes precedence over startingOffsetsByTimestamp, and that over startingOffsets."""
     strategy = (values.text("startingOffsetsByTimestampStrategy") or "error").lower()
     if strategy not in ("error", "latest"):
         raise ConfigError(
@@ -315,7 +315,7 @@ class _Values:
         self._given = {name.lower(): value for name, value in given.items()}
 
     def check_mode(self, *, streaming: bool) -> None:
-        """Refuse or ignore, as the connector does, what makes no sense in a stream or in a batch."""
+        """Refuse or ignore options without meaning in a stream or a batch, as the connector does."""
         if streaming:
             for name in _BATCH_ONLY:
                 if self.text(name) is not None:
@@ -346,7 +346,7 @@ class _Values:
         return number
 
     def duration(self, name: str, default: int) -> int:
-        """Spark's way of writing times: 15m, 2h, 500ms, a bare number of milliseconds."""
+        """Spark's notation of times: 15m, 2h, 500ms, or a number of milliseconds."""
         text = self.text(name)
         if text is None:
             return default
@@ -362,7 +362,7 @@ class _Values:
         return self._with_unit(name, text, units, "a time such as 15m, 30s or 500ms")
 
     def size(self, name: str) -> int | None:
-        """Spark's way of writing sizes: 64m, 1g, a bare number of bytes; k is 1024."""
+        """Spark's notation of sizes: 64m, 1g, or a number of bytes; k is 1024."""
         text = self.text(name)
         if text is None:
             return None

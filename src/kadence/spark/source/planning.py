@@ -1,9 +1,9 @@
-"""From offset ranges to tasks. Pure.
+"""Packs offset ranges into tasks. Pure.
 
-A task costs about 30 ms in Python whatever it reads, so a task for each Kafka partition, as the JVM connector
-has it, is wrong here: 64 small partitions took two seconds where two tasks took a tenth. Ranges are therefore packed
-into as few tasks as the work needs. A Kafka partition is only *split* where the user asks for it (minPartitions,
-maxRecordsPerPartition, maxBytesPerPartition), because then its records lose their order within the task.
+A task has a constant cost of about 30 ms in Python, so a task for each Kafka partition, as in the JVM connector, would
+be slow: 64 small partitions took two seconds, and two tasks a tenth of that. So ranges are packed into as few tasks as
+their size allows. A Kafka partition is *split* only by the options minPartitions, maxRecordsPerPartition and
+maxBytesPerPartition, because its records are then not in one task in their order.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from kadence.types import TopicPartition
 __all__ = ["OffsetRange", "Task", "TaskSize", "plan"]
 
 WORTH_A_TASK: Final = 20_000
-"""Below so many offsets a second task costs more than it saves, idle cores or not."""
+"""Below so many offsets a second task costs more than it saves, even with idle cores."""
 
 WORTH_A_TASK_BYTES: Final = 16 * 1024 * 1024
-"""The same in bytes, where they are known: large records are worth a task sooner."""
+"""The same in bytes, if known, for large records."""
 
 TARGET_BYTES: Final = 512 * 1024 * 1024
-"""Bytes of a task, beyond which there are more tasks than run at once."""
+"""The bytes of a task beyond which there are more tasks than run at once."""
 
 NOTHING_SAMPLED: Final[Mapping[TopicPartition, float]] = MappingProxyType({})
 
 CHOICE: Final = 8
-"""How many of the emptiest bins are looked at for one that reads a piece's leader already."""
+"""How many of the emptiest bins are checked for one that reads from a piece's leader already."""
 
 
 class OffsetRange(NamedTuple):
     """Offsets ``start`` (inclusive) to ``end`` (exclusive) of one partition.
 
-    ``topic_id`` (as `kadence.spark.source.offsets` writes it) is that of the topic that was meant; "" = not known.
+    ``topic_id`` (as `kadence.spark.source.offsets` writes it) is that of the planned topic; "": unknown.
     """
 
     topic: str
@@ -68,13 +68,13 @@ _Weigh = Callable[[OffsetRange], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSize:
-    """What decides how many tasks there are.
+    """The settings that decide the number of tasks.
 
     Attributes:
-        parallelism: tasks that are expected to run at once; None: nobody knows, so each Kafka partition may have one.
-        target: offsets of a task, beyond that.
+        parallelism: tasks that are expected to run at once; None: unknown, so each Kafka partition may have one.
+        target: the offsets of a task, if there are more tasks than that.
         min_tasks: the option minPartitions. max_offsets: the option maxRecordsPerPartition. max_bytes: the option
-            maxBytesPerPartition; kept as well as bytes are known.
+            maxBytesPerPartition, as exact as the estimate of bytes.
     """
 
     parallelism: int | None
@@ -84,7 +84,7 @@ class TaskSize:
     max_bytes: int | None = None
 
     def parts_of(self, offsets: int, size: int) -> int:
-        """Into how many parts a range of so many offsets and bytes is split."""
+        """The number of parts into which a range of so many offsets and bytes is split."""
         by_offsets = 1 if self.max_offsets is None else math.ceil(offsets / self.max_offsets)
         by_bytes = 1 if self.max_bytes is None else math.ceil(size / self.max_bytes)
         return min(max(by_offsets, by_bytes, 1), offsets)
@@ -96,11 +96,11 @@ def plan(
     leaders: Mapping[TopicPartition, int | None],
     bytes_per_offset: Mapping[TopicPartition, float] = NOTHING_SAMPLED,
 ) -> list[Task]:
-    """Split, then pack. Empty ranges give nothing; the same input gives the same tasks.
+    """Split, then pack. Empty ranges are left out; the same input gives the same tasks.
 
     Args:
         leaders: of each partition.
-        bytes_per_offset: of each partition, by estimate; empty: offsets are all that is known.
+        bytes_per_offset: of each partition, by estimate; empty: unknown.
     """
 
     def bytes_of(piece: OffsetRange) -> int:
@@ -121,13 +121,13 @@ def plan(
 
 
 def _scale(size: TaskSize, bytes_of: _Weigh, *, is_by_bytes: bool) -> tuple[_Weigh, int | None]:
-    """What a piece weighs, and the most that a task may. Bounds that were asked for go before equal bytes."""
+    """The weight function of pieces, and the limit of a task. The options' limits take precedence over equal bytes."""
     offsets, most_bytes = size.max_offsets, size.max_bytes
     if offsets is None:
         return (bytes_of if is_by_bytes else _offsets), most_bytes
     if most_bytes is None:
         return _offsets, offsets
-    # The larger share of the two bounds: tasks within it are within both.
+    # The larger share of the two limits: tasks within it are within both.
     return lambda piece: max(piece.size * most_bytes, bytes_of(piece) * offsets), offsets * most_bytes
 
 
@@ -142,7 +142,7 @@ def _split_until(pieces: list[OffsetRange], wanted: int) -> list[OffsetRange]:
     total = sum(piece.size for piece in pieces)
     parts = {piece: max(1, wanted * piece.size // total) for piece in pieces}
     missing = wanted - sum(parts.values())
-    # The rounding left some over: they go where a part is biggest now.
+    # Pieces left over by the rounding go to the piece with the biggest parts.
     while missing > 0 and any(parts[piece] < piece.size for piece in pieces):
         biggest = max((p for p in pieces if parts[p] < p.size), key=lambda p: p.size / parts[p])
         parts[biggest] += 1
@@ -169,9 +169,9 @@ def _pack(
     leaders: Mapping[TopicPartition, int | None],
     weigh: _Weigh,
 ) -> list[Task]:
-    """Biggest first into the emptiest bin; of bins that are about as empty, one that reads that leader already.
+    """Biggest first into the emptiest bin; of about equally empty ones, one that reads from that leader already.
 
-    A reader connects to the leaders of its ranges only, so fewer leaders to a task are fewer connections.
+    A reader connects only to the leaders of its ranges, so fewer leaders in a task need fewer connections.
     """
     if not pieces:
         return []

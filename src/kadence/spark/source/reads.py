@@ -1,6 +1,6 @@
-"""What travels to the executors: how to read any task of a query, as a picklable value. And the reader of a batch.
+"""The picklable value with which executors read the tasks of a query; and the reader of a batch.
 
-A process that only makes and pickles these imports neither the clients nor the decoding.
+A process that only makes and pickles it imports neither the clients nor the decoding.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CONSUMERS: Final[Pool[RecordClient]] = Pool()
 
 
 class KadencePartition(InputPartition):
-    """One task: offset ranges, nothing else. Everything that is the same for all tasks is in `Reads`."""
+    """One task: only offset ranges. The common parts of all tasks are in `Reads`."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -55,12 +55,12 @@ class KadencePartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What the executors need to read any task of a query; it can be pickled.
+    """Reads the tasks of a query; it can be pickled.
 
     Attributes:
-        client: Kafka's keys and values; not shown, there may be passwords among them.
-        name: client.id where the keys have none.
-        schema: Spark's schema of what is read: all columns, or the user's choice.
+        client: Kafka's keys and values; not in the repr, because there may be passwords.
+        name: the default client.id.
+        schema: Spark's schema of the rows: all columns, or the user's choice.
     """
 
     client: tuple[tuple[str, str], ...] = field(repr=False)
@@ -106,7 +106,7 @@ class Reads:
         """One task."""
         log_as_spark_does()
         if not isinstance(partition, KadencePartition):
-            return  # what Spark makes of a plan without partitions
+            return  # Spark's partition for a plan without partitions
         with CONSUMERS.borrow((self.client, self.name, self.reading.columns), self._connect) as client:
             if TaskContext.get() is not None:
                 _spare_collections()
@@ -122,7 +122,7 @@ class Reads:
         return executor_client(dict(self.client), self.name, self.reading.columns)
 
     def _arrow_schema(self) -> pa.Schema:
-        """By Spark's own rule: it compares the first batch with this, strictly."""
+        """The Arrow schema, by Spark's own conversion: Spark compares the first batch with it, strictly."""
         zone: dict[str, Any] = {"timezone": "UTC"} if spark_version() >= (4, 2) else {}
         return to_arrow_schema(self.schema, **zone)
 
@@ -130,8 +130,8 @@ class Reads:
 class BatchReader(DataSourceReader):
     """``spark.read``: plans once, so that all actions on one ``load()`` read the same offsets.
 
-    It takes no filters. Spark 4.1 to 4.3 keeps a plan that filters have narrowed in the table's object, and takes it
-    for the next query of the same ``load()`` that has none; for the source both look the same.
+    It does not push down filters. Spark 4.1 to 4.3 keeps a plan with filters in the table's object, and uses it for the
+    next query of the same ``load()`` without filters; the source cannot distinguish them.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -142,7 +142,7 @@ class BatchReader(DataSourceReader):
         from kadence.spark.source.batch import plan_batch
         from kadence.spark.source.clients import driver_client
 
-        # Nobody plans a batch a second time: a broker that restarts gets the time that the client gives it.
+        # A batch is planned only once, so a restarting broker gets the client's whole timeout.
         brokers = driver_client(self._options, answer_seconds=None)
         try:
             return [KadencePartition(task) for task in plan_batch(self._options, brokers)]
@@ -155,12 +155,12 @@ class BatchReader(DataSourceReader):
 
 @cache
 def _spare_collections() -> None:
-    """Spark's workers collect after each task, which takes 25 ms: most of that looks at what imports have made."""
+    """Spark's workers run the garbage collector after each task, which takes 25 ms, mostly for imported modules."""
     gc.freeze()
 
 
 def _session_zone() -> str | None:
-    """The time zone of the session that runs this task; None where nobody has set it, so that it is the driver's."""
+    """The time zone of the session that runs this task; None: not set, so it is the driver's."""
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty("spark.sql.session.timeZone")
 

@@ -1,10 +1,10 @@
-"""A reader that gives records of the topics that a task means, and of no others that have their names by now.
+"""A reader that returns only records of a task's planned topics, and not of recreated topics of the same names.
 
-A topic may be deleted and made anew after a batch was planned. Its offsets mean nothing in the new one, which may well
-hold them. Brokers serve a consumer by the topic's id, and the consumer keeps to the id that it met first; so when
-the first records of some ranges are here and the topic still has the id that the task was planned with, they and all
-that follow are of that topic. This file looks at the id when the first records are here, before it hands them out. What
-a worker kept from the task before needs no look. A topic that was deleted, and that nobody made anew, is the same loss.
+A topic may be recreated after a batch was planned. The old offsets do not apply to the new topic, although it may have
+them. Brokers serve a consumer by the topic's id, and the consumer keeps its first id. So if the topic has the planned
+id after the first records of some ranges have arrived, they and all later ones are of that topic. This module checks
+the id then, before it returns the records. Records that a worker has buffered in an earlier task need no check. A topic
+that was deleted, and not recreated, is the same kind of loss.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = ["SameTopics"]
 class SameTopics:
     """`kadence.spark.source.ports.RecordClient` over another one, for one task.
 
-    With failOnDataLoss=false the ranges of a topic that was deleted count as read to their ends. If another topic has
-    its name by now, the driver will see that, too, and read all of it.
+    With failOnDataLoss=false the ranges of a deleted topic count as read to their ends. If it was recreated, the driver
+    detects that, too, and reads all of the new one.
     """
 
     def __init__(self, client: RecordClient, task: Task, *, fail_on_data_loss: bool) -> None:
@@ -57,7 +57,9 @@ class SameTopics:
             if table.num_rows:
                 if self._is_proved or not self._pass_over_others():
                     return table
-                return self._go_on(self._ranges, max_records, timeout)  # nothing of them was handed out yet
+                return self._go_on(
+                    self._ranges, max_records, timeout
+                )  # none of their records was returned yet
             if not self._pass_over(self._client.gone()):
                 return table
         left = {
@@ -76,7 +78,7 @@ class SameTopics:
         return self.poll(max_records, timeout) if self._ranges else pa.table({})
 
     def _pass_over_others(self) -> bool:
-        """Whether there are ranges of topics that were made anew; they are done with. Raises with failOnDataLoss."""
+        """Whether there are ranges of recreated topics, which are then done. Raises with failOnDataLoss."""
         self._is_proved = True
         others = self._client.others()
         self._loss.made_anew({topic: (self._ids[topic], topic_id) for topic, topic_id in others.items()})
@@ -105,7 +107,7 @@ class SameTopics:
         except UnknownTopicOrPartitionError:
             if not self._pass_over(self._client.gone()):
                 raise
-            return 0, self._ranges[partition][1]  # nothing of it is read any more
+            return 0, self._ranges[partition][1]  # it is not read any more
 
     def others(self) -> dict[str, str]:
         return self._client.others()

@@ -1,7 +1,7 @@
-"""The source's columns: those of Spark's own Kafka connector. This file knows their names and Spark's words for types.
+"""The source's columns: those of Spark's own Kafka connector, with their names and Spark's type names.
 
-A user's ``.schema("offset long, value binary")`` is a projection: those columns, in that order. Spark does not
-prune columns of a source in Python by itself, so only what is left out here is spared the way into Spark.
+A user's ``.schema("offset long, value binary")`` is a projection: those columns, in that order. Spark does not prune
+columns of a source in Python by itself, so only the user can leave out columns.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ COLUMNS: Final[dict[str, str]] = {
     "timestamp": "timestamp",
     "timestampType": "int",
 }
-"""Names and types of what is always there. timestampType: -1 none, 0 set by the producer, 1 set by the broker."""
+"""Names and types of the fixed columns. timestampType: -1 none, 0 set by the producer, 1 set by the broker."""
 
 HEADERS: Final = "headers"
 _HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 
 
 def all_columns() -> dict[str, str]:
-    """Names and types, headers among them."""
+    """Names and types, with headers."""
     return COLUMNS | {HEADERS: _HEADERS_TYPE}
 
 
 def projection(given: Iterable[tuple[str, str]], *, include_headers: bool) -> tuple[str, ...]:
-    """The columns that a user's schema asks for, as (name, type in Spark's short form) pairs, in our spelling.
+    """The columns that a user's schema asks for, as (name, type in Spark's short form) pairs, in the spelling here.
 
     Raises:
         ConfigError: a name or type that the source does not have.

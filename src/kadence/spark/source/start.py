@@ -1,7 +1,7 @@
-"""The partitions that a query reads, and where it starts and ends in them, as values made of the options.
+"""The partitions of a query, and its starts and ends in them, as values parsed from the options.
 
-A `Place` is a rule that gives an offset for each partition once the brokers were asked. `resolve` asks them, through
-`Lookups`, with one call for each kind of question; driver and batch planning both go through it.
+A `Place` is a rule that gives an offset for each partition after a look-up. `resolve` makes the look-ups, through
+`Lookups`, with one call for each kind; driver and batch planning both use it.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """All partitions of these topics, those that are added later too."""
+    """All partitions of these topics, including later ones."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """All partitions of the topics in whose name a Java regular expression is found, Kafka's own topics excepted."""
+    """All partitions of the topics whose name contains a match of a Java regular expression, except Kafka's own."""
 
     text: str
 
@@ -73,7 +73,7 @@ Topics = Subscription | Pattern | Partitions
 
 
 def belongs(partition: TopicPartition, topics: Topics) -> bool:
-    """Whether the options name the partition."""
+    """Whether the partition is in the options."""
     match topics:
         case Subscription(names):
             return partition.topic in names
@@ -124,10 +124,10 @@ def read_assign(text: str) -> Partitions:
 
 
 def check_existence(topics: Topics, found: Iterable[TopicPartition]) -> None:
-    """Compare what the options name with what there is.
+    """Check that the topics and partitions of the options exist.
 
     Raises:
-        UnknownTopicOrPartitionError: a topic or partition that the options name does not exist (yet).
+        UnknownTopicOrPartitionError: a topic or partition in the options does not exist (yet).
     """
     present = set(found)
     missing: list[str] = []
@@ -140,9 +140,7 @@ def check_existence(topics: Topics, found: Iterable[TopicPartition]) -> None:
             f"the query reads {', '.join(missing)}, which the cluster does not have; create it first, or check "
             "the option's spelling and what the query's user may see"
         )
-        error.retriable = (
-            False  # the client has been patient with a topic just made; a typo need not wait longer
-        )
+        error.retriable = False  # the client has waited for a new topic already; a typo need not wait longer
         raise error
 
 
@@ -150,7 +148,7 @@ def check_existence(topics: Topics, found: Iterable[TopicPartition]) -> None:
 
 
 class Found(enum.Enum):
-    """Offsets that only the brokers know. The value is the word in the options."""
+    """Offsets that need a look-up. The value is the word in the options."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -194,7 +192,7 @@ Place = Everywhere | AtOffsets | AtTimestamp | AtTimestamps
 
 
 def found_at(place: Place, partition: TopicPartition) -> Found | None:
-    """The word that a place is in one partition; None where the options name an offset or a time."""
+    """The word of a place in one partition; None: the options have an offset or a time."""
     match place:
         case Everywhere(found):
             return found
@@ -206,7 +204,7 @@ def found_at(place: Place, partition: TopicPartition) -> Found | None:
 
 
 def told(place: Place) -> str:
-    """What the user wrote, for errors: the option's name, or the word."""
+    """The user's setting, for errors: the option's name, or the word."""
     return place.found.value if isinstance(place, Everywhere) else place.option
 
 
@@ -251,7 +249,7 @@ def timestamps_place(option: str, text: str, *, or_latest: bool) -> Place:
 
 
 class Lookups(Protocol):
-    """The questions about offsets that brokers answer."""
+    """The look-ups of offsets at brokers."""
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
 
@@ -268,7 +266,7 @@ def resolve(
     """The offset of ``place`` in each of ``partitions``.
 
     Raises:
-        ConfigError: the option does not name exactly these partitions, or no record is as late as its timestamp.
+        ConfigError: the option does not have exactly these partitions, or no record is as late as its timestamp.
     """
     wanted = sorted(set(partitions))
     match place:
@@ -306,7 +304,7 @@ def _at_times(
 ) -> dict[TopicPartition, int]:
     if not times:
         return {}
-    # The end first: a record that comes before the times are looked up is as late as they are, and not passed over.
+    # The end first: otherwise a record written between the two look-ups would be skipped.
     ends = brokers.log_ends(times) if or_latest else {}
     offsets = brokers.offsets_for_times(times)
     late = [p for p in times if offsets.get(p) is None]
@@ -348,10 +346,10 @@ def _json_object(option: str, text: str, example: str) -> dict[str, Any]:
         value = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise ConfigError(
-            f"option {option}: {text!r} is no JSON ({problem}); e.g. {example}", key=option
+            f"option {option}: {text!r} is not JSON ({problem}); e.g. {example}", key=option
         ) from None
     if not isinstance(value, dict):
-        raise ConfigError(f"option {option}: {text!r} is no JSON object; e.g. {example}", key=option)
+        raise ConfigError(f"option {option}: {text!r} is not a JSON object; e.g. {example}", key=option)
     return value
 
 
@@ -368,7 +366,7 @@ def _partition_numbers(option: str, text: str, *, low: int) -> dict[TopicPartiti
             place = whole_number(partition)
             if place is None:
                 raise ConfigError(
-                    f"option {option}: {partition!r} is no partition number; e.g. {example}", key=option
+                    f"option {option}: {partition!r} is not a partition number; e.g. {example}", key=option
                 )
             if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= LARGEST:
                 raise ConfigError(

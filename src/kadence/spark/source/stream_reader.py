@@ -1,4 +1,4 @@
-"""The stream's reader. Apart from the batch reader because its base classes exist from PySpark 4.2 on only."""
+"""The stream's reader. Separate from the batch reader, because its base classes exist only from PySpark 4.2 on."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ __all__ = ["RefusedReader", "StreamReader"]
 
 
 def _client(options: SourceOptions) -> AdminOffsets:
-    # Only the query's runner asks brokers; the process that pickles readers is spared these imports.
+    # Only the query's runner needs these imports, and not the process that pickles readers.
     from kadence.spark.source.clients import driver_client
 
     return driver_client(options)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """``spark.readStream``. `kadence.spark.source.driver` says what Spark calls when, and what is made of it."""
+    """``spark.readStream``. `kadence.spark.source.driver` describes Spark's calls and their handling."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -49,11 +49,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver = StreamDriver(options, partial(_client, options))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as below
-        """Always the same: where partitions start is written into the end of the first batch."""
+        """Always the same: the starts of partitions are written into the end of the first batch."""
         return dict(NOT_BEGUN)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Tells Spark *that* there is a limit; which offsets that are is decided in `latestOffset`."""
+        """Declares *that* there is a limit; `latestOffset` decides the offsets."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -79,20 +79,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reads.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Comes one batch late and never for the last: `latestOffset` commits instead."""
+        """Spark calls it one batch late and never for the last one: `latestOffset` commits instead."""
 
     def stop(self) -> None:
         self._driver.close()
         if isinstance(sys.exc_info()[1], EOFError):
-            # The query was stopped: Spark has hung up and is about to end this process, which has nothing left to do.
-            # Left alone it would tell Spark of the end of the connection, over that connection, and print a traceback.
+            # The query was stopped: Spark has closed the connection, and ends this process next. Otherwise the process
+            # would try to report the closed connection to Spark, over that connection, and print a traceback.
             os._exit(0)
 
 
 class RefusedReader(DataSourceStreamReader):
-    """Stands for a reader that cannot be, and says why when it is first asked.
+    """Replaces a reader that cannot be made, and raises the error at the first call.
 
-    Spark stops the reader even where making it failed, and what the user would see then is an UnboundLocalError.
+    Spark calls stop() on the reader even if making it failed, and the user would see an UnboundLocalError.
     """
 
     def __init__(self, reason: KafkaError) -> None:

@@ -4,7 +4,7 @@ pytest loads it wherever Kadence is installed. So importing it loads neither cli
 them when a test uses it. All names but `schema_registry` begin with ``kadence``; `caplog` is pytest's own, and waits
 for what clients have logged on their threads.
 
-PYTEST_DONT_REWRITE: there are no assertions here, and pytest would warn where this was imported before.
+PYTEST_DONT_REWRITE: this module has no assertions, and pytest would warn if it was imported before.
 """
 
 from __future__ import annotations
@@ -70,20 +70,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _flush_logs() -> None:
-    """Have handlers get what threads of Kadence have logged so far."""
+    """Pass records that Kadence's threads have logged so far to the log handlers."""
     if (logs := sys.modules.get("kadence.logs")) is not None:
         logs.flush()
 
 
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_call() -> Generator[None]:
-    """Lines of a test's clients are among those of the test."""
+    """Log lines of a test's clients are reported with the test."""
     yield
     _flush_logs()
 
 
 def _after_flush(look: Callable[..., Any]) -> Callable[..., Any]:
-    """The same method, which sees what threads of Kadence have logged by then."""
+    """The same method, after records of Kadence's threads have reached the handlers."""
 
     def flushed(self: pytest.LogCaptureFixture, *arguments: Any) -> Any:
         _flush_logs()
@@ -93,7 +93,7 @@ def _after_flush(look: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _caplog() -> type[pytest.LogCaptureFixture]:
-    """pytest's class, with looks of ours. To mypy it is final."""
+    """pytest's class, with these methods. mypy considers it final."""
     theirs = pytest.LogCaptureFixture
     looks: dict[str, Any] = {
         name: property(_after_flush(getattr(theirs, name).fget)) for name in ("records", "text")
@@ -104,7 +104,7 @@ def _caplog() -> type[pytest.LogCaptureFixture]:
 
 @pytest.fixture
 def caplog(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """pytest's own ``caplog``. It sees what the threads of clients and brokers have logged before the look."""
+    """pytest's own ``caplog``, with all that the threads of clients and brokers have logged so far."""
     caplog.__class__ = _caplog()
     return caplog
 
@@ -137,7 +137,7 @@ def kadence_settings(kadence_broker: KadenceBroker) -> dict[str, str]:
 
 @pytest.fixture
 def _kadence_space(request: pytest.FixtureRequest) -> Iterator[Space]:
-    """What this test makes. The broker is started only when something of it is asked for."""
+    """The topics, groups and clients of this test. The broker is started when the test first uses it."""
     with Space(lambda: request.getfixturevalue("kadence_broker"), request.node.name) as space:
         if "kadence_broker" in request.fixturenames:
             space.uses_broker()

@@ -1,4 +1,4 @@
-"""Which broker a run of tests uses: the embedded one, real Apache Kafka, or one that runs elsewhere."""
+"""The broker of a test run: the embedded one, real Apache Kafka, or one that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FAST_GROUPS: Final[Mapping[str, int]] = {
     "group.consumer.min.heartbeat.interval.ms": 100,
     "group.consumer.heartbeat.interval.ms": 200,
 }
-"""An embedded broker's groups at the speed of tests: sessions may be short, and KIP-848's members heartbeat often."""
+"""Group settings of embedded brokers for tests: sessions may be short, and KIP-848 members heartbeat often."""
 
 AT_ONCE: Final[Mapping[str, int]] = {"group.consumer.assignment.interval.ms": 0}
-"""A group of KIP-848 gets a new assignment as soon as a member comes or goes, and not only once a second.
+"""A KIP-848 group gets a new assignment as soon as a member joins or leaves, and not once a second at most.
 
-Kafka has the key since 4.3. It takes 0, which is the default of ``group.consumer.min.assignment.interval.ms``.
+Kafka has the key since 4.3. It accepts 0, the default of ``group.consumer.min.assignment.interval.ms``.
 """
 
 _REACH_S: Final = 10.0
@@ -44,7 +44,7 @@ class KadenceBroker:
 
     kind: Literal["embedded", "kafka", "external"]
     bootstrap_servers: str
-    # A password may be in it.
+    # The settings may have a password.
     settings: Mapping[str, str] = field(repr=False)
     _embedded: Broker | None = field(default=None, repr=False)
 
@@ -52,7 +52,7 @@ class KadenceBroker:
         """The embedded broker; skips the test where the run uses another one.
 
         Args:
-            why: what the test needs it for, told with the skip.
+            why: the feature that needs it; part of the skip's reason.
         """
         if self._embedded is None:
             pytest.skip(f"{why} needs the embedded broker, and this run uses {self.bootstrap_servers}")
@@ -76,7 +76,7 @@ def parse_settings(lines: list[str]) -> dict[str, str]:
 
 
 def embedded(options: Mapping[str, Any]) -> Broker:
-    """An embedded broker with fast groups; ``options`` as `kadence.Broker` takes them, and they come first."""
+    """An embedded broker with fast groups; ``options`` as `kadence.Broker` takes them; they take precedence."""
     from kadence.broker import Broker
 
     return Broker(**{**options, "config": {**FAST_GROUPS, **AT_ONCE, **options.get("config", {})}})
@@ -91,8 +91,8 @@ def running(where: str, settings: Mapping[str, str], options: Mapping[str, Any])
         settings: further settings of clients. options: arguments of `kadence.Broker`, for the embedded one.
 
     Raises:
-        pytest.UsageError: ``where`` is none of these, or nobody answers there.
-        MissingDependencyError: Java or Kafka's jars cannot be had.
+        pytest.UsageError: ``where`` is none of these, or no broker answers there.
+        MissingDependencyError: Java or Kafka's jars are missing.
     """
     if where == "embedded":
         with embedded(options) as broker:

@@ -71,7 +71,7 @@ class Topics:
             Its name.
 
         Raises:
-            BrokerError: the broker does not create it, for example because this test already has one of that base.
+            BrokerError: the broker refused, for example because this test already has a topic of that base.
         """
         return self._space.create_topic(base, partitions, config or {})
 
@@ -162,7 +162,7 @@ class Simulations:
         """Begin one.
 
         Args:
-            seed: decides all that is random; None: what ``--kadence-seed`` says, 0 by default.
+            seed: the seed of all randomness; None: that of ``--kadence-seed``, 0 by default.
             options: as `kadence.testing.simulation.Simulation` takes them.
         """
         from kadence.testing.simulation import Simulation
@@ -227,7 +227,7 @@ class RecordTools:
         found: list[Record] = []
         settings = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False, **settings}
         with Consumer(self._space.broker.settings, **settings) as consumer:
-            # The program under test may be about to make the topic, or another node has not heard of it yet.
+            # The program under test may be about to create the topic, or the asked node does not know it yet.
             while not (infos := consumer.partitions_for(topic, timeout=timeout)):
                 if time.monotonic() >= deadline:
                     raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist")

@@ -1,4 +1,4 @@
-"""What one test makes on a broker that it shares with others (names, topics, clients, faults), and its removal."""
+"""The names, topics, clients and faults of one test on a shared broker, and their removal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Space"]
 
 _LONGEST: Final = 80
-"""Characters of a test's name in the names of its topics and groups; Kafka takes 249 in all."""
+"""Characters of a test's name in the names of its topics and groups; Kafka allows 249 in all."""
 
 _GONE: Final = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.GROUP_ID_NOT_FOUND)
 
@@ -33,8 +33,8 @@ _GONE: Final = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.GROUP_ID_NOT
 class Space:
     """The part of a broker that belongs to one test. Used with ``with``.
 
-    It ends in an order of its own, whatever the order in which a test asked for things: faults go first, so that
-    clients can be closed; topics and groups go last, when nobody reads them.
+    Its parts end in a fixed order: faults first, so that clients can be closed; topics and groups last, when no client
+    reads them.
     """
 
     def __init__(self, broker: Callable[[], KadenceBroker], test: str) -> None:
@@ -57,7 +57,7 @@ class Space:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         with ExitStack() as steps:
-            # Each is done though another fails.
+            # Each step runs even if another one fails.
             steps.callback(self._delete)
             steps.callback(self.clients.close)
             steps.callback(self._faults.close)
@@ -70,11 +70,11 @@ class Space:
         return self._broker
 
     def uses_broker(self) -> None:
-        """The test reaches the broker by its settings, too: what it makes there need not have come by here."""
+        """The test has the broker's settings, and may create topics and groups without this object's methods."""
         self._broker = self._find_broker()
 
     def name(self, base: str) -> str:
-        """``base`` made unique to this test; the same each time it asks."""
+        """``base`` made unique to this test; the same in each call."""
         return self._names.setdefault(base, f"{base}-{self._suffix}")
 
     def create_topic(self, base: str, partitions: int, config: Mapping[str, str]) -> str:
@@ -94,7 +94,7 @@ class Space:
         return self._producer
 
     def consumer_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Keywords of a consumer: of the test's group, from the beginning, unless ``settings`` say otherwise."""
+        """Keywords of a consumer: the test's group, from the beginning, unless overridden by ``settings``."""
         return {"group_id": self.name("group"), "auto_offset_reset": "earliest", **settings}
 
     def faults(self) -> Faults:
@@ -104,7 +104,7 @@ class Space:
         return self._injector
 
     def _delete(self) -> None:
-        """Delete what the test leaves at the broker. What stays there is told, and is no failure of the test."""
+        """Delete the topics and groups that the test leaves. A failed deletion is a warning, not a test failure."""
         if not (self.topics or self._groups_stay):
             return
         from kadence.admin import Admin
@@ -114,7 +114,7 @@ class Space:
             with Admin(self.broker.settings) as admin:
                 if self.topics:
                     stays |= _refused(admin.delete_topics(self.topics, raise_errors=False))
-                # Whoever made them: the program under test may have names of its own for its groups.
+                # All groups, because the program under test may name its groups itself.
                 groups = [each.group_id for each in admin.list_groups()] if self._groups_stay else []
                 if groups := [each for each in groups if self._suffix in each]:
                     stays |= _refused(admin.delete_consumer_groups(groups, raise_errors=False))
@@ -126,12 +126,12 @@ class Space:
 
     @property
     def _groups_stay(self) -> bool:
-        """Whether groups that this test may have made are there after the run."""
+        """Whether groups of this test may outlive the run, on a broker that runs elsewhere."""
         return self._broker is not None and self._broker.kind == "external" and bool(self._names)
 
 
 def _refused(outcomes: Outcomes[str, None]) -> dict[str, KafkaError]:
-    """Those that are there still. What the test has deleted itself is not among them."""
+    """The errors of deletions, without topics and groups that did not exist any more."""
     return {name: error for name, error in outcomes.errors.items() if getattr(error, "code", 0) not in _GONE}
 
 
@@ -139,7 +139,7 @@ def _warn(text: str) -> None:
     try:
         warnings.warn(text, pytest.PytestWarning, stacklevel=1)
     except pytest.PytestWarning:
-        # With -W error it would be an error of a test that has passed.
+        # With -W error a warning would fail a test that has passed.
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.warn(text, pytest.PytestWarning, stacklevel=1)

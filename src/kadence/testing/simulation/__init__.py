@@ -1,7 +1,7 @@
 """Deterministic simulation: a whole group in one process under virtual time, by seed (G2).
 
 `Simulation` runs your programs, written with `kadence.AsyncConsumer` and `kadence.AsyncProducer` as in production, with
-their real network sides, the real embedded broker and a simulated network. A simulated minute takes about a second.
+their real network code, the real embedded broker and a simulated network. A simulated minute takes about a second.
 """
 
 from __future__ import annotations

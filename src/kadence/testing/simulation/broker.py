@@ -1,4 +1,4 @@
-"""The broker of a simulation: the embedded one, all of it but its thread, on a process that can crash and come back."""
+"""The broker of a simulation: the embedded one without its thread, on a process that can crash and restart."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ BROKER: Final = "broker"
 """The name of its process."""
 
 _HOST: Final = "192.0.2.1"
-"""An address of no network (RFC 5737): a client that got it by mistake reaches nobody."""
+"""An address for documentation (RFC 5737): a client that used it by mistake would not reach any host."""
 
 _FIRST_PORT: Final = 9_092
 
 
 class _Disk:
-    """What waits for the disk (`kadence.broker.storage.Worker`): after some time, on no thread."""
+    """Runs disk jobs (`kadence.broker.storage.Worker`) after a virtual delay, without a thread."""
 
     def __init__(
         self, process: Process, rng: random.Random, delay_ms: tuple[int, int], stir: Callable[[], None]
@@ -53,7 +53,7 @@ class _Disk:
         self._process.at(self._free_at, self._run)
 
     def close(self) -> None:
-        """The broker is dead, and nobody reads these files again: what waits still has descriptors to close."""
+        """The broker is dead, and its files are not read again: only close the descriptors of waiting jobs."""
         while self._waiting:
             run_guarded(self._waiting.popleft())
 
@@ -67,10 +67,10 @@ class SimulatedBroker:
     """Several logical nodes in one process, with a data directory that outlives it.
 
     Args:
-        path: the data directory is made in it anew after each crash. history: looks at what it does.
+        path: the folder of its data directories, one for each life. history: checks its behaviour.
 
     Attributes:
-        core: the broker that runs, or that crashed last.
+        core: the running broker, or the one that crashed last.
     """
 
     def __init__(
@@ -114,10 +114,10 @@ class SimulatedBroker:
         return self.process.is_alive
 
     def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
-        """Let all records below ``before_offset`` go, as an operator does. They do not count as lost.
+        """Delete all records below ``before_offset``, as an operator does. They do not count as lost.
 
         Raises:
-            SimulationError: it is down.
+            SimulationError: the broker is down.
             ConfigError: there is no such partition.
         """
         if not self.is_up:
@@ -127,18 +127,18 @@ class SimulatedBroker:
         self.stir()
 
     def stir(self) -> None:
-        """Let its loop do a turn: something was done to it from outside, and waits."""
+        """Let its loop take a turn, after a change from outside."""
         self._driver.stir()
 
     def crash(self) -> None:
-        """End it as kill -9 would: what the system was given is on the disk, nobody said goodbye.
+        """End it as kill -9 would: all writes so far are on the disk, and connections are not shut down in order.
 
         Raises:
-            SimulationError: it is down already.
+            SimulationError: the broker is down already.
         """
         if not self.is_up:
             raise SimulationError("the broker is down already")
-        # As the files are now: closing the directory, which frees its descriptors, would put it in order.
+        # Copy the files now: closing the directory, which frees its descriptors, would shut it down cleanly.
         after = self._path / str(self._lives + 1)
         shutil.copytree(
             self._path / str(self._lives),
@@ -164,7 +164,7 @@ class SimulatedBroker:
         self._start()
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Free its resources."""
         self._is_closed = True
         if self.is_up:
             self.process.end()

@@ -57,7 +57,7 @@ class Sockets:
 
 
 class _Jobs(FinishedJobs):
-    """Runs jobs (assignors) after some time, on no thread."""
+    """Runs jobs (assignors) after a virtual delay, without a thread."""
 
     def __init__(self, process: Process, rng: random.Random, wake: Callable[[], None]) -> None:
         super().__init__(wake)
@@ -71,11 +71,11 @@ class _Jobs(FinishedJobs):
         self._process.at(self._free_at, lambda: self._do(work, done))
 
     def close(self) -> None:
-        """Nothing to free."""
+        """There is nothing to free."""
 
 
 class _Engine:
-    """Runs the turns of a network side as events of its process (`kadence.client.engine.Engine`)."""
+    """Runs the turns of a network loop as events of its process (`kadence.client.engine.Engine`)."""
 
     has_thread: Final = False
 
@@ -88,7 +88,7 @@ class _Engine:
         self._driver.stir()
 
     def join(self, seconds: float | None = None) -> None:
-        """A client that closes has heard from its network side already that it has ended."""
+        """Return at once: a client that closes has seen the end of its network loop already."""
 
     def is_alive(self) -> bool:
         return self._process.is_alive and not self._driver.has_ended
@@ -98,9 +98,9 @@ class _Engine:
 
 
 class _Sender:
-    """A producer whose sends block nobody: each is a task of the program's loop.
+    """A producer whose sends do not block: each is a task of the program's loop.
 
-    It stands for the `Producer` that `process` calls on threads.
+    It replaces the `Producer` that `process` calls on threads.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -113,7 +113,7 @@ class _Sender:
         return future
 
     def close(self, timeout: float | None = None) -> None:
-        """It ends some time later, as far as its process lives so long."""
+        """Close it some time later, if its process still lives then."""
         self._begin(self._producer.close(timeout))
 
     def _begin(self, coroutine: Any) -> None:
@@ -131,7 +131,7 @@ class _Sender:
 
 
 class _Aside:
-    """Calls that block nobody here, made after some time, on no thread."""
+    """Makes calls after a virtual delay, without a thread. In a simulation they do not block."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -151,7 +151,7 @@ class _Aside:
 class _Caller:
     """Makes calls in tasks of the program's loop, and awaits those that can be awaited (`kadence.client.aside.Caller`).
 
-    Whoever gives it calls waits for the end of those before.
+    The caller must wait for the end of earlier calls before it passes more.
     """
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class _Caller:
             while True:
                 try:
                     result = await _result(call())
-                except Exception as error:  # noqa: BLE001 - whoever asked for the call decides what it means
+                except Exception as error:  # noqa: BLE001 - the caller decides how to handle it
                     call = calls.throw(error)
                 else:
                     call = calls.send(result)
@@ -184,7 +184,7 @@ async def _result(given: Any) -> Any:
 
 
 class _Surroundings(Surroundings):
-    """What a client has from a simulation instead of the machine."""
+    """The parts that a client gets from a simulation instead of the machine: clock, sockets, loops, threads."""
 
     has_threads = False
     has_native_heartbeat = False
@@ -210,7 +210,7 @@ class _Surroundings(Surroundings):
         self._consumers = consumers
 
     def client_id(self, kind: str) -> str:
-        # One that is generated depends on what else this process of yours has done.
+        # A generated one would depend on other clients of this Python process.
         name = self._process.name
         return f"{name}-{next(self._consumers)}" if kind == "consumer" else name
 

@@ -1,7 +1,7 @@
-"""Runs loops that normally have a thread (a network side, a broker's loop) as events of a simulated process.
+"""Runs loops that normally have a thread (a network loop, a broker's loop) as events of a simulated process.
 
-A turn that would wait says for how long, by its selector; the next one is due then, or as soon as something that it
-watches is ready.
+If a turn would wait, its selector has the timeout. The next turn is due then, or as soon as a watched socket is
+ready.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["Driver"]
 
 
 class Driver:
-    """Runs turns until one of them is the last.
+    """Runs turns until the last one.
 
     Args:
         on_turn: called after each turn.
 
     Attributes:
-        selector: what the turns wait with. turn: does one; False means that it was the last. Set it before `stir`.
+        selector: the selector of the turns. turn: runs one; returns False after the last. Set it before `stir`.
     """
 
     turn: Callable[[], bool]
@@ -35,7 +35,7 @@ class Driver:
         self.has_ended = False
 
     def stir(self) -> None:
-        """Let the next turn come now."""
+        """Run the next turn now."""
         if not self._is_stirred and not self.has_ended:
             self._is_stirred = True
             self._process.soon(self._run)
@@ -47,7 +47,7 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         self.selector.has_found = False
-        # A turn that looks at nothing has more to do.
+        # A turn that does not call select() has more to do.
         self.selector.patience_ms = 0
         began_at = self._process.scheduler.now_ms()
         goes_on = self.turn()

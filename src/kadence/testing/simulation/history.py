@@ -1,18 +1,18 @@
 """The history of a simulation, and the invariants that are checked at every step of it.
 
-It looks at requests as they reach the broker and responses as they leave it, at the groups after each turn of its
-loop, and at the log at the end. The first violation ends the run.
+It sees each request that reaches the broker and each response that leaves it, the groups after each turn of its loop,
+and the log at the end. The first violation ends the run.
 
 * One owner for each partition in each generation of a classic group, and at any time in a KIP-848 group.
 * Generations, group epochs and member epochs only grow.
 * No member outlives its session, or the time for giving partitions up.
-* No commit is accepted of who is no member, or of a generation or epoch that is over.
-* Nothing is committed that was not processed before (where the programs say what they process).
-* Nothing that was acknowledged is lost, and nothing of it changes.
+* No commit is accepted of a client that is not a member, or of an outdated generation or epoch.
+* No offset is committed beyond a record that was not processed (if programs report processed records).
+* No acknowledged record is lost or changed.
 * No committed offset, generation or epoch goes back when the broker crashes and starts again (`restarts`).
-* Readers of committed records get those of transactions that were committed, and no others (`transactions`).
-* What is made of records in transactions is made exactly once (`outputs`).
-* A listener is assigned nothing twice, and gives up nothing that it was not assigned.
+* Readers of committed records get the records of committed transactions, and of no others (`transactions`).
+* Outputs that are written in transactions are written exactly once (`outputs`).
+* A listener is not called with a partition twice, nor with the revocation of one that was not assigned.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ if TYPE_CHECKING:
 __all__ = ["History"]
 
 _SLACK_MS: Final = 250
-"""A loop that was held up reads what has arrived before its timers judge; and a turn takes its time."""
+"""The tolerance for timeouts: a late loop reads arrived requests before it runs timers, and a turn takes time."""
 
 _ALIVE: Final = (HeartbeatRequest, JoinGroupRequest, SyncGroupRequest, ConsumerGroupHeartbeatRequest)
-"""What keeps a session."""
+"""Requests that keep a session alive."""
 
 _READ_BYTES: Final = 1 << 20
 
 
 class _Epochs(NamedTuple):
-    """A group as it was when it was looked at last."""
+    """A group in its last seen state."""
 
     kind: type[Any]
     epoch: int
@@ -78,7 +78,7 @@ class _Epochs(NamedTuple):
 
 
 class History:
-    """Records what happens in a simulation, and checks its invariants at every step.
+    """Records the events of a simulation, and checks its invariants at every step.
 
     Attributes:
         acknowledged: the value of each record whose write was acknowledged to a program, by partition and offset.
@@ -91,8 +91,8 @@ class History:
         committed_readers: groups that read committed records only. transactions: the producers' transactions.
         outputs: the groups that write an output of each record exactly once.
         observers: called after each turn of the broker's loop.
-        wrong: the first invariant that was violated; `Simulation.run` raises it.
-        calls: how many requests the broker got. fingerprint: a hash of these requests and their times; equal runs
+        wrong: the first violated invariant; `Simulation.run` raises it.
+        calls: how many requests the broker received. fingerprint: a hash of these requests and their times; equal runs
             have equal ones.
     """
 
@@ -125,7 +125,7 @@ class History:
         done = sum(len(offsets) for offsets in self.processed.values())
         return f"<history of {self.calls} calls: {written} records acknowledged, {done} processed>"
 
-    # What programs tell
+    # Reports of programs
 
     def wrote(self, partition: TopicPartition, offset: int, value: bytes | None) -> None:
         """Note that the write of a record was acknowledged to a program."""
@@ -143,16 +143,16 @@ class History:
         """Note that records below an offset were deleted on purpose: they do not count as lost or unprocessed."""
         self.deleted[partition] = max(before_offset, self.deleted.get(partition, 0))
 
-    # What the broker does
+    # Events of the broker
 
     def begins(self) -> None:
-        """A broker starts, on what the one before it has stored: members get their time anew."""
+        """A broker starts on the files of the one before it: members get a new session."""
         self._heard_at.clear()
         self._revoking_since.clear()
         self._epochs.clear()
 
     def has_begun(self, core: BrokerCore) -> None:
-        """It has loaded what is stored."""
+        """It has loaded its files."""
         self._restarts.restarted(core)
 
     def crashes(self, core: BrokerCore) -> None:
@@ -170,7 +170,7 @@ class History:
         if isinstance(message, OffsetCommitRequest):
             group = core.coordination.coordinator.groups.get(message.group_id)
             if isinstance(group, ClassicGroup):
-                # A commit is as good as a heartbeat there.
+                # There a commit counts as a heartbeat.
                 self._heard_at[message.group_id, message.member_id] = self._scheduler.now_ms()
             generation = message.generation_id_or_member_epoch
             allowed = _may_commit(core, message.group_id, message.member_id, generation, message.topics)
@@ -189,7 +189,7 @@ class History:
             call.on_reply = lambda response: self._synced(message, response)
 
     def turned(self, core: BrokerCore) -> None:
-        """The broker's loop has done a turn."""
+        """The broker's loop has run a turn."""
         for group_id, group in core.coordination.coordinator.groups.items():
             if self._loaded.get(group_id) is not group:
                 # Its coordinator has moved. As in Kafka, that gives each member a whole session.
@@ -222,7 +222,7 @@ class History:
         self.outputs.check(core, self.deleted)
 
     def object_to(self, what: str) -> None:
-        """An invariant does not hold. Not raised here: a broker goes on serving whatever one of its calls raises."""
+        """An invariant does not hold. Not raised here: the broker would catch it and go on serving."""
         if self.wrong is None:
             self.wrong = what
 
@@ -282,7 +282,7 @@ class History:
         while frontier in done:
             frontier += 1
         if frontier < offset:
-            # Markers of transactions, and what was aborted, is no record that the group could process.
+            # The group cannot process transaction markers and aborted records.
             isolation = Isolation.COMMITTED if group_id in self.committed_readers else Isolation.UNCOMMITTED
             log = core.partition(*partition)
             missed = readable(log, frontier, isolation) - done
@@ -297,7 +297,7 @@ class History:
         if response.error_code != codes.NONE or not response.assignment:
             return
         owners = self._owners.setdefault((request.group_id, request.generation_id), {})
-        # A static member that was started again has a new id, and what the old one had.
+        # A restarted static member has a new id, and the partitions of the old one.
         who = request.group_instance_id or request.member_id
         given = decode_versioned(ConsumerProtocolAssignment, response.assignment)[1]
         for topic in given.assigned_partitions:
@@ -354,10 +354,10 @@ class History:
     ) -> None:
         known = self._epochs.get(group.group_id)
         if known is not None and known.kind is not type(group):
-            # A group that changes its protocol gives its members their sessions anew.
+            # A group that changes its protocol gives its members new sessions.
             for member_id in group.members:
                 self._heard_at[group.group_id, member_id] = self._scheduler.now_ms()
-        # An empty group may be deleted, and another one of its name begins anew.
+        # An empty group may be deleted, and another one of its name created.
         if known is not None and known.kind is type(group) and known.has_members:
             if epoch < known.epoch:
                 self.object_to(f"{group!r} went back from generation or epoch {known.epoch}")
@@ -385,7 +385,7 @@ class History:
             self._revoking_since.pop(key, None)
             return
         now = self._scheduler.now_ms()
-        # Who gives up one thing and is asked for the next at once may stay in its epoch; its time begins again.
+        # A member that gives up partitions and must give up others at once may stay in its epoch; its time restarts.
         asked = member.epoch, member.revoking
         known, since = self._revoking_since.setdefault(key, (asked, now))
         if known != asked:
@@ -404,7 +404,7 @@ def _may_commit(
     generation: int,
     topics: Iterable[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic],
 ) -> bool:
-    """Whether the group must accept the commit of this member, or at least may."""
+    """Whether the group may accept the commit of this member."""
     group = core.coordination.coordinator.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         if generation < 0:
@@ -416,7 +416,7 @@ def _may_commit(
             return generation < 0 and not group.members
         if generation == member.epoch:
             return True
-        # KIP-1251: an older epoch will do for what the member has had since then.
+        # KIP-1251: an older epoch is valid for partitions that the member has had since then.
         return generation < member.epoch and all(
             (since := member.assignment_epoch(_topic_id(core, topic), each.partition_index)) is not None
             and generation >= since

@@ -24,10 +24,10 @@ class Recorder(RebalanceListener):
     """Listens for one consumer.
 
     Args:
-        told: where it writes what it is told. object_to: hears of a callback that contradicts the ones before it.
+        told: the list to which it appends its calls. object_to: called for a callback that contradicts earlier ones.
 
     Attributes:
-        held: what the consumer has by what was told.
+        held: the consumer's partitions according to the callbacks.
     """
 
     def __init__(self, process: Process, told: list[Told], object_to: Callable[[str], None]) -> None:
@@ -45,7 +45,7 @@ class Recorder(RebalanceListener):
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
         self._note("revoked", partitions)
         strange = set(partitions) - self.held
-        # A program that is killed leaves its coroutines, perhaps amid an assignment: nobody is told of that.
+        # A killed program leaves its coroutines, perhaps during an assignment, which is not a contradiction.
         if strange and self._process.is_alive:
             self._object_to(
                 f"{self._process.name} was to give up {sorted(strange)}, which it was never assigned"
@@ -53,7 +53,7 @@ class Recorder(RebalanceListener):
         self.held -= set(partitions)
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        # Lost may also be what was given and not told of yet.
+        # on_partitions_lost may have partitions whose assignment was not reported yet.
         self._note("lost", partitions)
         self.held -= set(partitions)
 

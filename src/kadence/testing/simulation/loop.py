@@ -1,7 +1,7 @@
 """An asyncio event loop in virtual time: one for each program of a simulation.
 
 The programs are ordinary coroutines, with asyncio's own tasks, queues, locks and timeouts; `asyncio.sleep` takes no
-time of yours. Threads and sockets of asyncio are refused: nothing outside the simulation may decide what happens in it.
+real time. Threads and sockets of asyncio are refused: nothing outside the simulation may influence it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _log = logger("kadence.testing.simulation")
 T = TypeVar("T")
 
 _LAYERS: Final = 1_000
-"""How often a coroutine that is left may wait again on its way out."""
+"""How often a coroutine may wait again while it is being closed."""
 
 
 class _Handle(asyncio.TimerHandle):
-    """A call that is due; cancelling it takes its event away."""
+    """A scheduled call; cancelling it removes its event."""
 
     __slots__ = ("event",)
 
@@ -44,7 +44,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     """Runs the tasks of one process.
 
     Attributes:
-        troubles: what a callback or a forgotten task raised, as asyncio's exception handlers are told.
+        troubles: errors of callbacks and forgotten tasks, as contexts of asyncio's exception handlers.
     """
 
     def __init__(self, process: Process) -> None:
@@ -60,7 +60,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self._scheduler.now_ms() / 1000
 
-    # What asyncio's futures and tasks ask of a loop. Typeshed types the arguments of callbacks one by one.
+    # The methods that asyncio's futures and tasks call. Typeshed types the arguments of callbacks one by one.
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -103,7 +103,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return not self._process.is_alive
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """What nobody waits for has raised: it is logged, as asyncio's own loops do."""
+        """A callback or a forgotten task has raised: log it, as asyncio's own loops do."""
         self.troubles.append(context)
         _log.error("%s: %s", self._process.name, context.get("message"), exc_info=context.get("exception"))
 
@@ -122,7 +122,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         raise SimulationError("a program of a simulation gets no signals: Program.stop sets program.stopping")
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio's handles tell their loop; `_Handle` has done what there is to do."""
+        """Called by asyncio's handles; `_Handle` has cancelled its event already."""
 
     # Running
 
@@ -149,21 +149,21 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(outer)
 
     def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """An asynchronous generator was left before its end: its ``finally`` may await something."""
+        """An asynchronous generator was dropped before its end: its ``finally`` may await."""
         if self._process.is_alive:
             self.create_task(generator.aclose())
 
     def _unwind(self) -> None:
-        """The process is killed: leave its coroutines now, or the collector would complain of them later.
+        """The process is killed: close its coroutines now, or the garbage collector would warn of them later.
 
-        What they do on their way out (``finally``, ``async with``) reaches nobody: no event of a dead process runs.
+        Their ``finally`` and ``async with`` blocks have no effect outside: no event of a dead process runs.
         """
         outer = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         tasks, self._tasks = list(self._tasks), {}
         try:
             for task in tasks:
-                # A task that never ends is no mistake here; it would keep the whole simulation to complain of it.
+                # A task that never ends is no error here, and asyncio's warning would keep the whole simulation alive.
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 if not task.done() and task.get_coro() is not None:
                     _leave(task.get_coro())
@@ -173,7 +173,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
 @contextlib.contextmanager
 def threads_refused() -> Iterator[None]:
-    """Within it a program that starts a thread, as `kadence.Admin` does, gets a `SimulationError`."""
+    """A context in which a program that starts a thread, as `kadence.Admin` does, gets a `SimulationError`."""
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:

@@ -1,4 +1,4 @@
-"""Programs that most simulations want: a member of a group around your handler, a writer, and what has both sides."""
+"""Programs for most simulations: a group member around your handler, a writer, and a transactional program."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def member(
 ) -> Main:
     """A program that reads topics in a group, record by record, until `Program.stop`.
 
-    It reports processed records to the simulation's history, for which a commit that skips a record is a violation.
+    It reports processed records to the simulation's history, which does not allow a commit that skips a record.
     It uses the listener of `Program.attach` and carries out the actions of `Program.order`.
 
     Args:
@@ -61,8 +61,8 @@ def member(
             try:
                 await read(program, settings)
             except (FencedInstanceIdError, UnreleasedInstanceIdError, KafkaTimeoutError):
-                # Another process has the name, or one that died had it a moment ago; or the program was frozen while
-                # it closed its consumer. What restarts programs waits.
+                # Another process has the group.instance.id, or one that died had it a moment ago; or the program was
+                # frozen while it closed its consumer. Wait, as a supervisor does.
                 await program.sleep(_PAUSE_S)
 
     async def read(program: Program, settings: Mapping[str, Any]) -> None:
@@ -117,9 +117,9 @@ def transformer(
 ) -> Main:
     """A program that reads topics in a group and writes to another topic, exactly once, until it is asked to stop.
 
-    The records of a poll, what is made of them and their offsets are one transaction. Several of one group may run. The
-    simulation's history, which looks for outputs that are missing or twice there, has a topic of outputs for itself.
-    Otherwise it is like a `member`.
+    The records of a poll, their outputs and their offsets are one transaction. Several programs of one group may run.
+    The simulation's history checks that no output is missing or duplicated; nothing else may write to the topic of
+    outputs. Otherwise it is like a `member`.
 
     Args:
         config: of the consumer, Kafka's dotted keys.
@@ -141,7 +141,7 @@ def transformer(
             try:
                 await transform(program, settings)
             except KafkaError:
-                # Another process has the name, or nobody knows how the transaction ends. A new producer will.
+                # Another process has the transactional id, or the outcome is unknown. A new producer resolves both.
                 await program.sleep(_PAUSE_S)
 
     async def transform(program: Program, settings: Mapping[str, Any]) -> None:
@@ -187,5 +187,5 @@ async def _commit(consumer: AsyncConsumer) -> None:
     try:
         await consumer.commit()
     except KafkaError:
-        # The partitions have gone, or the broker is away: whoever has them next processes the records again.
+        # The partitions have gone, or the broker is away: their next owner processes the records again.
         return

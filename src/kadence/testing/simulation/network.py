@@ -1,9 +1,9 @@
 """A simulated network: sockets, listening ports, selectors; delays, cuts and resets by seed.
 
-Connections are TCP's: bytes of one direction arrive in order, however long they take, and what arrives before a
-connection breaks is a beginning of what was written. The network can do what a real one does to TCP connections. It
-delays each piece of each connection by itself, so connections overtake each other. It holds all bytes while hosts
-cannot reach each other (`cut`). It breaks connections and loses the bytes on their way (`reset`).
+Connections behave as TCP: bytes of one direction arrive in order, and if a connection breaks, a prefix of the written
+bytes has arrived. The network has the faults of a real one. It delays each piece of each connection separately, so
+connections overtake each other. It holds all bytes while hosts cannot reach each other (`cut`). It breaks connections
+and loses the bytes under way (`reset`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kadence.testing.simulation.scheduler import Process, Scheduler, SimulationE
 __all__ = ["Network", "SimulatedSelector", "SimulatedSocket", "Wakeup"]
 
 _WINDOW: Final = 262_144
-"""Bytes on their way, or unread, in one direction of a connection."""
+"""The most bytes under way, or unread, in one direction of a connection."""
 
 _RETRY_MS: Final = 1_000
-"""How soon a connection attempt that was held by a cut is tried again."""
+"""The wait before a connection attempt that a cut has held is repeated (ms)."""
 
 _FIRST_FD: Final = 1_000_000
-"""Beyond any descriptor of the system's, so that one used by mistake fails."""
+"""Larger than any real file descriptor, so that using one with the system fails."""
 
 
 class Network:
@@ -54,7 +54,7 @@ class Network:
     def __repr__(self) -> str:
         return f"<network of {len(self.sockets)} sockets, {len(self._cut) + len(self._alone)} cuts>"
 
-    # What happens to the wires
+    # Faults of the network
 
     @property
     def delay_ms(self) -> tuple[int, int]:
@@ -129,7 +129,7 @@ class Network:
         return bool(names & self._alone) or frozenset(names) in self._cut
 
     def _look_for(self, *names: str | None) -> None:
-        """A name that was misspelt would make a test of nothing."""
+        """Refuse unknown names: with a misspelt one a test would test nothing."""
         for name in names:
             if name is not None and name not in self.names:
                 raise SimulationError(f"there is no process {name!r}, only {', '.join(sorted(self.names))}")
@@ -175,7 +175,7 @@ class Network:
             self._held.append(pipe)
 
     def crash(self, process: Process, *, silently: bool) -> None:
-        """The sockets of a process are gone. Its peers are told, unless its whole machine is gone silently."""
+        """Remove the sockets of a process. Its peers get a reset, unless its whole machine is gone silently."""
         for sock in list(self.sockets.values()):
             if sock.process is process:
                 if isinstance(sock, SimulatedSocket) and not silently:
@@ -184,7 +184,7 @@ class Network:
 
 
 class Watchable:
-    """What a selector can watch."""
+    """An object that a selector can watch."""
 
     def __init__(self, network: Network, process: Process) -> None:
         self.network = network
@@ -208,7 +208,7 @@ class Watchable:
 
 
 class Wakeup(Watchable):
-    """Ends the wait of one process's network side (`kadence.net.sockets.ClearedWakeup`)."""
+    """Ends the wait of one process's network loop (`kadence.net.sockets.ClearedWakeup`)."""
 
     def __init__(self, network: Network, process: Process) -> None:
         super().__init__(network, process)
@@ -254,13 +254,13 @@ class Pipe:
             self._schedule()
 
     def break_off(self) -> None:
-        """What is on its way never arrives."""
+        """Drop the bytes under way."""
         self._is_broken = True
         self._pieces.clear()
 
     def _schedule(self) -> None:
         scheduler = self._network.scheduler
-        # Not before the piece in front of it.
+        # Not before the piece before it.
         self._arrives_at = max(self._arrives_at, scheduler.now_ms() + self._network.delay())
         scheduler.at(self._arrives_at, self._arrive)
 
@@ -292,13 +292,13 @@ class SimulatedSocket(Watchable):
     def __repr__(self) -> str:
         return f"<simulated socket {self.fd} of {self.process.name} at {self.address}>"
 
-    # As the system's
+    # The interface of system sockets
 
     def setblocking(self, flag: bool) -> None:
         assert not flag
 
     def setsockopt(self, *_args: Any) -> None:
-        """Nothing here depends on options."""
+        """Options have no effect here."""
 
     def getsockopt(self, level: int, option: int) -> int:
         assert (level, option) == (socket.SOL_SOCKET, socket.SO_ERROR)
@@ -374,13 +374,13 @@ class SimulatedSocket(Watchable):
             for waiting in self._backlog:
                 waiting.break_off(errno.ECONNRESET)
         if self._in or self._error:
-            # As the system does: what nobody has read is told by a reset.
+            # As the system does: closing with unread bytes sends a reset.
             self.break_off(errno.ECONNRESET)
         elif self._out is not None and self.peer is not None:
             self._out.put(None)
         self.vanish()
 
-    # The network's side
+    # Called by the network
 
     def listens_on(self, address: tuple[str, int]) -> None:
         self.address = address
@@ -412,7 +412,7 @@ class SimulatedSocket(Watchable):
         self.changed()
 
     def break_off(self, error: int) -> None:
-        """Both ends learn of it; the other one when the news has arrived."""
+        """Break both ends; the other one when the reset has arrived."""
         other, self.peer = self.peer, None
         if self._out is not None:
             self._out.break_off()
@@ -465,11 +465,11 @@ class SimulatedSelector(selectors.BaseSelector):
     """A selector of the standard library's interface that never waits: the owner's next turn is scheduled instead.
 
     Args:
-        stir: told when something watched may be ready.
+        stir: called when a watched socket may be ready.
 
     Attributes:
         patience_ms: how long the latest `select` would have waited; None: for ever.
-        has_found: whether any `select` since this was last set to False has found something.
+        has_found: whether any `select` has returned events since this was last set to False.
     """
 
     def __init__(self, network: Network, stir: Callable[[], None]) -> None:
@@ -518,7 +518,7 @@ class SimulatedSelector(selectors.BaseSelector):
         return found
 
     def has_changed(self, fd: int) -> None:
-        """Something watched may be ready for more than before; whoever becomes ready says so."""
+        """A watched socket may be ready for more events than before. Sockets call this themselves."""
         if fd in self._keys:
             self._changed.add(fd)
         self.stir()

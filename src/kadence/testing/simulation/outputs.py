@@ -1,8 +1,8 @@
-"""What programs make of records in transactions, and the invariant that each record has its output exactly once.
+"""Outputs of transactional programs, and the invariant that each record has its output exactly once.
 
-An output says in its value which record it was made of (`output_of`). Whatever crashed, readers of committed records
-see no output twice, and none of a record that was not committed. Once a group has committed that a record is done, they
-see its output: the two were committed together.
+The value of an output names its record (`output_of`). After any crash, readers of committed records see no output
+twice, and no output of a record that was not committed. Once a group has committed a record's offset, they see its
+output: the two were committed together.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _Place = tuple[TopicPartition, int]
 
 
 def output_of(record: Record) -> bytes:
-    """The value of a record's output: where the record lies, and its own value."""
+    """The value of a record's output: the record's partition and offset, and its own value."""
     return b"%s %d %d %s" % (record.topic.encode(), record.partition, record.offset, record.value or b"")
 
 
 class Outputs:
-    """Knows which groups make outputs of which topics, and compares the logs with what the groups have committed.
+    """The groups that write outputs, with their topics; compares the logs with the groups' committed offsets.
 
-    A topic takes the outputs of one group, and nothing else is written to it.
+    A topic of outputs belongs to one group, and has no other records.
     """
 
     def __init__(self) -> None:
         self._topics: dict[tuple[str, str], set[str]] = {}
 
     def expect(self, group_id: str, topics: Iterable[str], into: str) -> None:
-        """A program of the group makes outputs of topics, and writes them to ``into``."""
+        """A program of the group writes an output of each record of these topics to ``into``."""
         self._topics.setdefault((group_id, into), set()).update(topics)
 
     def are_complete(self, core: BrokerCore) -> bool:
-        """Whether all groups have committed everything there is, and no transaction of theirs is open."""
+        """Whether all groups have committed up to the log ends, without open transactions."""
         return all(
             _is_settled(core, into)
             and all(
@@ -56,7 +56,7 @@ class Outputs:
         )
 
     def check(self, core: BrokerCore, deleted: Mapping[TopicPartition, int]) -> None:
-        """Compare the logs, as readers of committed records see them, with what the groups have committed."""
+        """Compare the logs, as readers of committed records see them, with the groups' committed offsets."""
         for (group_id, into), topics in self._topics.items():
             made = Counter(
                 _source(bytes(record.value or b""))
@@ -83,7 +83,7 @@ def _compare(
                 f"{into!r} has an output of {partition} offset {offset}, which no reader of committed records gets"
             )
     if not _is_settled(core, into):
-        # The offsets of a transaction may count a moment before its records do.
+        # The offsets of a transaction may be committed a moment before its records.
         return
     committed = _committed(core, group_id, partition)
     for offset in sorted(there):
@@ -95,7 +95,7 @@ def _compare(
 
 
 def _source(value: bytes) -> _Place:
-    """Of which record an output was made."""
+    """The partition and offset of an output's record."""
     topic, partition, offset, _ = value.split(b" ", 3)
     return TopicPartition(topic.decode(), int(partition)), int(offset)
 
@@ -105,7 +105,7 @@ def _partitions(core: BrokerCore, topic: str) -> list[TopicPartition]:
 
 
 def _is_settled(core: BrokerCore, topic: str) -> bool:
-    """Whether no transaction is open in it."""
+    """Whether the partition has no open transaction."""
     logs = (core.partition(*partition) for partition in _partitions(core, topic))
     return all(log.last_stable_offset == log.end_offset for log in logs)
 

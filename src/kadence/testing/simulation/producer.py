@@ -1,4 +1,4 @@
-"""The producer of a simulation: the real `AsyncProducer`, which tells the history of its records and transactions."""
+"""The producer of a simulation: the real `AsyncProducer`, which reports to the simulation's history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["SimulatedProducer"]
 
 
 class SimulatedProducer(AsyncProducer):
-    """An `AsyncProducer` for a program of a simulation, whose history checks what it has written.
+    """An `AsyncProducer` for a program of a simulation, whose history checks its records.
 
     Args:
         config: Kafka's dotted keys.
@@ -50,9 +50,9 @@ class SimulatedProducer(AsyncProducer):
         future = await super().send(
             topic, value, key, partition=partition, timestamp=timestamp, headers=headers
         )
-        # Nothing else runs between the handing over and this line.
+        # No other code runs between send() and this line.
         self._history.sent[topic, value] += 1
-        # On the network side, not on the loop: even if the program is killed before it hears of it, it was told.
+        # On the network loop, not on the program's: the record counts even if the program is killed now.
         future._when_done(partial(self._decided, self._open, value))
         return future
 
@@ -73,7 +73,7 @@ class SimulatedProducer(AsyncProducer):
     async def commit_transaction(self) -> None:
         """As `AsyncProducer.commit_transaction`."""
         if self._open is not None:
-            # From here on nobody but the brokers knows, until they have answered.
+            # From here on the outcome is unknown until the brokers have answered.
             self._history.transactions.ends(self._open, Fate.UNKNOWN)
         await super().commit_transaction()
         self._ended(Fate.COMMITTED)

@@ -1,9 +1,9 @@
-"""What the group coordinator knew when the broker crashed, compared with what the next broker has loaded.
+"""Compares the group coordinator's state before a crash with the state that the next broker has loaded.
 
-* A committed offset that was acknowledged is there: as it was acknowledged last, or as a later commit left it whose
-  answer was lost in the crash. It may be gone if it was deleted, or expired.
-* A group with members is there, of the same kind. Its generation or epoch, and the epochs of its members, have not gone
-  back. The generation of a classic group counts once its assignment is stored, as in Kafka: before that nobody has it.
+* A committed offset that was acknowledged exists: the last acknowledged one, or that of a later commit whose response
+  was lost in the crash. It may be missing if it was deleted, or has expired.
+* A group with members exists, with the same type. Its generation or epoch, and its members' epochs, have not gone back.
+  The generation of a classic group counts once its assignment is stored, as in Kafka: before that no member has it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["Restarts"]
 
 @dataclass(frozen=True, slots=True)
 class _Acknowledged:
-    """A commit that a client was told is accepted.
+    """A commit that was acknowledged to a client.
 
     Attributes:
-        topic_id: of the topic as it was then. expires_at: the scheduler's ms, at the earliest.
+        topic_id: of the topic at that time. expires_at: the scheduler's ms, at the earliest.
     """
 
     offset: int
@@ -39,7 +39,7 @@ class _Acknowledged:
 
 @dataclass(slots=True)
 class _Group:
-    """What is stored of a group. ``epoch``: its generation or epoch. ``members``: those with epochs of their own."""
+    """The stored state of a group. ``epoch``: its generation or epoch. ``members``: the epochs of its members."""
 
     kind: type[Any]
     epoch: int
@@ -47,10 +47,10 @@ class _Group:
 
 
 class Restarts:
-    """Compares what the coordinator knew before a crash with what the next broker has loaded.
+    """Compares the coordinator's state before a crash with the state that the next broker has loaded.
 
     Args:
-        object_to: told what a restart took back.
+        object_to: called with each state that a restart has lost.
     """
 
     def __init__(self, scheduler: Scheduler, object_to: Callable[[str], None]) -> None:
@@ -63,25 +63,25 @@ class Restarts:
     def has_committed(
         self, core: BrokerCore, group_id: str, partition: TopicPartition, offset: int, retention_ms: int = -1
     ) -> None:
-        """A commit was acknowledged. ``retention_ms``: as an old client says how long to keep it; -1: it does not."""
+        """A commit was acknowledged. ``retention_ms``: the retention time of an old client's request; -1: none."""
         keeps_ms = retention_ms if retention_ms >= 0 else core.settings.coordinator().offsets_retention_ms
         self._acknowledged[group_id, partition] = _Acknowledged(
             offset, _topic_id(core, partition.topic), self._scheduler.now_ms() + keeps_ms
         )
 
     def may_forget_offsets(self, group_id: str) -> None:
-        """Somebody asks to delete the group, or offsets of it."""
+        """A client asks to delete the group, or offsets of it."""
         for key in [key for key in self._acknowledged if key[0] == group_id]:
             del self._acknowledged[key]
 
     def turned(self, core: BrokerCore) -> None:
-        """The broker's loop has done a turn: look at what is stored of its groups now."""
+        """The broker's loop has run a turn: note the stored state of its groups."""
         groups = core.coordination.coordinator.groups
         for group_id in self._groups.keys() - groups.keys():
             del self._groups[group_id]
         for group_id, group in groups.items():
             if not isinstance(group, ClassicGroup | ConsumerGroup) or not group.members:
-                # It may be deleted, and another one of its name begins anew.
+                # It may be deleted, and another one of its name created.
                 self._groups.pop(group_id, None)
             elif isinstance(group, ConsumerGroup):
                 members = {member_id: member.epoch for member_id, member in group.members.items()}
@@ -97,7 +97,7 @@ class Restarts:
         }
 
     def restarted(self, core: BrokerCore) -> None:
-        """Another broker has loaded what the one before it stored."""
+        """Another broker has loaded the files of the one before it."""
         now = self._scheduler.now_ms()
         for (group_id, partition), told in list(self._acknowledged.items()):
             if core.coordination.node_of(group_id) is None:
@@ -108,7 +108,7 @@ class Restarts:
             found = _offset(core, group_id, partition)
             if found is None or found not in (told.offset, self._at_crash.get((group_id, partition))):
                 self._object_to(
-                    f"group {group_id!r} was told that {partition} is committed up to {told.offset}, and after the "
+                    f"group {group_id!r} had {partition} committed up to {told.offset}, acknowledged, and after the "
                     f"restart it is {'not committed' if found is None else found}"
                 )
         for group_id, known in self._groups.items():
@@ -143,6 +143,6 @@ def _topic_id(core: BrokerCore, topic: str) -> bytes:
 
 
 def _offset(core: BrokerCore, group_id: str, partition: TopicPartition) -> int | None:
-    """What the coordinator has as the group's committed offset."""
+    """The group's committed offset in the coordinator."""
     found = core.coordination.coordinator.offsets.get(group_id, *partition)
     return None if found is None else found.offset

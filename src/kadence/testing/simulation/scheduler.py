@@ -1,8 +1,7 @@
 """Virtual time, and the events in it, in a fixed order.
 
-Nothing runs by itself: `Scheduler.run_until` carries out events one after the other, and time jumps from each to the
-next. Events of the same millisecond run in the order in which they were asked for, so a run depends on nothing but what
-was put in.
+`Scheduler.run_until` carries out events one after the other, and time jumps from each to the next. Events of the same
+millisecond run in the order in which they were scheduled, so a run depends only on its inputs.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from kadence.clock import FOREVER
 __all__ = ["Event", "Process", "Scheduler", "SimulationError"]
 
 _STEPS_AT_ONCE: Final = 200_000
-"""So many events within one millisecond are a program that never waits."""
+"""So many events within one millisecond mean that a program never waits."""
 
 _START: Final = 1_000_003
-"""An odd number, not 0, so that code which takes 0 for "never" is noticed."""
+"""An odd number, not 0, so that tests notice code in which 0 means "never"."""
 
 _START_WALL_MS: Final = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""
@@ -30,7 +29,7 @@ class SimulationError(AssertionError):
 
 
 class Event:
-    """Something that is to happen. `cancel` it when it is no longer wanted."""
+    """A scheduled event, which can be cancelled."""
 
     __slots__ = ("action", "process")
 
@@ -48,7 +47,7 @@ class Scheduler:
     def __init__(self) -> None:
         self._now = _START
         self._serial = 0
-        # By their time, then in the order in which they were asked for.
+        # By their time, then in the order in which they were scheduled.
         self._events: list[tuple[int, int, Event]] = []
         self._at_once = 0
 
@@ -69,17 +68,17 @@ class Scheduler:
         return self._now - _START
 
     def at(self, when: int, action: Callable[[], None], process: Process | None = None) -> Event:
-        """Do ``action`` at ``when`` (ms; the past means now), if ``process`` lives then."""
+        """Run ``action`` at ``when`` (ms; the past means now), if ``process`` is alive then."""
         self._serial += 1
         event = Event(action, process)
         heapq.heappush(self._events, (max(when, self._now), self._serial, event))
         return event
 
     def run_until(self, deadline: int, done: Callable[[], bool] | None = None) -> bool:
-        """Carry out events until ``deadline`` (ms) or, looked at after each event, until ``done``.
+        """Carry out events until ``deadline`` (ms) or until ``done``, which is checked after each event.
 
         Returns:
-            whether it is done; without ``done``, True.
+            Whether it is done; without ``done``, True.
         """
         while True:
             if done is not None and done():
@@ -97,7 +96,7 @@ class Scheduler:
                 event.process.take(event)
 
     def close(self) -> None:
-        """Nothing more will happen: forget what was to."""
+        """Drop all events."""
         self._events.clear()
 
     def _pass_to(self, when: int) -> None:
@@ -114,10 +113,10 @@ class Scheduler:
 
 
 class Process:
-    """What lives and dies as a whole: its events run only while it is alive, and wait while it is frozen.
+    """A simulated process: its events run only while it is alive, and wait while it is frozen.
 
     Attributes:
-        on_end: called once when it ends, however it does.
+        on_end: called once when it ends.
     """
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
@@ -148,10 +147,10 @@ class Process:
             event.action()
 
     def freeze(self, until: int = FOREVER) -> None:
-        """Stop it as SIGSTOP, or a long pause of the machine, would: nothing of it runs, its connections stand.
+        """Stop it as SIGSTOP, or a long pause of the machine, would: it does not run, and its connections stay open.
 
         Args:
-            until: when it goes on (ms), if `thaw` was not called before. Of several times the last holds.
+            until: when it goes on (ms), if `thaw` is not called before. The latest of several times applies.
         """
         self._thaws_at = max(self._thaws_at, until) if self.is_frozen else until
         self.is_frozen = True
@@ -159,7 +158,7 @@ class Process:
             self.scheduler.at(until, self._thaw_if_due)
 
     def thaw(self) -> None:
-        """Let it go on: first what it missed, in order."""
+        """Let it go on, with its missed events first, in order."""
         self.is_frozen = False
         held, self._held = self._held, []
         for event in held:
@@ -171,7 +170,7 @@ class Process:
             self.thaw()
 
     def end(self) -> None:
-        """Nothing of it runs any more. A second call does nothing."""
+        """End it: none of its events runs any more. A second call does nothing."""
         if not self.is_alive:
             return
         self.is_alive = False

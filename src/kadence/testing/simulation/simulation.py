@@ -76,7 +76,7 @@ class Program:
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that are assigned to its consumer now, be it told or not; none while it is not running."""
+        """The partitions that are assigned to its consumer now, reported or not; none while it is not running."""
         return self.consumer._core.assigned if self.is_running and self.consumer is not None else frozenset()
 
     @property
@@ -113,7 +113,7 @@ class Program:
         """End it as kill -9 would.
 
         Args:
-            silently: its machine is gone, too: nobody hears that its connections have ended.
+            silently: its machine is gone, too: the ends of its connections are not sent to its peers.
         """
         self.process.end()
         self._simulation.network.crash(self.process, silently=silently)
@@ -123,7 +123,7 @@ class Program:
         self.stopping.set()
 
     def attach(self, consumer: AsyncConsumer) -> Recorder:
-        """Show the simulation a consumer that the program has made.
+        """Register a consumer of the program with the simulation.
 
         Returns:
             A listener for `subscribe`. Its calls are added to `told` and `held`. Callbacks that contradict each
@@ -137,7 +137,7 @@ class Program:
         """Let the program await ``action(consumer)`` when it has processed the records of its last poll.
 
         `member` does this, within a second while it waits for records; a program of your own calls `obey`. Actions
-        that have not begun when the program is killed are forgotten. The program does not poll while an action
+        that have not begun when the program is killed are dropped. The program does not poll while an action
         runs.
         """
         self._orders.append(action)
@@ -154,20 +154,20 @@ class Program:
         return self.stopping.is_set()
 
     def has_processed(self, group_id: str, partition: TopicPartition, offset: int) -> None:
-        """Tell the history that a record was processed. From then on it checks the group's commits."""
+        """Report a record as processed. From then on the history checks the group's commits."""
         if self.process.is_alive:
             self._simulation.history.has_processed(group_id, partition, offset)
 
     def begins_late(self, group_id: str) -> None:
-        """Tell the history that the group need not begin with the first record (``auto.offset.reset``)."""
+        """Let the group begin with another record than the first (``auto.offset.reset``)."""
         self._simulation.history.late_groups.add(group_id)
 
     def reads_committed(self, group_id: str) -> None:
-        """Tell the history that the group reads committed records only (``isolation.level``)."""
+        """Declare that the group reads committed records only (``isolation.level``)."""
         self._simulation.history.committed_readers.add(group_id)
 
     def makes_outputs(self, group_id: str, topics: Iterable[str], into: str) -> None:
-        """Tell the history that the group writes an output of each record of these topics, once, to another one."""
+        """Declare that the group writes one output of each record of these topics to another topic."""
         self._simulation.history.outputs.expect(group_id, topics, into)
 
     def restart(self) -> None:
@@ -193,7 +193,7 @@ class Program:
         self._orders: deque[Action] = deque()
         self.listener = None
         self.process = Process(simulation.scheduler, self.name)
-        # What it leaves abstract asyncio itself refuses with NotImplementedError: sockets, signals, processes.
+        # For the abstract rest (sockets, signals, processes) asyncio raises NotImplementedError.
         self.loop = ProcessLoop(self.process)  # type: ignore[abstract]
         context = contextvars.copy_context()
         context.run(
@@ -219,8 +219,8 @@ class Simulation:
     """Programs, a broker and a network in one process, one clock and one seed; time passes in `run` only.
 
     The programs are yours: coroutines that use `kadence.AsyncConsumer` and `kadence.AsyncProducer` as in production.
-    Behind them are their real network sides, the real broker with its coordinators and its log on files, and a
-    simulated network.
+    They use their real network code, the real broker with its coordinators and its log on files, and a simulated
+    network.
     The same seed gives the same run (with the same PYTHONHASHSEED, which decides the order of sets).
 
         with Simulation(seed=7, topics={"orders": 6}) as simulation:
@@ -243,8 +243,7 @@ class Simulation:
 
     Attributes:
         network: delays, cuts and resets connections. broker: crashes and restarts.
-        history: the acknowledged, committed and processed offsets. It ends the run as soon as an invariant does not
-            hold.
+        history: the acknowledged, committed and processed offsets. It ends the run at the first violated invariant.
     """
 
     def __init__(
@@ -265,7 +264,7 @@ class Simulation:
         self.history = History(self.scheduler)
         self._shared_random = random.Random(seed).getstate()
         self._trouble: tuple[str, BaseException] | None = None
-        # Files, for the broker's own code writes them; in memory where that is possible, for nothing outlives the test.
+        # Files, because the broker's own code writes them; in memory if possible, because they do not outlive the test.
         self._directory = tempfile.TemporaryDirectory(
             prefix="kadence-simulation-",
             dir=_MEMORY if _MEMORY.is_dir() else None,
@@ -335,8 +334,8 @@ class Simulation:
         """Let so much time pass.
 
         Raises:
-            SimulationError: an invariant does not hold, or a program raised (its cause); ``seconds`` is no time, a
-                program calls this, or the simulation is closed.
+            SimulationError: an invariant does not hold, or a program raised (its cause); ``seconds`` is not a duration,
+                a program calls this, or the simulation is closed.
         """
         self._run(seconds, None)
 
@@ -365,10 +364,10 @@ class Simulation:
         self._is_closed = True
         for program in self.programs.values():
             program.process.end()
-        # A constructor that failed may not have come so far.
+        # A failed constructor may not have set these.
         if hasattr(self, "broker"):
             self.broker.close()
-        # What waits for a consumer to be collected knows its process, and so all that was to happen: a circle.
+        # Finalizers of consumers reference their process, and so all events: drop these to break the cycle.
         self.scheduler.close()
         self._directory.cleanup()
 
@@ -383,11 +382,11 @@ class Simulation:
         return f"seed {self.seed}, at {self.now:.3f} s"
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do ``action`` when so much time has passed."""
+        """Run ``action`` after so much time."""
         self.scheduler.at(self.scheduler.now_ms() + round(seconds * 1000), action)
 
     def new_rng(self) -> random.Random:
-        """Random numbers of their own, from the seed."""
+        """A random generator of its own, from the seed."""
         return random.Random(self.rng.getrandbits(64))
 
     def _run(self, seconds: float, condition: Callable[[], bool] | None) -> bool:
@@ -426,7 +425,7 @@ class Simulation:
             raise SimulationError(f"{self._place}: {error}") from error
 
     def _enter_random(self) -> object:
-        """Parts of the clients draw from the process's generator; in here it goes by the seed."""
+        """Seed the Python process's random generator, which parts of the clients use, within this context."""
         outer = random.getstate()
         random.setstate(self._shared_random)
         return outer

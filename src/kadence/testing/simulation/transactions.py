@@ -1,8 +1,9 @@
-"""The transactions of a simulation, and the invariant that readers of committed records see those, and no others.
+"""The transactions of a simulation, and the invariant that readers see the committed ones, and no others.
 
-A producer tells how each transaction ended for it. Until its commit was asked for, and after an abort, no reader of
-committed records may see anything of it; after a commit was acknowledged none of it may be aborted. While nobody knows
-(the producer was killed, or has heard no answer) the brokers may decide either way, but for all of it alike.
+A producer reports the end of each transaction. Before its commit was requested, and after an abort, readers of
+committed records must not see its records; after an acknowledged commit none of them may be aborted. While the outcome
+is unknown (the producer was killed, or has no response) the brokers may decide either way, but for all its records
+alike.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _READ_BYTES = 1 << 20
 
 
 class Fate(Enum):
-    """What a producer knows of the end of a transaction."""
+    """The end of a transaction, as far as its producer knows."""
 
     OPEN = "open"
     UNKNOWN = "perhaps committed"
@@ -51,10 +52,10 @@ class Transaction:
 
 
 class TransactionHistory:
-    """Keeps how each transaction ended for its producer, and checks what readers of committed records see.
+    """The reported ends of transactions; checks the records that readers of committed records see.
 
     Args:
-        object_to: told what a reader should not have seen.
+        object_to: called with each record that a reader should not have seen.
     """
 
     def __init__(self, object_to: Callable[[str], None]) -> None:
@@ -74,14 +75,14 @@ class TransactionHistory:
         self._by_place[partition, offset] = transaction
 
     def ends(self, transaction: Transaction, fate: Fate) -> None:
-        """The producer asks for the end of it, or has heard of it."""
+        """The producer requests its end, or has got the response."""
         transaction.fate = fate
         if fate is Fate.ABORTED:
             for place in self._read.intersection(transaction.places):
                 self._look_at_read(transaction, place)
 
     def has_read(self, partition: TopicPartition, offset: int) -> None:
-        """A reader of committed records has got a record."""
+        """A reader of committed records has received a record."""
         place = partition, offset
         self._read.add(place)
         transaction = self._by_place.get(place)
@@ -89,7 +90,7 @@ class TransactionHistory:
             self._look_at_read(transaction, place)
 
     def check(self, core: BrokerCore, deleted: dict[TopicPartition, int]) -> None:
-        """Compare the log, as readers of committed records see it, with what producers were told."""
+        """Compare the log, as readers of committed records see it, with the responses to producers."""
         seen: dict[TopicPartition, set[int]] = {}
         for transaction in self.all:
             visible: list[str] = []
@@ -123,7 +124,7 @@ def readable(partition: Partition, start: int, isolation: Isolation) -> set[int]
 
 
 def records_of(partition: Partition, start: int, isolation: Isolation) -> Iterator[Record]:
-    """Records from ``start`` on that a reader gets, as the client's own code sorts them out."""
+    """Records from ``start`` on that a reader gets, filtered by the client's own code."""
     offset = max(start, partition.start_offset)
     while views := partition.read(offset, _READ_BYTES, isolation):
         aborted = None
