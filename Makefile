@@ -70,7 +70,7 @@ help:
 	@echo "make coverage        the tests again, with line and branch coverage"
 
 demo: $(VENV)/.has-demo
-	@$(RUN) -m kadence demo --broker $(BROKER) $(ARGS)
+	@$(RUN) -m examples.demo --broker $(BROKER) $(ARGS)
 
 # Bytecode is worth its disk: each process of a run imports every test, and hundreds of short ones Kadence and pandas.
 unexport PYTHONDONTWRITEBYTECODE

@@ -28,7 +28,7 @@ assert len(found) > 20, found
 """
 
 COPY = """
-from kadence.registry.columns.json_rows import Column
+from kadence.columns.json_rows import Column
 attention = found["consumer._decoded_records.Attention"]()
 steps = found["consumer.fetch._steps.Steps"](attention, time.monotonic, object())
 objects = [

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from examples.demo.group import total_lag
 from tests.patience import until
 
 from kadence import Admin, Broker, Consumer, Producer, TopicPartition
-from kadence.cli.demo.group import total_lag
 from kadence.cli.main import main
 from kadence.cli.top.sampling import GroupHistory, Sample
 from kadence.lag import end_offset, lag

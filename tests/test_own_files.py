@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from examples.demo import command
 
 from kadence import publish_state
 from kadence.broker import Broker
-from kadence.cli.demo import command
 from kadence.cli.files import whole_file
 from kadence.cli.top import local
 from kadence.cli.top.memory import Memory
@@ -84,7 +84,7 @@ _DOORS: dict[str, Callable[[Path], object]] = {
     "publish_state": _published,
     "kadence top, state": _read_state,
     "kadence top, memory": _loaded,
-    "kadence demo": command._clean,
+    "demo": command._clean,
     "cache": lambda path: cache_directory(),
     "jars": lambda path: maven_jars("nothing-1.0", ["org.example:nothing:1.0"]),
     "wrapper of Java": lambda path: _wrapped(Path("/nowhere"), cache_directory()),

@@ -12,7 +12,16 @@ from typing import Final
 
 from kadence.errors import ConfigError
 
-__all__ = ["DEFAULT_SERVERS", "REACHED_S", "SERVERS", "Environment", "malformed", "missing", "servers_of"]
+__all__ = [
+    "DEFAULT_SERVERS",
+    "REACHED_S",
+    "REGISTRY",
+    "SERVERS",
+    "Environment",
+    "malformed",
+    "missing",
+    "servers_of",
+]
 
 SERVERS: Final = "KADENCE_BOOTSTRAP_SERVERS"
 """The variable that names brokers for the command line, for `read` and for the examples."""
@@ -21,6 +30,9 @@ DEFAULT_SERVERS: Final = "localhost:9092"
 
 REACHED_S: Final = 4.0
 """How long a connection is tried where a person waits for it: by the command line, and by `read`."""
+
+REGISTRY: Final = "schema.registry."
+"""Settings that begin so are those of a schema registry: `read` passes them on, with the rest to the consumer."""
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 

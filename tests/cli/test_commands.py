@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,18 +161,6 @@ def test_a_port_in_use(kadence: Run, broker: Broker) -> None:
     assert ran.status == 1
     assert line.startswith(f"kadence broker: cannot listen on 127.0.0.1:{port}: the port is in use")
     assert kadence("broker", "--topic", "t:0").status == 2
-
-
-def test_a_file_that_cannot_be_written_is_named(kadence: Run, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    ran = kadence("demo", "--output", str(tmp_path / "file"))
-    assert (ran.status, ran.err) == (1, f"kadence demo: {tmp_path / 'file'}: File exists\n")
-    drawn = tmp_path / "none" / "picture.svg"
-    ran = kadence("demo", "--output", str(tmp_path), "--picture", str(drawn))
-    assert (ran.status, ran.err) == (
-        2,
-        f"kadence demo: --picture {drawn}: there is no directory {drawn.parent}\n",
-    )
 
 
 # ---------------------------------------------------------------- produce and consume

@@ -26,7 +26,6 @@ ACTS: frozenset[str] = frozenset(
         "pipeline schema",
         "checkpoint to-connector",
         "completion",
-        "demo",
     }
 )
 """Commands that show nothing that is data of their own: they write, draw, or print a text that is a file."""

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kadence.connection.sasl import scram
 from kadence.connection.sasl.exchange import BadChallengeError, Exchange
 from kadence.connection.sasl.oauthbearer import OAuthBearer
 from kadence.connection.sasl.passwords import PasswordLogin
 from kadence.connection.sasl.plain import Plain
 from kadence.connection.sasl.scram import MAX_ITERATIONS, Scram
 from kadence.security import Secret
+from kadence.security.scram import HASHES
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -40,7 +40,7 @@ def test_scram_as_in_rfc_7677() -> None:
 
 def test_scram_as_in_rfc_5802(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the hash of that time, which is no mechanism of ours."""
-    monkeypatch.setitem(scram.HASHES, "SCRAM-SHA-1", "sha1")
+    monkeypatch.setitem(HASHES, "SCRAM-SHA-1", "sha1")
     exchange = Scram("SCRAM-SHA-1", "user", "pencil", "fyko+d2lbbFgONRv9qkxdawL")
     assert exchange.first() == b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"
     server = b"r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j"

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tests.fuzz.target import Target
 
-from kadence.registry.columns.json_rows import JsonRows
+from kadence.columns.json_rows import JsonRows
 from kadence.spark.decode.json_values import JsonFormat
 
 __all__ = ["DOCUMENTS"]

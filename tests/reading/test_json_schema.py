@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kadence.columns.isolation import Decoded
 from kadence.reading import json_schema
 from kadence.reading.json_schema import SchemaColumns, type_of
-from kadence.registry.columns.isolation import Decoded
 
 
 def decoded(schema: Any, *values: bytes | None) -> Decoded:

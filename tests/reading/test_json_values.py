@@ -10,9 +10,9 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
+from kadence.columns.isolation import Decoded
 from kadence.reading import json_values
 from kadence.reading.json_values import JsonColumns
-from kadence.registry.columns.isolation import Decoded
 
 
 def decoded(*values: bytes | None, columns: JsonColumns | None = None) -> Decoded:

@@ -17,10 +17,10 @@ from tests.registry.parity.random_protobuf import FIELD, class_of
 from tests.registry.parity.registered import Registered
 from tests.registry.test_avro_resolution import as_columns, as_record, fixed, written
 
+from kadence.columns.isolation import BadRecordError
 from kadence.errors import ConfigError
 from kadence.registry import ProtobufDeserializer
 from kadence.registry.avro_readers import READERS
-from kadence.registry.columns.isolation import BadRecordError
 from kadence.registry.columns.protobuf import ProtobufFormat, arrow_of_message
 from kadence.spark.decode.formats import decoder_of
 from kadence.spark.decode.options import Format, SideOptions

@@ -110,8 +110,8 @@ class Reader:
     """Reads documents that are objects.
 
     Args:
-        column: the struct's `kadence.registry.columns.json_rows.Column`.
-        starts, offsets: of `kadence.registry.columns.json_rows.Zone`, as bytes of int64 and of int32.
+        column: the struct's `kadence.columns.json_rows.Column`.
+        starts, offsets: of `kadence.columns.json_rows.Zone`, as bytes of int64 and of int32.
         keeps_all: as json_rows.h has it.
     """
 

@@ -18,7 +18,7 @@ from kadence.cli.clusters import clusters_file, names, settings_in, settings_of
 from kadence.cli.paging import paged
 from kadence.cli.tables import print_table
 from kadence.clock import wall_time
-from kadence.environment import DEFAULT_SERVERS, servers_of
+from kadence.environment import DEFAULT_SERVERS, REGISTRY, servers_of
 from kadence.errors import ConfigError
 from kadence.printable import printable, printable_json
 
@@ -54,7 +54,6 @@ __all__ = [
 ClientConfig = Literal["AdminConfig", "ConsumerConfig", "ProducerConfig"]
 
 _CLIENTS: Final = get_args(ClientConfig)
-_REGISTRY: Final = "schema.registry."
 
 
 class CommandError(Exception):
@@ -231,7 +230,7 @@ def client_config(
     settings: dict[str, Any] = {
         name: value
         for name, value in shared_settings(arguments).items()
-        if name not in others and (with_registry or not name.startswith(_REGISTRY))
+        if name not in others and (with_registry or not name.startswith(REGISTRY))
     }
     if arguments.bootstrap_servers:
         settings["bootstrap.servers"] = arguments.bootstrap_servers

@@ -28,7 +28,6 @@ from kadence.cli import (
     transactions,
 )
 from kadence.cli.common import CommandError, Parser, UsageError, add_cluster_option, say, settings_files
-from kadence.cli.demo import command as demo
 from kadence.cli.offered import offered
 from kadence.cli.reach import said_of_cluster
 from kadence.cli.top import command as top
@@ -103,7 +102,6 @@ _COMMANDS = (
     checkpoint,
     doctor,
     completion,
-    demo,
 )
 
 
@@ -171,9 +169,13 @@ def _give_up_output() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status."""
-    parser = make_parser()
+def main(argv: Sequence[str] | None = None, parser: Parser | None = None) -> int:
+    """Run one command; the exit status.
+
+    Args:
+        parser: of a program that is not ``kadence``, and ends as it does; its arguments have ``run`` and ``command``.
+    """
+    parser = parser or make_parser()
     if "_ARGCOMPLETE" in os.environ:
         # A shell asks what may come next: eval "$(kadence completion bash)"
         # Options are completed only behind a dash, so that names are listed without them.
@@ -181,6 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser, always_complete_options=False, default_completer=offered
         )
     arguments = parser.parse_args(times_joined(sys.argv[1:] if argv is None else argv))
+    name = f"{parser.prog} {arguments.command}".rstrip()
     before = signal.signal(signal.SIGTERM, _terminate)
     log, handler = logging.getLogger("kadence"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("kadence: %(message)s"))
@@ -197,13 +200,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of the output has closed the pipe.
         return 141
     except (ConfigError, UsageError) as error:
-        say(f"kadence {arguments.command}: {error}")
+        say(f"{name}: {error}")
         files = settings_files(arguments) if isinstance(error, ConfigError) else []
         if files and not any(file in str(error) for file in files):
             say(f"  settings were taken from {' and '.join(files)}")
         return 2
     except (KafkaError, CommandError, OSError) as error:
-        say(f"kadence {arguments.command}: {_told(error, arguments)}")
+        say(f"{name}: {_told(error, arguments)}")
         for note in getattr(error, "__notes__", ()):
             say(f"  {note}")
         return 1

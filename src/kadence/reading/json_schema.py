@@ -13,9 +13,9 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from kadence.columns.isolation import Decoded, over_nulls, put_back
+from kadence.columns.json_rows import rows_reader
 from kadence.reading.json_values import document_of, json_text, reason_of
-from kadence.registry.columns.isolation import Decoded, over_nulls, put_back
-from kadence.registry.columns.json_rows import rows_reader
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kadence.registry.columns.isolation import Decoded, over_nulls, put_back
-from kadence.registry.columns.json_rows import rows_reader
+from kadence.columns.isolation import Decoded, over_nulls, put_back
+from kadence.columns.json_rows import rows_reader
 
 if TYPE_CHECKING:
     import pyarrow as pa

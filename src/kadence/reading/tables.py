@@ -17,7 +17,7 @@ from kadence.config import keys as keys_of
 from kadence.config.table import unknown
 from kadence.consumer.application.arguments import columns_of, topic_names
 from kadence.consumer.consumer import Consumer
-from kadence.environment import REACHED_S, servers_of
+from kadence.environment import REACHED_S, REGISTRY, servers_of
 from kadence.errors import (
     ClosedError,
     ConfigError,
@@ -33,7 +33,6 @@ from kadence.reading.places import Moment, Place, Ranges, place_of, planned
 from kadence.reading.progress import bar
 from kadence.reading.values import Decoder, KeyKind, ValueKind, decoder_of, without_registry
 from kadence.records import ALL_COLUMNS
-from kadence.registry.settings import PREFIX
 from kadence.types import TopicPartition
 from kadence.where import Where
 
@@ -429,7 +428,7 @@ def _check_names(settings: Mapping[str, Any]) -> None:
     arguments = [name for name in signature(read).parameters if name != "settings"]
     for name in settings:
         key = name.replace("_", ".")
-        if key in rows or key.startswith(PREFIX):
+        if key in rows or key.startswith(REGISTRY):
             continue
         near = get_close_matches(name, arguments, n=1, cutoff=0.7)
         said = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
+from kadence.columns.isolation import Decoded
+from kadence.environment import REGISTRY
 from kadence.errors import ConfigError
-from kadence.registry.columns.isolation import Decoded
-from kadence.registry.settings import PREFIX
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ def without_registry(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in config.items()
-        if not name.startswith(PREFIX) and name != "value.deserializer"
+        if not name.startswith(REGISTRY) and name != "value.deserializer"
     }
 
 
@@ -130,7 +130,7 @@ class _Registered:
 def _deserializer(kind: str, config: Mapping[str, Any]) -> Any:
     from kadence import registry as formats
 
-    settings = {name: value for name, value in config.items() if name.startswith(PREFIX)}
+    settings = {name: value for name, value in config.items() if name.startswith(REGISTRY)}
     if not settings:
         raise ConfigError(
             f"value={kind!r} needs the schemas: pass schema_registry_url='http://…', or a value_deserializer"

@@ -12,11 +12,11 @@ from copy import copy
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
+from kadence.columns.isolation import BadRecordError
 from kadence.errors import ConfigError, SerializationError
 from kadence.registry.avro_schemas import EXACT, Reading, library, name_of, parsed, with_default_values
 from kadence.registry.client import SchemaRegistryClient
 from kadence.registry.columns.avro_claims import claims_of
-from kadence.registry.columns.isolation import BadRecordError
 from kadence.registry.framing import HEADER, Frame, said_of
 from kadence.registry.reading import Frames
 from kadence.registry.schemas import AVRO, Schema

@@ -13,7 +13,7 @@ from datetime import time
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final
 
-from kadence.registry.columns.isolation import BadRecordError
+from kadence.columns.isolation import BadRecordError
 
 __all__ = ["FLOAT", "PLAIN", "READERS", "own_name", "reader_of"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from kadence.columns.isolation import BadRecordError
 from kadence.errors import ConfigError, MissingDependencyError
-from kadence.registry.columns.isolation import BadRecordError
 from kadence.registry.known_files import KNOWN_FILES, known_file
 from kadence.registry.schemas import ResolvedSchema
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from kadence.columns.isolation import BadRecordError
 from kadence.errors import ConfigError, MissingDependencyError, SerializationError
 from kadence.registry.client import SchemaRegistryClient
-from kadence.registry.columns.isolation import BadRecordError
 from kadence.registry.descriptors import Messages
 from kadence.registry.framing import HEADER, Frame, place_of, said_of
 from kadence.registry.known_files import KNOWN_FILES

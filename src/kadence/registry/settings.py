@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kadence.environment import REGISTRY
 from kadence.errors import ConfigError
 
-__all__ = ["KEYS", "PREFIX", "RegistryOptions", "Token", "options_of", "read_options"]
-
-PREFIX: Final = "schema.registry."
+__all__ = ["KEYS", "RegistryOptions", "Token", "options_of", "read_options"]
 
 Token = str | Callable[[], str]
 """A bearer token, or a callable that gives one; it is called before each request."""
@@ -69,7 +68,7 @@ def read_options(given: Mapping[str, Any], keywords: Mapping[str, Any]) -> Regis
         ConfigError: an unknown key, a key given twice, or a value that cannot be used.
     """
     values: dict[str, Any] = {}
-    pairs = [(key.removeprefix(PREFIX), value) for key, value in given.items()]
+    pairs = [(key.removeprefix(REGISTRY), value) for key, value in given.items()]
     pairs += [(name.replace("_", "."), value) for name, value in keywords.items()]
     for key, value in pairs:
         if key not in KEYS:
@@ -77,12 +76,12 @@ def read_options(given: Mapping[str, Any], keywords: Mapping[str, Any]) -> Regis
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}"
             raise ConfigError(f"a schema registry has no key {key!r}; {hint}", key=key)
         if key in values:
-            raise ConfigError(f"{PREFIX}{key} is given twice", key=PREFIX + key)
+            raise ConfigError(f"{REGISTRY}{key} is given twice", key=REGISTRY + key)
         if value is not None:
             values[key] = value
     made = options_of(values)
     if made is None:
-        raise ConfigError(f"a schema registry needs {PREFIX}url, such as http://localhost:8081")
+        raise ConfigError(f"a schema registry needs {REGISTRY}url, such as http://localhost:8081")
     return made
 
 
@@ -138,7 +137,7 @@ def _text(values: Mapping[str, Any], name: str) -> str | None:
     found = values.get(name)
     if found is not None and not isinstance(found, str):
         # Not the value, which may be secret.
-        raise ConfigError(f"{PREFIX}{name} is a text, not {type(found).__name__}", key=PREFIX + name)
+        raise ConfigError(f"{REGISTRY}{name} is a text, not {type(found).__name__}", key=REGISTRY + name)
     return found or None
 
 
@@ -149,7 +148,8 @@ def _context(values: Mapping[str, Any]) -> str | None:
     name = "." + found.strip(":").removeprefix(".")
     if ":" in name or not name.isprintable():
         raise ConfigError(
-            f"{PREFIX}context: {found!r} is no name of a context, such as .staging", key=PREFIX + "context"
+            f"{REGISTRY}context: {found!r} is no name of a context, such as .staging",
+            key=REGISTRY + "context",
         )
     return name
 
@@ -166,5 +166,5 @@ def _number(values: Mapping[str, Any], name: str, default: float, *, above: bool
     except (TypeError, ValueError):
         number = -1.0
     if not (number > 0 if above else number >= 0) or number > 86_400:
-        raise ConfigError(f"{PREFIX}{name}: {found!r} is no number that can be used", key=PREFIX + name)
+        raise ConfigError(f"{REGISTRY}{name}: {found!r} is no number that can be used", key=REGISTRY + name)
     return number

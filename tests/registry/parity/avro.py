@@ -15,9 +15,9 @@ from tests.registry.parity.plain import REFUSED, of_arrow, of_python
 from tests.registry.parity.random_avro import Schemas, kind_of, named_types, without_logical
 from tests.registry.parity.registered import Registered
 
+from kadence.columns.isolation import Decoded
 from kadence.errors import ConfigError, SerializationError
 from kadence.registry import AvroDeserializer
-from kadence.registry.columns.isolation import Decoded
 from kadence.spark.decode.formats import arrow_of_side, decoder_of
 from kadence.spark.decode.options import Format, SideOptions
 

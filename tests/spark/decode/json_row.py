@@ -8,7 +8,7 @@ from unittest import mock
 
 import pyarrow as pa
 
-from kadence.registry.columns.json_rows import JsonRows
+from kadence.columns.json_rows import JsonRows
 from kadence.spark.decode import json_values
 from kadence.spark.decode.json_rows import rows_reader
 from kadence.spark.decode.json_shapes import Rules

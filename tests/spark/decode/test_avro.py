@@ -22,11 +22,11 @@ from tests.luck import examples
 from tests.records.batches import varint
 from tests.registry.registry_server import RegistryServer
 
+from kadence.columns.isolation import SMALL
 from kadence.errors import ConfigError, MissingDependencyError, TransportError
 from kadence.registry.columns import avro
 from kadence.registry.columns.avro import AvroFormat, read_schema
 from kadence.registry.columns.avro_types import arrow_of
-from kadence.registry.columns.isolation import SMALL
 from kadence.registry.schemas import ResolvedSchema
 from kadence.spark.decode.formats import decoder_of
 from kadence.spark.decode.inference import decoded_ddl

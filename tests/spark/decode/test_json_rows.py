@@ -17,7 +17,7 @@ from tests.luck import examples
 from tests.spark.decode.json_row import ROW, RULES, reader_of, without_rows
 
 from kadence._native.json import Reader
-from kadence.registry.columns.json_rows import Column
+from kadence.columns.json_rows import Column
 from kadence.spark.decode.json_rows import rows_reader
 from kadence.spark.decode.json_times import time_of, zone_of
 from kadence.spark.decode.json_values import JsonFormat

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tests.luck import examples
 from tests.registry.registry_server import RegistryServer
 
+from kadence.columns.isolation import SMALL
 from kadence.errors import ConfigError, MissingDependencyError
-from kadence.registry.columns.isolation import SMALL
 from kadence.registry.columns.protobuf import ProtobufFormat, arrow_of_message
 from kadence.registry.descriptors import Messages
 from kadence.spark.decode.formats import decoder_of

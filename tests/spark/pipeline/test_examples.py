@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from examples.demo import flights
 from pyspark.sql import SparkSession
 
 from kadence import Broker, Producer
-from kadence.cli.demo import flights
 from kadence.environment import Environment
 from kadence.spark.pipeline.checks import checked
 from kadence.spark.pipeline.reading import read

@@ -18,11 +18,11 @@ from kadence.broker.server.sasl import (
     scram_user,
     unsecured_token,
 )
-from kadence.connection.sasl.scram import HASHES
 from kadence.errors import ConfigError
 from kadence.forked import ThisProcess
 from kadence.security import Secret
 from kadence.security.files import warn_if_open
+from kadence.security.scram import HASHES
 
 __all__ = ["Security", "TlsFiles"]
 

@@ -20,14 +20,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from kadence.connection.sasl.exchange import BadChallengeError
+from kadence.security.scram import HASHES, MIN_ITERATIONS
 
-__all__ = ["HASHES", "MAX_ITERATIONS", "MIN_ITERATIONS", "Scram"]
+__all__ = ["MAX_ITERATIONS", "Scram"]
 
-HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Mechanism to the name of its hash."""
-
-MIN_ITERATIONS: Final = 4096
-"""Fewer would make a stolen exchange cheap to search for the password (RFC 7677, section 4)."""
 MAX_ITERATIONS: Final = 200_000
 """A peer with more is not a broker, but wants the network thread busy; Kafka's own limit is 16384."""
 

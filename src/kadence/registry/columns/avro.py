@@ -14,13 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.errors import ConfigError
-from kadence.registry import avro_schemas
-from kadence.registry.avro_schemas import Reading
-from kadence.registry.columns.avro_claims import claims_of
-from kadence.registry.columns.avro_types import TIMES, arrow_of, nullable
-from kadence.registry.columns.fitting import fit, fits, struct_of
-from kadence.registry.columns.isolation import (
+from kadence.columns.isolation import (
     BadRecordError,
     Decoded,
     WholeRefusedError,
@@ -28,6 +22,12 @@ from kadence.registry.columns.isolation import (
     is_panic,
     rows_of,
 )
+from kadence.errors import ConfigError
+from kadence.registry import avro_schemas
+from kadence.registry.avro_schemas import Reading
+from kadence.registry.columns.avro_claims import claims_of
+from kadence.registry.columns.avro_types import TIMES, arrow_of, nullable
+from kadence.registry.columns.fitting import fit, fits, struct_of
 from kadence.registry.schemas import ResolvedSchema
 
 if TYPE_CHECKING:

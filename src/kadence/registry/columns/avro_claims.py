@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kadence.registry.columns.isolation import BadRecordError
+from kadence.columns.isolation import BadRecordError
 
 __all__ = ["Claims", "claims_of"]
 

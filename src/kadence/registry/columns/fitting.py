@@ -10,7 +10,7 @@ import base64
 import binascii
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.registry.columns.isolation import BadRecordError
+from kadence.columns.isolation import BadRecordError
 
 if TYPE_CHECKING:
     import pyarrow as pa

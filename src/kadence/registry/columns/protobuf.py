@@ -8,15 +8,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.errors import ConfigError, MissingDependencyError
-from kadence.registry.columns.fitting import fit, fits, struct_of
-from kadence.registry.columns.isolation import (
+from kadence.columns.isolation import (
     BadRecordError,
     Decoded,
     WholeRefusedError,
     decode_isolating,
     is_panic,
 )
+from kadence.errors import ConfigError, MissingDependencyError
+from kadence.registry.columns.fitting import fit, fits, struct_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from kadence.columns.isolation import BadRecordError, Decoded
 from kadence.errors import MissingDependencyError, SchemaNotFoundError
 from kadence.registry.client import SchemaRegistryClient, Wanted
 from kadence.registry.columns import avro, protobuf
 from kadence.registry.columns.avro_types import arrow_of
-from kadence.registry.columns.isolation import BadRecordError, Decoded
 from kadence.registry.columns.wire import BESIDE, Frame, FramedFormat, unusable
 from kadence.registry.descriptors import Messages
 from kadence.registry.reading import Frames

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from kadence.columns.isolation import BadRecordError, Decoded, over_nulls
 from kadence.errors import ConfigError, KafkaError, MissingDependencyError, SerializationError
-from kadence.registry.columns.isolation import BadRecordError, Decoded, over_nulls
 from kadence.registry.framing import HEADER, VALUE_HEADER, Frame, frame_of, said_of
 
 if TYPE_CHECKING:

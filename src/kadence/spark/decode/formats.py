@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kadence.columns.isolation import BadRecordError, Decoded
 from kadence.errors import ConfigError, SchemaNotFoundError
 from kadence.registry.client import SchemaRegistryClient, Wanted
-from kadence.registry.columns.isolation import BadRecordError, Decoded
 from kadence.registry.columns.wire import BESIDE, DecodersFor, Frame, FramedFormat, unusable
 from kadence.registry.framing import KEY_HEADER, VALUE_HEADER
 from kadence.registry.schemas import AVRO, PROTOBUF, ResolvedSchema

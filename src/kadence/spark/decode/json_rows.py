@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from kadence.registry.columns.json_rows import NO_ZONE, JsonRows, Zone
-from kadence.registry.columns.json_rows import rows_reader as any_reader
+from kadence.columns.json_rows import NO_ZONE, JsonRows, Zone
+from kadence.columns.json_rows import rows_reader as any_reader
 from kadence.spark.decode.json_shapes import has_zoned_times
 from kadence.spark.decode.json_times import offset_at
 

@@ -16,7 +16,7 @@ from datetime import tzinfo
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
-from kadence.registry.columns.isolation import BadRecordError
+from kadence.columns.isolation import BadRecordError
 from kadence.spark.decode.json_times import NoZoneError, date_of, local_time_of, time_of
 from kadence.spark.decode.json_tokens import (
     ARRAY,

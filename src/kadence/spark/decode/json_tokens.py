@@ -13,7 +13,7 @@ import string
 import unicodedata
 from typing import Final, NoReturn
 
-from kadence.registry.columns.isolation import BadRecordError
+from kadence.columns.isolation import BadRecordError
 from kadence.spark.decode.options import Syntax
 
 __all__ = [

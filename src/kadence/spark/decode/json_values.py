@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.registry.columns.isolation import BadRecordError, Decoded, over_nulls, put_back
+from kadence.columns.isolation import BadRecordError, Decoded, over_nulls, put_back
 from kadence.spark.decode.json_rows import rows_reader
 from kadence.spark.decode.json_shapes import PartialError, Rules, document_shape
 from kadence.spark.decode.json_tokens import Tokens

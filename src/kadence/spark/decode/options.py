@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NoReturn, TypeVar
 
+from kadence.environment import REGISTRY
 from kadence.errors import ConfigError
-from kadence.registry.settings import PREFIX, RegistryOptions, options_of
+from kadence.registry.settings import RegistryOptions, options_of
 
 __all__ = [
     "INSTEAD",
@@ -267,7 +268,7 @@ def _flag(name: str, values: Mapping[str, str], *, default: bool) -> bool:
 
 def _registry(values: Mapping[str, str]) -> RegistryOptions | None:
     return options_of(
-        {name.removeprefix(PREFIX): text for name, text in values.items() if name.startswith(PREFIX)}
+        {name.removeprefix(REGISTRY): text for name, text in values.items() if name.startswith(REGISTRY)}
     )
 
 

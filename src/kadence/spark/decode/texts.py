@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kadence.registry.columns.isolation import Decoded, WholeRefusedError, decode_isolating
+from kadence.columns.isolation import Decoded, WholeRefusedError, decode_isolating
 
 if TYPE_CHECKING:
     import pyarrow as pa

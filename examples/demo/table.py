@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PIPELINE", "Landed", "land"]
 
-PIPELINE: Final = Path(__file__).with_name("flights.toml")
-"""The pipeline's file; examples/ has it, too."""
+PIPELINE: Final = Path(__file__).parent.with_name("flights.toml")
+"""What Spark does, in a file."""
 
 
 @dataclass(frozen=True, slots=True)

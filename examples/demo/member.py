@@ -1,4 +1,4 @@
-"""One member of the demo's group, a process of its own: ``python -m kadence.cli.demo.member``.
+"""One member of the demo's group, a process of its own: ``python -m examples.demo.member``.
 
 It processes records at a set pace and reports them to its parent in JSON lines on stdout. It reads commands from
 stdin: ``{"stall": SECONDS}`` (do not poll for this time, as if one record took that long) and ``{"stop": true}``.

@@ -1,11 +1,11 @@
-"""``python -m kadence.cli.demo | kadence produce flights``: the demo's records as JSON lines."""
+"""``python -m examples.demo.records | kadence produce flights``: the demo's records as JSON lines."""
 
 from __future__ import annotations
 
 import json
 import signal
 
-from kadence.cli.demo.flights import data_file, departures
+from examples.demo.flights import data_file, departures
 
 if __name__ == "__main__":
     # The reader may close the pipe, as head does.
