@@ -144,7 +144,7 @@ def test_who_waits_no_longer_for_the_end_says_so(broker: Broker, kadence: Run) -
 def test_the_help_says_who_sees_settings_and_where_secrets_belong(kadence: Run) -> None:
     for command in (["topics", "list"], ["consume"], ["produce"], ["groups", "lag"]):
         words = " ".join(kadence(*command, "--help").out.split())
-        assert "in the list of processes: secrets belong in the file of -c or --config" in words
+        assert "in the list of processes: put secrets into the file of -c or --config" in words
     assert "in its list of processes" in " ".join(kadence("--help").out.split())
 
 
