@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -15,7 +15,7 @@ from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.shell import Shell
 from kadence.consumer.assembly import aside, core_of
-from kadence.consumer.shared_partition import Origin, SharedPartition
+from kadence.consumer.shared_partition import Origin, SharedPartition, Start
 from kadence.consumer.shared_state import SharedState
 from kadence.testing import FakeClock
 from kadence.types import OffsetAndMetadata
@@ -82,6 +82,31 @@ def test_after_a_seek_back_the_same_place_is_committed_again(subject: Subject) -
     shared_partition.fetch_epoch = 2
     shared_partition.origin = Origin(2, 5, None)
     assert subject.poll(5_000) == [5]
+
+
+WAYS: dict[str, Callable[[Subject], object]] = {
+    "the interval": lambda subject: subject.poll(5_000),
+    "a poll in which partitions are revoked": lambda subject: subject.core.commits.commit_parting(
+        (PARTITION,), 60_000
+    ),
+    "an assignment by hand that ends": lambda subject: subject.core.commits.commit_soon(),
+    "close": lambda subject: next(iter(subject.core.commits.commit_now(60_000, processed_only=False)), None),
+    "commit() without offsets": lambda subject: next(iter(subject.core.commits.commit(None, 60_000)), None),
+    "commit_async() without offsets": lambda subject: subject.core.commits.commit_async(None, None),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_c19_what_follows_from_reading_is_committed_under_its_fetch_epoch(subject: Subject, way: str) -> None:
+    """The network thread may have given up the partition since, and have it again of a topic that was made anew."""
+    shared_partition = subject.shared_state.shared_partitions[PARTITION]
+    shared_partition.origin = Origin(1, 3, None, start=Start(1, 3))
+    subject.shared_state.starts = 1
+    shared_partition.position = shared_partition.processed = Origin(1, 7, None)
+    WAYS[way](subject)
+    commits = [call for call in subject.shared_state.application_events if isinstance(call, m.Commit)]
+    assert 7 in [call.offsets[PARTITION].offset for call in commits]
+    assert [call.read_under for call in commits] == [{PARTITION: 1}] * len(commits)
 
 
 def ends_of(count: int) -> int:

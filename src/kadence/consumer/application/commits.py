@@ -22,7 +22,7 @@ from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import CommitCallback, Interceptors
 from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.known_assignment import KnownAssignment
-from kadence.consumer.shared_partition import SharedPartition
+from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import CommitFailedError, IllegalStateError, KafkaError, WakeupError
 from kadence.logs import LogLimiter, logger
@@ -112,7 +112,7 @@ class Commits:
         self._exchange.take_background_events()
         self._exchange.raise_fatal()
         yield from self.run_callbacks()
-        chosen, lost = self._chosen(offsets)
+        chosen, lost, read_under = self._chosen(offsets, read_under)
         known = None if offsets is None else self._known.partitions
         began = self._clock.now_ms()
         # Wait even when there is nothing to commit: earlier asynchronous commits end first, in order.
@@ -146,7 +146,7 @@ class Commits:
         self._exchange.take_background_events()
         if not is_parting:
             self._exchange.raise_fatal()
-        chosen, lost = self._chosen(offsets)
+        chosen, lost, read_under = self._chosen(offsets, read_under)
         now, config = self._clock.now_ms(), self._config
         deadline = add_ms(now, config.default_api_timeout_ms)
         self._send_starts(chosen, deadline)
@@ -156,9 +156,16 @@ class Commits:
         self._send(chosen, lost, callback, deadline, read_under, known=known, is_parting=is_parting)
 
     def _chosen(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
-    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], frozenset[TopicPartition]]:
-        """What a call is to commit, and what of it was lost. None: everything returned, and all that was lost."""
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
+        read_under: Mapping[TopicPartition, int],
+    ) -> tuple[
+        dict[TopicPartition, OffsetAndMetadata], frozenset[TopicPartition], Mapping[TopicPartition, int]
+    ]:
+        """The offsets that a call commits, the lost partitions among them, and the fetch epochs as in `events.Commit`.
+
+        None: everything returned, and all that was lost.
+        """
         lost = self._exchange.lost
         if offsets is None:
             if self.is_for_work:
@@ -166,8 +173,9 @@ class Commits:
                     "process() commits what is done by itself; commit() without offsets would commit what is not "
                     "done, too"
                 )
-            return self.consumed(), lost
-        return dict(offsets), lost & offsets.keys() if lost else lost
+            chosen, read_under = parts_of(self._consumed())
+            return chosen, lost, read_under
+        return dict(offsets), lost & offsets.keys() if lost else lost, read_under
 
     def run_callbacks(self) -> Waits[None]:
         while self.completed:
@@ -179,13 +187,13 @@ class Commits:
         del self.completed[0]
         return callback(event.offsets, event.error)
 
-    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _consumed(self) -> dict[TopicPartition, ReadOffset]:
         """The position of every assigned partition that has one: what commit() without offsets means."""
-        return _offsets(self._shared_state.shared_partitions.values(), SharedPartition.current)
+        return _read(self._shared_state.shared_partitions.values(), SharedPartition.current)
 
     # ------------------------------------------------------------ where reading began
 
-    def starts(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _starts(self) -> dict[TopicPartition, ReadOffset]:
         """Where ``auto.offset.reset`` had reading begin, of each partition of which nothing was committed since."""
         shared_state = self._shared_state
         assignment = shared_state.shared_partitions
@@ -197,7 +205,7 @@ class Commits:
                 for partition, each in assignment.items()
                 if (origin := each.origin) is not None and origin.start is not None
             }
-        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        found: dict[TopicPartition, ReadOffset] = {}
         for partition in tuple(self._open_starts):
             each = assignment.get(partition)
             origin = None if each is None else each.origin
@@ -213,7 +221,7 @@ class Commits:
             # What was returned may be committed in a transaction already.
             has_moved = at is None or at.offset != origin.start.offset
             if not (each.held or (has_moved and self.is_transactional)):
-                found[partition] = OffsetAndMetadata(origin.start.offset)
+                found[partition] = ReadOffset(origin.fetch_epoch, OffsetAndMetadata(origin.start.offset))
         return found
 
     def untold_starts(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -242,11 +250,14 @@ class Commits:
         self._answer_starts(beside)
         # Nothing is open after the first commits, mostly.
         if (self._open_starts or self._known_starts != self._shared_state.starts) and (
-            starts := self.starts()
+            starts := self._starts()
         ):
             call_id = self._exchange.next_id()
             self._starting.add(call_id)
-            self._shared_state.send(m.Commit(call_id, deadline, starts, retry=False, parting=True))
+            offsets, read_under = parts_of(starts)
+            self._shared_state.send(
+                m.Commit(call_id, deadline, offsets, retry=False, parting=True, read_under=read_under)
+            )
 
     def _answer_starts(self, offsets: Iterable[TopicPartition]) -> None:
         """Offsets of these were given: where reading began would take them back."""
@@ -277,19 +288,19 @@ class Commits:
         if not self.due(now):
             return
         self._next_at = add_ms(now, self._config.auto_commit_interval_ms)
-        offsets = self._processed()
+        read = self._processed()
         if now >= self._refresh_at:
             # The broker forgets offsets that nobody commits (offsets.retention.minutes), be they in use or not.
             self._refresh_at = add_ms(now, max(_REFRESH_MS, self._config.auto_commit_interval_ms))
         else:
-            offsets = self._changed(offsets)
-        self._send_own(now, offsets)
+            read = self._changed(read)
+        self._send_own(now, read)
 
     def commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign). Failures are logged: the records come again."""
         if self.is_automatic:
-            offsets = self._changed(self._processed() if processed_only else self.consumed())
-            yield from self._commit_quietly(offsets, deadline)
+            read = self._changed(self._processed() if processed_only else self._consumed())
+            yield from self._commit_quietly(read, deadline)
 
     def keep(self, deadline: int) -> Waits[None]:
         """Before the group is left: what it has committed for these partitions is kept from being forgotten.
@@ -315,33 +326,37 @@ class Commits:
 
         The network thread gives them up, with the `CallbackDone` that follows, once this commit has ended.
         """
-        offsets = self._changed(self._processed(partitions)) if self.is_automatic else {}
-        if offsets and not self._shared_state.ended:
+        read = self._changed(self._processed(partitions)) if self.is_automatic else {}
+        if read and not self._shared_state.ended:
+            offsets, read_under = parts_of(read)
             self._answer_starts(offsets)
             call_id = self._exchange.next_id()
             self._partings.add(call_id)
             deadline = min(deadline, add_ms(self._clock.now_ms(), self._config.request_timeout_ms))
-            self._shared_state.send(m.Commit(call_id, deadline, offsets, retry=False, parting=True))
+            self._shared_state.send(
+                m.Commit(call_id, deadline, offsets, retry=False, parting=True, read_under=read_under)
+            )
 
     # ------------------------------------------------------------ within
 
     def _processed(
         self, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
+    ) -> dict[TopicPartition, ReadOffset]:
         assignment = self._shared_state.shared_partitions
         shared_partitions = (
             assignment.values()
             if partitions is None
             else [assignment[p] for p in partitions if p in assignment]
         )
-        return _offsets(shared_partitions, SharedPartition.processed_position)
+        return _read(shared_partitions, SharedPartition.processed_position)
 
-    def _send_own(self, now: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def _send_own(self, now: int, read: Mapping[TopicPartition, ReadOffset]) -> None:
         """Commit these automatically, if there are any."""
-        if offsets:
+        if read:
+            offsets, read_under = parts_of(read)
             self._answer_starts(offsets)
             deadline = add_ms(now, self._config.default_api_timeout_ms)
-            self._own = self._send(offsets, frozenset(), None, deadline)
+            self._own = self._send(offsets, frozenset(), None, deadline, read_under)
 
     def _send(
         self,
@@ -362,18 +377,19 @@ class Commits:
         self._shared_state.send(event)
         return call_id
 
-    def _commit_quietly(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: int
-    ) -> Waits[None]:
-        if not offsets:
+    def _commit_quietly(self, read: Mapping[TopicPartition, ReadOffset], deadline: int) -> Waits[None]:
+        if not read:
             return
+        offsets, read_under = parts_of(read)
         self._answer_starts(offsets)
         try:
             # A wakeup that came before ends the wait, not the commit.
             self._exchange.take_background_events()
-            call_id = self._exchange.start(m.Commit, deadline, offsets=offsets, retry=True, parting=True)
-            yield from self._exchange.finish(m.Commit, call_id, deadline)
-            self._remember(offsets)
+            call_id = self._exchange.start(
+                m.Commit, deadline, offsets=offsets, retry=True, parting=True, read_under=read_under
+            )
+            void = yield from self._exchange.finish(m.Commit, call_id, deadline)
+            self._remember({p: at for p, at in offsets.items() if p not in void} if void else offsets)
         except WakeupError:
             self._exchange.woken = True
         except KafkaError as error:
@@ -407,18 +423,16 @@ class Commits:
         self._partings.discard(event.id)
         self._starting.discard(event.id)
 
-    def _changed(
-        self, offsets: dict[TopicPartition, OffsetAndMetadata]
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _changed(self, read: Mapping[TopicPartition, ReadOffset]) -> dict[TopicPartition, ReadOffset]:
         """What is not committed already, as far as this assignment of the partition knows."""
         assignment, last = self._shared_state.shared_partitions, self._last
         return {
-            partition: offset
-            for partition, offset in offsets.items()
+            partition: each
+            for partition, each in read.items()
             if (shared_partition := assignment.get(partition)) is None
             or (
-                last.get(partition) != (shared_partition.fetch_epoch, offset.offset)
-                and not (self.has_worked and _is_where_it_began(shared_partition, offset.offset))
+                last.get(partition) != (shared_partition.fetch_epoch, each.at.offset)
+                and not (self.has_worked and _is_where_it_began(shared_partition, each.at.offset))
             )
         }
 
@@ -471,11 +485,12 @@ def _warn(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception)
     )
 
 
-def _offsets(
-    shared_partitions: Iterable[SharedPartition], position: Callable[[SharedPartition], Any]
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    result = {}
-    for shared_partition in shared_partitions:
-        if (at := position(shared_partition)) is not None:
-            result[shared_partition.partition] = OffsetAndMetadata(at.offset, at.leader_epoch)
-    return result
+def _read(
+    shared_partitions: Iterable[SharedPartition], position: Callable[[SharedPartition], Origin | None]
+) -> dict[TopicPartition, ReadOffset]:
+    """These positions, each with the fetch epoch that it had at one moment."""
+    return {
+        each.partition: ReadOffset(at.fetch_epoch, OffsetAndMetadata(at.offset, at.leader_epoch))
+        for each in shared_partitions
+        if (at := position(each)) is not None
+    }

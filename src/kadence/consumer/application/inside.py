@@ -236,13 +236,6 @@ class Inside:
     def new_producer(self, transactional_id: str | None = None) -> Any:
         return self._producers(self._core.config, transactional_id)
 
-    def starts(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Where ``auto.offset.reset`` had reading begin, of each partition of which nothing was committed since.
-
-        A commit of the consumer brings them along; who commits nothing, or in transactions, commits these.
-        """
-        return self._core.commits.starts()
-
     def renew_identity(self) -> bool:
         exchange = self._core.exchange
         exchange.take_background_events()
