@@ -203,6 +203,7 @@ class ApplicationEventProcessor(EventProcessor):
                 call.processed,
                 call.committed,
                 goes_on=not call.id,
+                rereads=not call.id,
             )
         self._answer(call)
 

@@ -170,13 +170,14 @@ class Raised(NamedTuple):
 class SharedPartition(DeliveryState):
     """The shared state's part of one assigned partition.
 
-    Written by the network thread: ``fetch_epoch`` (current stretch), ``origin`` (its start; None while the
-    position is unknown), ``topic_since`` (the fetch epoch since which it is of the same topic), ``end`` (the offset at
-    which the range to read ends, C11; None: it has no end), ``revoking`` (about to be given up: no longer handed out),
-    ``held`` (its assigned callback has not run: not handed out yet), ``unfetched`` (why it is not being fetched; None:
-    it is), ``unstable`` (with read_committed, while a transaction is open before the end of the log), ``lags`` and
-    ``leads`` (as answers told of the log's ends), ``preferred_replica`` (None: the leader), ``is_gone`` (whether
-    metadata has no such topic).
+    Written by the network thread: ``fetch_epoch`` (current stretch), ``origin`` (its start; None while the position
+    is unknown), ``topic_since`` (the fetch epoch since which it is of the same topic), ``read_since`` (the fetch
+    epoch since which reading has only gone on: offsets that follow from what was read since then count), ``end`` (the
+    offset at which the range to read ends, C11; None: it has no end), ``revoking`` (about to be given up: no longer
+    handed out), ``held`` (its assigned callback has not run: not handed out yet), ``unfetched`` (why it is not being
+    fetched; None: it is), ``unstable`` (with read_committed, while a transaction is open before the end of the log),
+    ``lags`` and ``leads`` (from the log's ends in answers), ``preferred_replica`` (None: the leader), ``is_gone``
+    (whether metadata has no such topic).
     Written by whoever reads an answer, which are read one after the other: ``high_watermark``, ``last_stable_offset``,
     ``log_start``.
     Written by whoever calls `pause` and `resume`: ``paused``, ``paused_at`` (since when, monotonic ms).
@@ -204,6 +205,7 @@ class SharedPartition(DeliveryState):
         "preferred_replica",
         "processed",
         "raised",
+        "read_since",
         "told_bytes",
         "topic_since",
         "unfetched",
@@ -216,7 +218,7 @@ class SharedPartition(DeliveryState):
         super().__init__(fetch_epoch)
         self.partition = partition
         self.origin: Origin | None = None
-        self.topic_since = fetch_epoch
+        self.topic_since = self.read_since = fetch_epoch
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start: int | None = None

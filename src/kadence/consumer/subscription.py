@@ -330,6 +330,7 @@ class Subscription:
         committed: OffsetAndMetadata | None = None,
         *,
         goes_on: bool = False,
+        rereads: bool = False,
     ) -> None:
         """Start a new fetch epoch at ``offset``: data fetched before is dropped when it would be handed out.
 
@@ -337,6 +338,7 @@ class Subscription:
             processed: what may be committed until more is processed; None: ``offset`` itself.
             committed: what the group has committed, where that is this place.
             goes_on: reading goes on there, and neither the program nor a reset has chosen the place.
+            rereads: the consumer itself fetches again what it has put back, so what was read before counts still.
         """
         state = self.partitions[partition]
         shared_partition = state.shared_partition
@@ -350,6 +352,8 @@ class Subscription:
             start = Start(self.starts, offset)
         continued = -1 if processed is None else shared_partition.fetch_epoch
         shared_partition.fetch_epoch = self.next_fetch_epoch()
+        if not rereads:
+            shared_partition.read_since = shared_partition.fetch_epoch
         state.trouble, state.retry_at, state.named_at = None, 0, -1
         state.offset, state.epoch = offset, epoch
         state.epoch_starts, state.checked, state.doubted = [], None, False
@@ -419,8 +423,9 @@ class Subscription:
         """
         state = self.partitions[partition]
         state.beyond, state.is_by_policy, state.end_before = beyond, is_by_policy, None
-        state.shared_partition.fetch_epoch = self.next_fetch_epoch()
-        state.shared_partition.origin = None
+        shared_partition = state.shared_partition
+        shared_partition.fetch_epoch = shared_partition.read_since = self.next_fetch_epoch()
+        shared_partition.origin = None
         state.status, state.reset_timestamp, state.retry_at, state.lost = (
             Status.AWAIT_RESET,
             timestamp,

@@ -323,7 +323,7 @@ class Calls:
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata] | None, dict[TopicPartition, int]]:
         """What is to be committed, and of what was read the fetch epochs under which it counts."""
         if self._tracked is not None and isinstance(offsets, self._tracked.kind):
-            return parts_of(self._tracked.offsets(self._fetch_epochs()))
+            return parts_of(self._tracked.offsets(self._read_since()))
         untracked: Any = offsets
         given = to_offsets(untracked)
         # Offsets that the program names are its word. Those of records are of the topic that these were read from.
@@ -354,14 +354,14 @@ class Calls:
         passed = records.next_offsets() if isinstance(records, Records) else {}
         # Only polls move these, so they are of what the last one returned.
         returned_under = {
-            p: at.fetch_epoch
+            p: each.read_since if at.fetch_epoch >= each.read_since else at.fetch_epoch
             for p, each in self._shared_state.shared_partitions.items()
             if (at := each.position) is not None
         }
         return self._tracked.add(records, passed, returned_under)
 
-    def _fetch_epochs(self) -> dict[TopicPartition, int]:
-        return {p: each.fetch_epoch for p, each in self._core.known.partitions.items()}
+    def _read_since(self) -> dict[TopicPartition, int]:
+        return {p: each.read_since for p, each in self._core.known.partitions.items()}
 
     def committed(
         self, partitions: Partitions, timeout: Seconds | None

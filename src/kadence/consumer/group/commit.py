@@ -302,7 +302,7 @@ class CommitRequestManager:
             shared_partition, fetch_epoch = held.shared_partition, read_under.get(partition)
             if is_member and known is not None and shared_partition is not known.get(partition):
                 pending.lost.add(partition)
-            if fetch_epoch is not None and fetch_epoch != shared_partition.fetch_epoch:
+            if fetch_epoch is not None and fetch_epoch < shared_partition.read_since:
                 pending.void.add(partition)
         if outside:
             pending.foreign = frozenset(filter(self.is_foreign, outside))
