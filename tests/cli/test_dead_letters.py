@@ -230,6 +230,32 @@ def unrepairable(record: Record) -> None:
     raise LookupError("no repair")
 
 
+def test_a_record_that_lost_its_value_in_an_earlier_dead_letter_topic_is_sent_there_alone(
+    kadence: Run, letters: str, broker: Broker
+) -> None:
+    """Elsewhere its null value would be a tombstone."""
+    assert kadence("topics", "create", "dead.dead").status == 0
+    earlier = {
+        "topic": b"orders",
+        "partition": b"1",
+        "offset": b"7",
+        "class": b"OSError",
+        "value.bytes": b"9",
+    }
+    later = {"topic": letters.encode(), "partition": b"0", "offset": b"3", "class": b"LookupError"}
+    headers = [(f"kadence.error.{name}", value) for each in (earlier, later) for name, value in each.items()]
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send("dead.dead", None, b"key", headers=headers)
+    ran = kadence("dead-letters", "replay", "dead.dead", "--all", "--to", "orders")
+    assert (ran.status, ran.rows) == (1, [])
+    assert (
+        "is not sent: a part of it was left out when it was written to an earlier dead letter topic"
+        in ran.err
+    )
+    ran = kadence("dead-letters", "replay", "dead.dead", "--all")
+    assert {row["to"] for row in ran.rows} == {letters}
+
+
 def test_dead_letters_of_a_pipeline_are_read_too(kadence: Run, letters: str, broker: Broker) -> None:
     said = {
         "topic": "orders",

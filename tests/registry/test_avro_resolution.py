@@ -524,3 +524,57 @@ def test_odd_schemas_are_refused_in_our_own_words(mine: Any, theirs: Any, defaul
                 Reading(made, each)
         except ConfigError:
             continue
+
+
+def _of(namespace: str, **more: Any) -> dict[str, Any]:
+    return {"name": "T", "namespace": namespace, **more}
+
+
+@pytest.mark.parametrize("evolved", [False, True])
+@pytest.mark.parametrize(
+    ("types", "data", "value"),
+    [
+        (
+            [decimal(18, scale, _of(space, type="fixed", size=8)) for space, scale in (("a", 2), ("b", 4))],
+            b"\2" + (12_345).to_bytes(8, "big"),
+            Decimal("1.2345"),
+        ),
+        (
+            [
+                _of("a", type="enum", symbols=["UNKNOWN", "B"], default="UNKNOWN"),
+                _of("b", type="enum", symbols=["PAID", "OPEN"]),
+            ],
+            b"\2\0",
+            "PAID",
+        ),
+        ([_of("a", type="fixed", size=2), _of("b", type="fixed", size=4)], b"\2abcd", b"abcd"),
+    ],
+    ids=["decimals", "enums", "sizes"],
+)
+def test_types_of_a_union_with_one_short_name_are_told_apart_by_their_full_names(
+    types: list[Any], data: bytes, value: object, *, evolved: bool
+) -> None:
+    more = {"name": "more", "type": "int", "default": 1}
+    writer, reader = record(types), record(types, more)
+    read = Reading(parsed(resolved(writer), is_writer=True), parsed(resolved(reader)) if evolved else None)
+    assert read.one(io.BytesIO(data))["v"] == value
+
+
+def test_a_record_of_a_union_is_the_last_of_its_short_name_that_fits() -> None:
+    """As Avro for Java chooses where no full name is the writer's."""
+    number = {"name": "i", "type": "int"}
+    named = [
+        _of(space, type="record", fields=[number, {"name": "which", "type": "string", "default": space}])
+        for space in ("a", "b")
+    ]
+    writer = record(_of("c", type="record", fields=[number]))
+    read = Reading(parsed(resolved(writer), is_writer=True), parsed(resolved(record(named))))
+    assert read.one(io.BytesIO(b"\n"))["v"] == {"i": 5, "which": "b"}
+
+
+def test_a_schema_that_says_that_it_is_parsed_already_is_parsed() -> None:
+    """fastavro believes it, and looks up names that lead to each other without end."""
+    named = {"x": "y", "y": "x"}
+    schema = {**record("x"), "__fastavro_parsed": True, "__named_schemas": named}
+    with pytest.raises(ConfigError):
+        parsed(resolved(schema), is_writer=True)

@@ -184,6 +184,18 @@ class OldRegistry(SchemaRegistryServer):
         return (status, content) if is_known else self.no_path
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_guid_is_not_bad_while_another_address_of_the_registry_does_not_answer(*, is_first: bool) -> None:
+    """It may be the one that knows GUIDs."""
+    with OldRegistry() as server:
+        urls = ("http://127.0.0.1:1", server.url)
+        options = RegistryOptions(urls if is_first else urls[::-1], retries=1)
+        client = SchemaRegistryClient._of(options, lambda seconds: None)
+        with pytest.raises(SchemaRegistryError) as raised:
+            client.get_schema_by_guid(str(uuid.UUID(int=1)))
+        assert not isinstance(raised.value, SchemaNotFoundError)
+
+
 @pytest.mark.parametrize(
     "no_path",
     [

@@ -29,8 +29,18 @@ from kadence.protocol.offset_commit import OffsetCommitRequest
 from kadence.protocol.offset_fetch import OffsetFetchRequest
 from kadence.protocol.produce import ProduceRequest
 from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
+from kadence.records import MOST_HEADERS
 from kadence.work import Context, ProducerRecord, Retry
-from kadence.work.letters import Letter, dead_letter, parted, replayed, retry_record, shorter
+from kadence.work.letters import (
+    BadRecord,
+    Letter,
+    bad_record,
+    dead_letter,
+    parted,
+    replayed,
+    retry_record,
+    shorter,
+)
 
 OLD = 1_000
 """A time long before that of any simulation, ms since 1970."""
@@ -429,7 +439,7 @@ OWN = (("trace", b"x"), ("kadence.error.class", b"of its own"), ("trace", None))
 
 def dead(record: Record[Any, Any], topic: str) -> Record[Any, Any]:
     """Its dead letter, as a reader of that topic gets it."""
-    made = dead_letter(record, topic, ValueError("bad"), 1, 0, 0, "g")
+    made = dead_letter(record, topic, ValueError("bad"), 1, 0, 0, "g", "retry")
     return Record(topic, 0, 7, OLD + 1, 0, made.key, made.value, made.headers)
 
 
@@ -464,6 +474,33 @@ def test_a_record_that_goes_round_with_all_its_headers_does_not_grow(topics: tup
         sizes.add(len(record.headers))
         record = Record("orders", 0, 5, OLD, 0, record.key, record.value, record.headers)
     assert len(sizes) == 1
+
+
+def test_headers_of_a_retry_record_count_in_the_retry_topic_alone() -> None:
+    """Anyone who may write to `orders` could choose the topic to which a replay sends the record."""
+    strange = tuple(
+        (f"kadence.retry.{name}", value)
+        for name, value in (("topic", b"payments"), ("partition", b"3"), ("offset", b"1"), ("first", b"9"))
+    )
+    record: Record[Any, Any] = Record("orders", 0, 5, OLD, 0, b"k", b"v", strange)
+    bad = bad_record(BadRecord(record, "value", ValueError("bad")), "dead", None)
+    for headers in (dead(record, "dead").headers, bad.headers):
+        found = dict(headers)
+        assert (found["kadence.error.topic"], found["kadence.error.partition"]) == (b"orders", b"0")
+        assert found["kadence.error.offset"] == b"5"
+        assert found.get("kadence.error.first") != b"9"
+    again = dict(retried(record).headers)
+    assert (again["kadence.retry.topic"], again["kadence.retry.first"]) == (b"orders", b"0")
+
+
+def test_of_too_many_headers_those_of_the_earlier_error_stay() -> None:
+    """They say where the record came from, and what it lacks."""
+    many = tuple((f"h{number}", b"") for number in range(MOST_HEADERS))
+    record: Record[Any, Any] = Record("orders", 0, 5, OLD, 0, b"k", b"v", many)
+    first = dead(record, "dead")
+    second = dead(first, "dead.dead")
+    assert len(first.headers) == len(second.headers) == MOST_HEADERS
+    assert parted(parted(second.headers)[0])[1] == parted(first.headers)[1]
 
 
 def test_what_is_left_out_of_a_letter_for_its_size_is_not_what_its_error_added() -> None:

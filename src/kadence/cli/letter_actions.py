@@ -24,7 +24,7 @@ from kadence.cli.letters import Choice, Letter, described, document
 from kadence.cli.names import partitions
 from kadence.cli.where import offsets, ranges, refuse_outside, tell_presumed
 from kadence.printable import plural
-from kadence.work.letters import place_of, replayed
+from kadence.work.letters import ERROR, place_of, replayed
 
 if TYPE_CHECKING:
     from kadence import Admin, Producer
@@ -252,6 +252,11 @@ def _target(letter: Letter, arguments: argparse.Namespace, there: _Topics) -> _T
     if letter.left_out:
         raise _NotSentError(_incomplete(letter))
     if arguments.to:
+        if any(name.startswith(ERROR) and name.endswith(".bytes") for name, _ in letter.headers):
+            raise _NotSentError(
+                "a part of it was left out when it was written to an earlier dead letter topic; without --to it "
+                "goes back there"
+            )
         return _Target(str(arguments.to), None)
     if letter.origin is None:
         raise _NotSentError(

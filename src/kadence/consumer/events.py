@@ -173,8 +173,8 @@ class Commit(ApplicationEvent):
     application yet: they are refused, though they may have been assigned anew (C12). ``known``: the assignment that the
     program knows, where it named the offsets: of another assignment of a partition they are refused, too.
     ``read_under``: of offsets that follow from what was read, the fetch epoch of that. They count only while reading
-    has gone on since (C19): where the program, a reset, a truncation or a topic made anew has begun another stretch, the
-    offset is left out without an error, and the end of the commit does not name it.
+    has gone on since (C19): where the program, a reset, a truncation or a topic made anew has begun another stretch,
+    the offset is left out without an error, and the end of the commit does not name it.
     """
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]

@@ -165,7 +165,8 @@ def _effective(schema: Any, known: Collection[str], *, keep_defaults: bool) -> A
         return [inner(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    made = dict(schema)
+    # fastavro marks what it has parsed so; a registry's schema must not say that it has been.
+    made = {name: each for name, each in schema.items() if not name.startswith("__")}
     if "logicalType" in made and not (made["logicalType"] in known and _fits_its_type(made)):
         for name in ("logicalType", "precision", "scale"):
             made.pop(name, None)
@@ -371,19 +372,32 @@ class _Laying:
         same = [each for each in branches if _kind(each) == kind]
         if isinstance(writer, dict) and "name" in writer:
             called = [each for each in same if _is_called(writer["name"], each)]
-            if kind not in ("record", "error") or not isinstance(reader, list):
-                return next(iter(called if kind not in ("record", "error") else same), None)
-            return self._of_union(writer, same, called)
+            # Two types of a union may have one short name.
+            exact = [each for each in called if writer["name"] in (each["name"], *each.get("aliases", ()))]
+            if kind not in ("record", "error"):
+                # Fixed types of two sizes are two types.
+                alike = [each for each in called if each.get("size") == writer.get("size")]
+                return next(iter(exact or alike or called), None)
+            return (
+                self._of_union(writer, same, called, exact)
+                if isinstance(reader, list)
+                else next(iter(same), None)
+            )
         promoted = [each for each in branches if _kind(each) in _PROMOTED.get(str(kind), ())]
         return next(iter(same or promoted), None)
 
-    def _of_union(self, writer: dict[str, Any], records: list[Any], called: list[Any]) -> Any:
-        """The record of a union, as Java chooses it: by its full name or an alias, else the first whose fields fit."""
-        exact = [each for each in called if writer["name"] in (each["name"], *each.get("aliases", ()))]
+    def _of_union(
+        self, writer: dict[str, Any], records: list[Any], called: list[Any], exact: list[Any]
+    ) -> Any:
+        """The record of a union, as Java chooses it.
+
+        It is the one of its full name or an alias; else the last of its short name whose fields fit; else the first
+        whose fields fit.
+        """
         if exact:
             return exact[0]
         fitting = [each for each in records if _Fitting(self._written, self._read).fits(writer, each)]
-        return next(iter([each for each in called if each in fitting] or fitting or called), None)
+        return next(iter([each for each in called if each in fitting][-1:] or fitting or called), None)
 
     def _resolved(self, reader: Any) -> Any:
         return _resolved(reader, self._read)

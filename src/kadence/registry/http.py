@@ -85,11 +85,12 @@ class Http:
         Raises:
             ConfigError: the registry refuses us, or the files of TLS cannot be used.
             SchemaRefusedError: it does not take the schema in ``body``.
-            NoPathError: it does not know this path.
+            NoPathError: it answered each attempt that it does not know this path.
             SchemaRegistryError: it did not answer as a registry does, again and again.
         """
         problem = ""
-        kind = SchemaRegistryError
+        # An address that did not answer may know the path.
+        lacks_path = True
         data = None if body is None else json.dumps(body).encode()
         context = self._context = self._context or self._new_context()
         attempts = 1 + self._options.retries
@@ -98,7 +99,7 @@ class Http:
                 self._sleep(min(0.125 * 2**attempt, 8.0))
             url = self._options.urls[attempt % len(self._options.urls)]
             login = self._login()
-            kind = SchemaRegistryError
+            is_no_path = False
             try:
                 until = self._clock.now_ms() + int(1000 * self._options.timeout)
                 remaining = partial(_remaining, self._clock, until)
@@ -119,7 +120,7 @@ class Http:
                         raise SchemaRefusedError(
                             f"the schema registry refused the schema with error_code {code}: {said}"
                         ) from None
-                    kind = NoPathError if error.code in _NO_PATH and (code or 0) < _OWN_CODES else kind
+                    is_no_path = error.code in _NO_PATH and (code or 0) < _OWN_CODES
                     problem = f"it answered {error.code}"
                     if code:
                         problem += f" with error_code {code}"
@@ -129,8 +130,9 @@ class Http:
                         problem += ", and what it redirects to leads to no answer"
             except (OSError, ValueError, HTTPException) as error:
                 problem = str(getattr(error, "reason", error)) or type(error).__name__
+            lacks_path = lacks_path and is_no_path
             _log.warning("schema registry at %s: %s", url, problem)
-        raise kind(
+        raise (NoPathError if lacks_path else SchemaRegistryError)(
             f"the schema registry at {self.where} did not give {path.partition('?')[0]} in {attempts} attempts: "
             f"{problem} (option schema.registry.url)"
         )

@@ -323,7 +323,9 @@ class Desk:
             return None
         wall = self._wall_ms()
         first = wall - (self.clock.now_ms() - task.first_at)
-        letter = dead_letter(task.record, topic, error, attempts, first, wall, self._group)
+        letter = dead_letter(
+            task.record, topic, error, attempts, first, wall, self._group, self._settings.retry.topic
+        )
         return Letter.of(letter, "dead_lettered", error)
 
     def _passes_over(self, task: Task) -> None:

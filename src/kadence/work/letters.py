@@ -168,7 +168,7 @@ def due_at(record: Record[Any, Any]) -> int:
 
 def with_its_time(record: Record[Any, Any]) -> Record[Any, Any]:
     """A record of a retry topic as handlers get it: with the timestamp of the original record."""
-    time = _time_of(record)
+    time = _time_of(record, is_retry=True)
     if time == record.timestamp:
         return record
     return Record(
@@ -184,14 +184,15 @@ def with_its_time(record: Record[Any, Any]) -> Record[Any, Any]:
     )
 
 
-def _time_of(record: Record[Any, Any]) -> int:
+def _time_of(record: Record[Any, Any], *, is_retry: bool) -> int:
     """The timestamp of the original record, in ms since 1970; -1: it has none."""
-    copied = next((name for name in (_RETRY, _REPLAY) if _header(record, name + _TIME) is not None), None)
+    names = (_RETRY, _REPLAY) if is_retry else (_REPLAY,)
+    copied = next((name for name in names if _header(record, name + _TIME) is not None), None)
     return record.timestamp if copied is None else _number(record, copied + _TIME, record.timestamp)
 
 
-def _time(record: Record[Any, Any], prefix: str) -> _Headers:
-    time = _time_of(record)
+def _time(record: Record[Any, Any], prefix: str, *, is_retry: bool) -> _Headers:
+    time = _time_of(record, is_retry=is_retry)
     return [(prefix + _TIME, b"%d" % time)] if time >= 0 else []
 
 
@@ -199,6 +200,7 @@ def retry_record(
     record: Record[Any, Any], topic: str, error: BaseException, attempts: int, at: int, now: int
 ) -> ProducerRecord:
     """The record in the retry topic, to be tried again at ``at``. ``at`` and ``now`` are ms since 1970."""
+    is_retry = record.topic == topic
     return _copy(
         record,
         topic,
@@ -206,8 +208,8 @@ def retry_record(
         [
             (_RETRY + "attempts", b"%d" % attempts),
             (_RETRY + "at", b"%d" % at),
-            (_RETRY + "first", b"%d" % _number(record, _RETRY + "first", now)),
-            *_origin(record, _RETRY),
+            (_RETRY + "first", b"%d" % (_number(record, _RETRY + "first", now) if is_retry else now)),
+            *_origin(record, _RETRY, is_retry=is_retry),
             (_RETRY + "class", type(error).__name__.encode()),
         ],
     )
@@ -221,18 +223,24 @@ def dead_letter(
     first_ms: int,
     now: int,
     group: str | None,
+    retry_topic: str | None = None,
 ) -> ProducerRecord:
-    """The record in the dead letter topic. ``first_ms`` (its first attempt) and ``now`` are ms since 1970."""
+    """The record in the dead letter topic. ``first_ms`` (its first attempt) and ``now`` are ms since 1970.
+
+    The headers of a retry record count in ``retry_topic`` alone: in another topic anyone who writes to it chose them.
+    """
+    is_retry = record.topic == retry_topic
     return _dead_letter(
         record,
         topic,
         error,
         [
             ("attempts", b"%d" % attempts),
-            ("first", b"%d" % _number(record, _RETRY + "first", first_ms)),
+            ("first", b"%d" % (_number(record, _RETRY + "first", first_ms) if is_retry else first_ms)),
             ("last", b"%d" % now),
         ],
         group,
+        is_retry=is_retry,
     )
 
 
@@ -247,7 +255,7 @@ class BadRecord(NamedTuple):
 def bad_record(bad: BadRecord, topic: str, group: str | None) -> Letter:
     """The dead letter record of a record that a poll could not decode."""
     record, field, error = bad
-    letter = _dead_letter(record, topic, error, [("field", field.encode())], group)
+    letter = _dead_letter(record, topic, error, [("field", field.encode())], group, is_retry=False)
     return Letter.of(letter, "dead_lettered", error)
 
 
@@ -257,13 +265,15 @@ def _dead_letter(
     error: BaseException,
     more: _Headers,
     group: str | None,
+    *,
+    is_retry: bool,
 ) -> ProducerRecord:
     if isinstance(error, RecordDeserializationError):
         more = [("field", error.field.encode()), *more]
         # The deserialiser's own error, as in the dead letter records of polls.
         error = error.__cause__ or error
     headers: _Headers = [
-        *_origin(record, ERROR),
+        *_origin(record, ERROR, is_retry=is_retry),
         (ERROR + "class", type(error).__name__.encode()),
         (ERROR + "message", printable(text_of(error))[:_MESSAGE_CHARACTERS].encode(errors="replace")),
         *((ERROR + name, value) for name, value in more),
@@ -352,26 +362,31 @@ def _shortened(letter: Letter) -> Shorter | None:
     return Shorter(Letter.of(made, letter.counter, letter.error), words, size)
 
 
-def _origin(record: Record[Any, Any], prefix: str) -> _Headers:
-    came_from = _header(record, _RETRY + "topic")
+def _origin(record: Record[Any, Any], prefix: str, *, is_retry: bool) -> _Headers:
+    came_from = _header(record, _RETRY + "topic") if is_retry else None
     if came_from is not None:
         return [
             (prefix + "topic", came_from),
             (prefix + "partition", _header(record, _RETRY + "partition")),
             (prefix + "offset", _header(record, _RETRY + "offset")),
-            *_time(record, prefix),
+            *_time(record, prefix, is_retry=True),
         ]
     return [
         (prefix + "topic", record.topic.encode()),
         (prefix + "partition", b"%d" % record.partition),
         (prefix + "offset", b"%d" % record.offset),
-        *_time(record, prefix),
+        *_time(record, prefix, is_retry=is_retry),
     ]
 
 
 def _copy(record: Record[Any, Any], topic: str, own: _Headers, headers: _Headers) -> ProducerRecord:
     """The record with these headers behind its own. Without a timestamp: it gets the time at which it is sent."""
     kept = [each for each in own if not each[0].startswith((_RETRY, _REPLAY))]
+    excess = len(kept) + len(headers) - MOST_HEADERS
+    if excess > 0:
+        # Headers of the record itself go first: those of its last error say where it came from and what it lacks.
+        start = max((place for place, (name, _) in enumerate(kept) if name in _BEGINS), default=len(kept))
+        kept = [*kept[: max(start - excess, 0)], *kept[start:]]
     return ProducerRecord(
         topic,
         record.value,
