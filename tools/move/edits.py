@@ -88,7 +88,8 @@ def project() -> None:
         ('mypy_path = ["src", ', f"mypy_path = [{sources}, {roots}, "),
         ('files = ["src", "tests", ', f'files = [{sources}, {", ".join(chr(34) + f"packages/{n}/tests" + chr(34) for n in NAMES)}, "conftest.py", "tests", '),
         ('src = ["src", "tests", ', 'src = ["packages/*/src", "tests", '),
-        ('extend-exclude = ["packages/kadence/src/kadence/protocol"]', 'extend-exclude = ["packages/kadence/src/kadence/protocol"]'),
+        ('# tools/move goes with the commit that runs it.\nextend-exclude = ["packages/kadence/src/kadence/protocol", "tools/move"]', 'extend-exclude = ["packages/kadence/src/kadence/protocol"]'),
+        (", '^tools/move/']", "]"),
         ('"tests/**" = [', '"{tests,packages/*/tests}/**" = ['),
         ('"setup.py" = [', '"packages/kadence/setup.py" = ['),
         ("    # Its keys", "    # Its keys") if False else ("[tool.ruff]", "[tool.ruff]"),
@@ -648,7 +649,6 @@ def pages() -> None:
         ("`pip install .`, or with extras `pip install '.[cli]'`.", "`pip install './packages/kadence[cli]' ./packages/kadence-*`, or the client alone: `pip install ./packages/kadence`."),
     )
     either("docs/install.md", ("cibuildwheel reads its configuration from `pyproject.toml`", "`cibuildwheel packages/kadence` reads its configuration from `packages/kadence/pyproject.toml`"))
-    either("docs/install.md", ("`pip install .` without Spark", "`pip install` of the packages without Spark"))
     either(
         "docs/install.md",
         ("## What pip finds\n", """## Packages
