@@ -1,4 +1,4 @@
-"""What was read before the consumer itself fetches again what it has put back still counts (C19).
+"""Offsets still count after the consumer itself has fetched again the records that it put back (C19).
 
 A `poll_arrow` that raises puts its rows back, and has them fetched again under another fetch epoch. The commit that
 follows at once stands behind that request in the queue of the network thread.

@@ -98,7 +98,7 @@ WAYS: dict[str, Callable[[Subject], object]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_c19_what_follows_from_reading_is_committed_under_its_fetch_epoch(subject: Subject, way: str) -> None:
-    """The network thread may have given up the partition since, and have it again of a topic that was made anew."""
+    """Meanwhile the partition may have become one of another topic, which was created under the old name."""
     shared_partition = subject.shared_state.shared_partitions[PARTITION]
     shared_partition.origin = Origin(1, 3, None, start=Start(1, 3))
     subject.shared_state.starts = 1

@@ -76,7 +76,7 @@ class Pending:
     strangers: frozenset[TopicPartition] = frozenset()
     """Those of topics that it is subscribed to, which were never given to it."""
     void: set[TopicPartition] = field(default_factory=set)
-    """Partitions left out, because they are not read under the fetch epoch any more under which the offset was."""
+    """Partitions left out, because another stretch of reading has begun since the offset was read."""
     is_bare: bool = False
     """Whether metadata is left out, which was too large: who parts from partitions cannot shorten it any more."""
 
